@@ -1,11 +1,11 @@
 """The command line: a table of commands, each a module of `orchid.commands`.
 
-A command's module is imported only when that command is typed, so that `orchid --help` answers at
-once. `configure` adds its flags to a parser, `run` does the work and gives the exit code:
+A command's module is imported only for that command, so that `orchid --help` is fast. `configure`
+adds its flags to a parser, `run` does the work and returns the exit code:
 
-    0  done        1  the server, or the work, said no        2  it was typed wrongly
+    0  success    1  refused or failed    2  usage error
 
-A failure that was foreseen is one line on standard error, never a traceback.
+An expected failure is one line on standard error, never a traceback.
 """
 
 import argparse
@@ -20,14 +20,14 @@ from orchid.version import __version__
 from orchid.wire.naming import REFERENCE
 
 INVALID_CHOICE = re.compile(r"argument [^:]+: invalid choice: '([^']*)' \(choose from (.*)\)")
-INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
+INTERRUPTED = 130  # 128 and the number of SIGINT, as in shells
 USAGE_ERROR = 2
 LONGEST_USAGE = 12  # lines above an error; `orchid serve` has 60
 DEFAULT_COLUMNS = 80
 
 
 class Command(NamedTuple):
-    """A command, and the module that does its work."""
+    """A command, and its module."""
 
     name: str
     help: str
@@ -39,17 +39,17 @@ GROUPS = {
         Command("serve", "start the server", "orchid.commands.server.serve"),
         Command("init", "make keys and certificates, start nothing", "orchid.commands.server.init"),
         Command(
-            "controllers", "run the controllers by themselves", "orchid.commands.server.controllers"
+            "controllers",
+            "run the controllers without a server",
+            "orchid.commands.server.controllers",
         ),
         Command(
             "config", "show every setting and where it came from", "orchid.commands.server.config"
         ),
-        Command(
-            "doctor", "say what is wrong with an installation", "orchid.commands.server.doctor"
-        ),
+        Command("doctor", "find problems of an installation", "orchid.commands.server.doctor"),
         Command(
             "status",
-            "show whether the server is well, and who you are",
+            "show the health of the server, and your user",
             "orchid.commands.server.status",
         ),
     ),
@@ -58,10 +58,12 @@ GROUPS = {
             "account", "make, list, show and delete accounts", "orchid.commands.accounts.account"
         ),
         Command(
-            "token", "get a token of an account, or look into one", "orchid.commands.accounts.token"
+            "token", "get a token of an account, or decode one", "orchid.commands.accounts.token"
         ),
         Command("key", "list and make the keys of tokens", "orchid.commands.accounts.key"),
-        Command("whoami", "show as whom the server knows you", "orchid.commands.accounts.whoami"),
+        Command(
+            "whoami", "show your user as the server sees it", "orchid.commands.accounts.whoami"
+        ),
     ),
     "Certificates": (
         Command(
@@ -71,18 +73,18 @@ GROUPS = {
         ),
         Command(
             "policy",
-            "say by rule who gets a certificate, and why",
+            "approve certificates by rule, and explain decisions",
             "orchid.commands.certificates.policy",
         ),
         Command(
             "issued",
-            "list the certificates that are out there",
+            "list the issued certificates",
             "orchid.commands.certificates.issued",
         ),
         Command("revoke", "revoke a certificate or a token", "orchid.commands.certificates.revoke"),
         Command(
             "revocations",
-            "list what is revoked, and why",
+            "list revocations and their reasons",
             "orchid.commands.certificates.revocations",
         ),
         Command(
@@ -107,7 +109,7 @@ GROUPS = {
             "grant", "give a role to users, groups and accounts", "orchid.commands.rights.grant"
         ),
         Command("revoke-grant", "take a role away again", "orchid.commands.rights.revoke_grant"),
-        Command("can", "say whether somebody may do something", "orchid.commands.rights.can"),
+        Command("can", "check a permission", "orchid.commands.rights.can"),
     ),
     "Clients": (
         Command(
@@ -115,7 +117,7 @@ GROUPS = {
         ),
         Command(
             "credential",
-            "hand out a credential that renews by itself",
+            "provide a credential that renews itself",
             "orchid.commands.clients.credential",
         ),
         Command(
@@ -128,16 +130,18 @@ GROUPS = {
         Command(
             "backup", "copy the embedded store while it runs", "orchid.commands.records.backup"
         ),
-        Command("restore", "put a copy back in place", "orchid.commands.records.restore"),
+        Command("restore", "restore a backup", "orchid.commands.records.restore"),
         Command(
             "migrate", "move all objects between SQLite and etcd", "orchid.commands.records.migrate"
         ),
         Command(
-            "rewrite", "seal what is stored with the newest key", "orchid.commands.records.rewrite"
+            "rewrite",
+            "encrypt stored objects with the newest key",
+            "orchid.commands.records.rewrite",
         ),
         Command(
             "ledger",
-            "check and prove what was issued and decided",
+            "verify and prove issued credentials and decisions",
             "orchid.commands.records.ledger",
         ),
     ),
@@ -146,7 +150,7 @@ COMMANDS = tuple(command for commands in GROUPS.values() for command in commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code."""
+    """Run one command and return its exit code."""
     typed = list(sys.argv[1:] if arguments is None else arguments)
     parser = build(typed[:1])
     chosen = parser.parse_args(typed)
@@ -157,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser, with the flags of the commands that are wanted; None means of all."""
+    """The parser, with the flags of the wanted commands; None means all."""
     parser = Parser(
         prog="orchid",
         description=f"The identity plane of {REFERENCE} without {REFERENCE}.",
@@ -166,7 +170,7 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"orchid {__version__}")
-    places = parser.add_subparsers(metavar="COMMAND", help="what to do, see below")
+    places = parser.add_subparsers(metavar="COMMAND", help="see below")
     for command in COMMANDS:
         place = places.add_parser(
             command.name,
@@ -190,14 +194,14 @@ def _overview() -> str:
     for title, commands in GROUPS.items():
         lines = [f"  {command.name:<{width}}  {command.help}" for command in commands]
         parts.append("\n".join((f"{title.lower()}:", *lines)))
-    return "\n\n".join((*parts, "orchid COMMAND --help tells more about each."))
+    return "\n\n".join((*parts, "orchid COMMAND --help describes each."))
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Help as wide as the terminal.
 
-    The library makes a formatter for every flag, shown or not, and would load archives to ask for
-    the width.
+    The library creates a formatter for every flag, shown or not, and would import archive modules
+    to get the width.
     """
 
     def __init__(self, prog: str) -> None:
@@ -205,10 +209,10 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _columns() -> int:
-    """The width of the terminal; COLUMNS says otherwise, and 80 is meant where there is none."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    """The width of the terminal; COLUMNS overrides it, and the default is 80."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or DEFAULT_COLUMNS
     except (OSError, ValueError):
@@ -216,7 +220,7 @@ def _columns() -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that, when a word is mistyped, names the one that was probably meant."""
+    """A parser that suggests a correction for a mistyped word."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         chosen, unknown = self.parse_known_args(args, namespace)
@@ -241,7 +245,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, f"{usage}{self.prog}: error: {message}\n")
 
     def _deepest(self, words: Sequence[str]) -> "Parser":
-        """The parser of the command and subcommand that were typed."""
+        """The parser of the command and subcommand in the arguments."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for place, word in enumerate(words):
@@ -251,9 +255,9 @@ class Parser(argparse.ArgumentParser):
         return self
 
     def without_late_word(self, chosen: argparse.Namespace, unknown: list[str]) -> list[str]:
-        """Give a word that follows a flag to the optional argument that it is for.
+        """Assign a word that follows a flag to its optional argument.
 
-        argparse before Python 3.12.8 takes an optional argument for left out when a flag precedes
+        argparse before Python 3.12.8 treats an optional argument as missing when a flag precedes
         it, as in `orchid token show --verify TOKEN`.
         """
         word, *others = unknown
@@ -269,7 +273,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
-    """The closest match for a mistyped word."""
+    """A suggestion for a mistyped word."""
     import difflib
 
     close = difflib.get_close_matches(word.partition("=")[0], known, n=1)

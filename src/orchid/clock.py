@@ -1,7 +1,7 @@
-"""Clocks, handed in so that tests can replace them: the time of day, and a monotonic clock.
+"""Clocks, passed in so that tests can replace them: the time of day, and a monotonic clock.
 
-`SystemClock` is the machine's; tests have clocks of their own. Whoever compares moments of the day
-asks `now`; whoever measures how long something takes asks `monotonic`.
+`SystemClock` is the machine's. Use `now` to compare times of day, and `monotonic` to measure
+durations.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Clock(Protocol):
         """The current time in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; they never go back."""
+        """Seconds since some fixed time; they never go back."""
 
 
 class SystemClock:

@@ -1,13 +1,14 @@
-"""The data directory: what a server needs on its first start, made once and then kept.
+"""The data directory: files that a server creates on its first start.
 
-    orchid.db            the embedded store          ca.crt, ca.key            the cluster CA
-    token-signing.key    signs tokens (ES256)        serving.crt, serving.key  issued by it
-    admin.kubeconfig     a client certificate of system:masters, for the person who starts it
-    ledger.key           signs the ledger (Ed25519)
-    encryption.yaml      seals secrets in the store
+    orchid.db         the embedded store         ca.crt, ca.key            the cluster CA
+    token-signing.key signs tokens (ES256)       serving.crt, serving.key  issued by it
+    admin.kubeconfig  a client certificate of system:masters, for the person who starts it
+    ledger.key        signs the ledger (Ed25519)
+    encryption.yaml   encrypts secrets in the store
 
 The directory is 0700, keys are 0600. Existing files are used; missing ones and certificates about
-to expire are made again, except the CA and the keys that sign or encrypt, which are never replaced.
+to expire are created again, except the CA and the keys that sign or encrypt, which are never
+replaced.
 """
 
 import base64
@@ -35,14 +36,14 @@ from orchid.wire.user import MASTERS
 ADMIN = "orchid-admin"
 YEAR = datetime.timedelta(days=365)
 ENCRYPTION_KEY_BYTES = 32
-ENCRYPTION = """# Seals secrets in the database. Whoever has this file and the database can read
+ENCRYPTION = """# Encrypts secrets in the database. With this file and the database anyone can read
 # them; without it they are lost. To change keys: put a new one first, restart, `orchid rewrite`.
 """
 RENEW_BEFORE = datetime.timedelta(days=30)
 
 
 class DataDirectory(msgspec.Struct, frozen=True):
-    """The files of one server."""
+    """The files of a server."""
 
     path: Path
     serving_certificate: Path
@@ -57,7 +58,7 @@ class DataDirectory(msgspec.Struct, frozen=True):
 
 
 def located(settings: Settings) -> DataDirectory:
-    """Where everything is or will be; makes nothing."""
+    """The paths of all files; creates nothing."""
     root, given = settings.data_dir, settings.given
     return DataDirectory(
         path=root,
@@ -74,7 +75,7 @@ def located(settings: Settings) -> DataDirectory:
 
 
 def certificate_files(settings: Settings, files: DataDirectory) -> list[CertificateFile]:
-    """Every file with certificates that a server with these settings uses for itself."""
+    """All certificate files that a server with these settings uses for itself."""
     given = settings.given
     signing = {
         "signing-ca": given.cluster_signing_cert_file,
@@ -103,9 +104,9 @@ def certificate_files(settings: Settings, files: DataDirectory) -> list[Certific
 
 
 def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
-    """Make what is missing; raises BadSettings for what a person has to fix.
+    """Create missing files; raises BadSettings for problems that a person has to fix.
 
-    Only for the server that has the store open: its lock keeps a second server from writing here.
+    Only for the server that has the store open: its lock excludes a second server.
     """
     root, given = settings.data_dir, settings.given
     make(settings)
@@ -131,7 +132,7 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
 
 
 def make(settings: Settings) -> None:
-    """Make the directory itself; an existing one must be private."""
+    """Create the directory; an existing one must be private."""
     root = settings.data_dir
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,10 +155,10 @@ def _authority(files: DataDirectory, now: datetime.datetime) -> Authority:
 
 
 def make_encryption(files: DataDirectory, settings: Settings) -> None:
-    """Make the file with a key that encrypts Secrets, unless it is there.
+    """Create the file with a key that encrypts Secrets, unless it exists.
 
     The first start does so for the embedded store. Servers over etcd share one file: `orchid init`
-    makes it.
+    creates it.
     """
     if not files.encryption.exists():
         key = {"name": "key1", "secret": _b64(secrets.token_bytes(ENCRYPTION_KEY_BYTES))}
@@ -167,7 +168,7 @@ def make_encryption(files: DataDirectory, settings: Settings) -> None:
             "kind": "EncryptionConfiguration",
             "resources": [{"resources": ["secrets"], "providers": providers}],
         }
-        # JSON is YAML, too; a start that loads no reader of YAML takes a megabyte less.
+        # JSON is YAML, too; a start that loads no YAML parser takes a megabyte less.
         text = f"{ENCRYPTION}{json.dumps(configuration, indent=2)}\n"
         write_private(files.encryption, text.encode())
 
@@ -189,7 +190,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _serving_names(settings: Settings) -> tuple[tuple[str, ...], tuple[Address, ...]]:
-    """Every name and address under which a client may reach this server."""
+    """Every DNS name and address at which a client may reach this server."""
     names = ["localhost", socket.gethostname().lower(), "orchid"]
     names += settings.names.server_names
     addresses: list[Address] = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]

@@ -1,8 +1,8 @@
 """Command line and environment of a helper process: one of our modules, run by our interpreter.
 
-Every process of that kind is started with these two functions. `python -m` alone searches the
-working directory first, so that a `json` module there would run with the rights of the server. `-P`
-leaves it out; the environment does the same for processes that the helper itself starts.
+Every helper process is started with these two functions. `python -m` alone searches the working
+directory first, so that a `json` module there would run with the rights of the server. `-P` omits
+it; the environment does the same for processes that the helper itself starts.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-# Where a helper that needs no files runs: a directory in which only root can create any.
+# The working directory of a helper without files: only root can create files in it.
 NEUTRAL_DIRECTORY: Final = "/"
 
 
@@ -20,7 +20,7 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Our own environment, in which no entry of the module path depends on the directory.
+    """Our environment, without entries of the module path that depend on the directory.
 
     An empty entry of PYTHONPATH (as in `PYTHONPATH=$PYTHONPATH:/opt/modules`) means the working
     directory, and is dropped.

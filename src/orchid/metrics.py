@@ -1,13 +1,13 @@
 """Counters, gauges and histograms: families of samples, as Prometheus defines them.
 
 `Counter`, `Gauge` and `Durations` hold one number, or one histogram, per set of label values; each
-gives its `Family`. Whoever counts owns them and hands them on; there is no global registry, and
-nothing is printed here (server/metrics/page.py does that).
+returns its `Family`. They are owned by the code that counts and passed on; there is no global
+registry, and nothing is printed here (server/metrics/page.py does that).
 
-Several processes that are one server count each for itself; `joined` makes one of their families,
-each in the way it says, and `packed` and `unpacked` let them travel.
+Several processes of one server count separately; `joined` merges their families, each as declared,
+and `packed` and `unpacked` serialize them.
 
-Label values must come from a closed set; otherwise a client could create series without end.
+Label values must come from a closed set; otherwise a client could create unlimited series.
 """
 
 from bisect import bisect_left
@@ -21,15 +21,15 @@ LabelPairs = tuple[tuple[str, str], ...]
 
 
 class Joining(Enum):
-    """How the numbers of several processes become one."""
+    """How the numbers of several processes are merged."""
 
     SUM = "sum"  # each counts its own
-    MOST = "most"  # all count the same, and one of them is first
+    MOST = "most"  # all count the same, and one of them is ahead
     LEAST = "least"
 
 
 class Histogram(msgspec.Struct, array_like=True):
-    """How often a value fell into which bucket; the last bucket has no upper end."""
+    """Counts per bucket; the last bucket has no upper bound."""
 
     bounds: tuple[float, ...]
     counts: list[int] = []
@@ -56,7 +56,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """One metric: its name, what it is, and its samples."""
+    """A metric: its name, type, help and samples."""
 
     name: str
     type: str
@@ -74,7 +74,7 @@ class Metric(Protocol):
 
 
 class Counter:
-    """How often something happened. One without labels is there from the start, and is 0."""
+    """A counter. Without labels it exists from the start, with 0."""
 
     type = "counter"
 
@@ -101,7 +101,7 @@ class Counter:
 
 
 class Gauge(Counter):
-    """A number that goes up and down; it is not reset, since it is a current value."""
+    """A number that goes up and down; it is not reset."""
 
     type = "gauge"
 
@@ -116,7 +116,7 @@ class Gauge(Counter):
 
 
 class Durations:
-    """How long something took, in seconds. Without labels it is there from the start, too."""
+    """A histogram of durations in seconds. Without labels it exists from the start, too."""
 
     def __init__(self, name: str, help_: str, bounds: tuple[float, ...], *labels: str) -> None:
         self.name, self._help, self._labels, self._bounds = name, help_, labels, bounds
@@ -151,7 +151,7 @@ _families = msgspec.msgpack.Decoder(list[Family])
 
 
 def packed(families: Iterable[Family]) -> bytes:
-    """Families as they travel to another process."""
+    """Families, serialized for another process."""
     return msgspec.msgpack.encode(list(families))
 
 
@@ -160,7 +160,7 @@ def unpacked(data: bytes) -> list[Family]:
 
 
 def joined(reports: Iterable[Iterable[Family]]) -> list[Family]:
-    """One family of each name, from what several processes report."""
+    """One family of each name, from the reports of several processes."""
     known: dict[str, Family] = {}
     values: dict[str, dict[LabelPairs, float | Histogram]] = {}
     for families in reports:
@@ -177,7 +177,7 @@ def joined(reports: Iterable[Iterable[Family]]) -> list[Family]:
 
 
 def lasting(families: Iterable[Family]) -> list[Family]:
-    """What stays true of a process that has ended: what it has counted, not what was so then."""
+    """The families that remain valid after a process has ended: counts, not current values."""
     return [each for each in families if each.type != "gauge" and each.joins is Joining.SUM]
 
 

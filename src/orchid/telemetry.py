@@ -1,13 +1,13 @@
 """Logging: one line per event, as text for people or as JSON for machines.
 
 Every module logs through the standard library (`log.info("store.opened", extra={...})`), event name
-first, values as keys. Secrets never get here: they travel in a type that prints as `***`. As a
-second line of defence, `masked` removes whatever looks like a token or a private key before a line
-is written. Nobody can inject lines: control characters are escaped, and text of several lines (an
-exception, or `extra={"story": ...}`) is indented below its event.
+first, values as keys. Secrets have a type that prints as `***`. As a second line of defence,
+`masked` removes everything that looks like a token or a private key before a line is written. Lines
+cannot be injected: control characters are escaped, and text of several lines (an exception, or
+`extra={"story": ...}`) is indented below its event.
 
-An unexpected error is logged by `failure_story`: where it happened and its type, but not its text,
-which may quote what a client sent.
+An unexpected error is logged by `failure_story`: its location and type, but not its text, which may
+quote client input.
 """
 
 import datetime
@@ -27,16 +27,16 @@ _SHAPES = "|".join(
     (
         # A JSON Web Token: a base64url header, a dot (perhaps escaped, in a URL), and the rest.
         r"eyJ[A-Za-z0-9_-]{8,}(?:\.|%2[eE])[A-Za-z0-9_.%-]{8,}",
-        # A private key as PEM, to its end or to the end of the string it stands in.
+        # A private key as PEM, to its end or to the end of the string around it.
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=\")|\Z)",
-        # The same in base64, as it stands in a field of bytes; by the name of its type.
+        # The same in base64, as in a field of bytes; by the name of its type.
         r"LS0tLS1CRUdJTi(?:BQUklWQVRFIEtFWS|BFQyBQUklWQVRFIEtFWS|BSU0EgUFJJVkFURSBLRVkt"
         r"|BFTkNSWVBURUQgUFJJVkFURSBLRVkt|BPUEVOU1NIIFBSSVZBVEUgS0VZLS)[A-Za-z0-9+/=_-]*",
     )
 )
 _IN_TEXT = re.compile(_SHAPES)
 _IN_BYTES = re.compile(_SHAPES.encode())
-_SIGNS = ("eyJ", "PRIVATE KEY", "LS0tLS1CRUdJTi")  # without one of these there is no such shape
+_SIGNS = ("eyJ", "PRIVATE KEY", "LS0tLS1CRUdJTi")  # without one of these there is no such text
 
 
 def masked(text: str) -> str:
@@ -54,7 +54,7 @@ def has_shape(data: bytes) -> bool:
 
 
 def escaped(text: str) -> str:
-    """The text on one line: whatever does not print becomes an escape, as in a Python string."""
+    """The text on one line: unprintable characters are escaped, as in a Python string."""
     if text.isprintable():
         return text
     return "".join(
@@ -63,12 +63,12 @@ def escaped(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """A text of several lines, none of which can be taken for a line of the log."""
+    """A text of several lines, none of which can be mistaken for a line of the log."""
     return "".join(f"\n    {escaped(line)}" for line in text.split("\n"))
 
 
 def failure_story(error: BaseException) -> str:
-    """Where an error came from, with its type and the types of its causes; never its text."""
+    """The traceback of an error, with its type and the types of its causes; never its text."""
     frames = traceback.StackSummary.from_list(traceback.extract_tb(error.__traceback__))
     sorts: list[str] = []
     cause: BaseException | None = error
@@ -79,7 +79,7 @@ def failure_story(error: BaseException) -> str:
 
 
 def values_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What the caller put into `extra`."""
+    """The values that the caller put into `extra`."""
     return {name: value for name, value in vars(record).items() if name not in _OWN}
 
 
@@ -90,8 +90,8 @@ class TextFormatter(logging.Formatter):
         time = datetime.datetime.fromtimestamp(record.created).strftime("%H:%M:%S")  # noqa: DTZ006 -- a person reads this, in local time
         values = values_of(record)
         story = values.pop(STORY, "")
-        told = "".join(f" {name}={value}" for name, value in values.items())
-        line = f"{time} {record.levelname.lower():<7} {escaped(record.getMessage() + told)}"
+        fields = "".join(f" {name}={value}" for name, value in values.items())
+        line = f"{time} {record.levelname.lower():<7} {escaped(record.getMessage() + fields)}"
         if story:
             line += indented(story)
         if record.exc_info:

@@ -1,7 +1,7 @@
-"""The program of one worker process, which workers/parent.py starts.
+"""The program of a worker process, which workers/parent.py starts.
 
-Its one argument is the number of an inherited socket, over which the parent sends everything else.
-It ends when the parent asks it to (SIGTERM, then it drains) and when the parent is gone.
+Its only argument is the number of an inherited socket, over which the parent sends everything else.
+It ends on SIGTERM from the parent (after draining) and when the parent is gone.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ HEARD_SECONDS = 30.0
 
 
 def main() -> int:
-    """Work until told to stop; give the exit code."""
+    """Work until stopped; return the exit code."""
     # Ctrl-C reaches the parent as well, which then stops the workers in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return uvloop.run(work(socket.socket(fileno=int(sys.argv[1]))))
 
 
 async def work(link: socket.socket) -> int:
-    """Do what the parent says over the link."""
+    """Serve as the parent requests over the link."""
     try:
         store = await RemoteStore.connect(link, SystemClock.monotonic)
     except StoreUnavailable:
@@ -76,7 +76,7 @@ async def _serve(settings: Settings, store: RemoteStore) -> int:
 
 
 def _foreseen(failure: BaseException | None) -> BadSettings | None:
-    """The setting that is to blame for a failure; raises any other failure."""
+    """The bad setting behind a failure; raises any other failure."""
     if failure is None or isinstance(failure, BadSettings):
         return failure
     if isinstance(failure, BaseExceptionGroup) and (found := failure.subgroup(BadSettings)):

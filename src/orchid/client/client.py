@@ -5,10 +5,10 @@
     await client.update_status(csr.with_certificate(pem))
     async for batch in client.follow(ListSelection(Namespace)): ...
 
-A refusal is raised as the same ApiError that the server raised (wire/errors.py); a call without a
-usable answer as CallFailed (outbound/failures.py). `follow` lists in pages, then watches, and
-resumes a stream that ends where it stopped; when the server no longer has that position it raises
-Expired, and the caller starts over. Nothing is retried otherwise, and nothing is kept.
+A refused request raises the ApiError of the server (wire/errors.py); a call without a usable
+response raises CallFailed (outbound/failures.py). `follow` lists in pages, then watches, and
+resumes a stream at its last revision; if the server no longer has that revision it raises Expired,
+and the caller starts over. Nothing else is retried, and nothing is cached.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ PAGE = 2000  # objects on one page of a list
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between attempts to open a stream again
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
-LISTED = "LISTED"  # it was there when the watch began
+LISTED = "LISTED"  # it existed when the watch began
 
 
 class ListSelection(msgspec.Struct, Generic[T], frozen=True):
-    """Which objects to list or follow, and as what to read them.
+    """A selection of objects, and the type to decode them as.
 
     `read_as` decodes only a part of each object: an `Object` has only metadata. Without `existing`,
-    only later changes are given.
+    only later changes are returned.
     """
 
     of: type[T]
@@ -65,12 +65,12 @@ class ListSelection(msgspec.Struct, Generic[T], frozen=True):
 
 
 class WatchedChange(msgspec.Struct, Generic[T], eq=False):
-    """One event. Its object is decoded only when somebody asks for it."""
+    """A watch event. Its object is decoded on first access."""
 
     type: str
     data: msgspec.Raw | bytes
     _decoder: Any
-    _entry: Entry[T] | None = None  # which may be decoded already, by somebody else
+    _entry: Entry[T] | None = None  # may be decoded already
     _object: T | None = None
 
     @property
@@ -84,7 +84,7 @@ class WatchedChange(msgspec.Struct, Generic[T], eq=False):
 
 
 class ListPage(Generic[T]):
-    """One page of a list."""
+    """A page of a list."""
 
     __slots__ = ("items", "meta")
 
@@ -113,12 +113,12 @@ _version = msgspec.json.Decoder(_Meta).decode
 _status = msgspec.json.Decoder(Status).decode
 
 
-# Making a decoder costs more than using it.
+# Creating a decoder costs more than using it.
 _decoder: Callable[[Any], msgspec.json.Decoder[Any]] = functools.cache(msgspec.json.Decoder)
 
 
 class Client:
-    """One identity's view of the API."""
+    """Access to the API with one identity."""
 
     def __init__(self, transport: Transport, catalog: Catalog) -> None:
         self._transport = transport
@@ -143,7 +143,7 @@ class Client:
         return self._object(type(new), "POST", path, _body(kind, new))
 
     async def update(self, new: Object, endpoint: str = "") -> None:
-        """Replace an object; if it carries a resourceVersion, only that version of it."""
+        """Replace an object; with a resourceVersion, only that version of it."""
         kind = self.catalog.of(type(new))
         path = self._path(kind, new.metadata.namespace, new.metadata.name)
         if endpoint:
@@ -179,7 +179,7 @@ class Client:
         await self._sent("DELETE", path, encode(options))
 
     async def delete_gone(self, type_: type[Object], old: Object, **options: str) -> None:
-        """Delete an object unless it is gone already, or replaced by another of its name."""
+        """Delete an object unless it is already gone, or replaced by another of its name."""
         try:
             await self.delete(type_, old.name, old.namespace, uid=old.metadata.uid, **options)
         except (errors.NotFound, errors.Conflict):
@@ -193,13 +193,13 @@ class Client:
     async def page(
         self, wanted: ListSelection[T], *, limit: int = PAGE, after: str = ""
     ) -> ListPage[T]:
-        """One page; `after` is the continue token of the page before."""
+        """A page; `after` is the continue token of the page before."""
         body = await self._page(wanted, limit, after)
         decode = _decoder(_read_as(wanted)).decode
         return ListPage([decode(item) for item in body.items], body.metadata)
 
     async def scan(self, wanted: ListSelection[T]) -> AsyncIterator[T]:
-        """Every object, read page by page."""
+        """Every object, page by page."""
         after = ""
         while True:
             page = await self.page(wanted, after=after)
@@ -213,9 +213,9 @@ class Client:
     async def follow(
         self, wanted: ListSelection[T]
     ) -> AsyncGenerator[list[WatchedChange[T]], None]:
-        """Give what is there (LISTED), then an empty batch, then every change, without end.
+        """Yield existing objects (LISTED), then an empty batch, then every change, without end.
 
-        Raises Expired when events may have been missed: follow again from the beginning.
+        Raises Expired if events may have been missed: follow again from the start.
         """
         decoder = _decoder(_read_as(wanted))
         position, after = "", ""
@@ -249,7 +249,7 @@ class Client:
             except ServerRefused as refusal:
                 raise _error(refusal.answer) from None
             except CallFailed:
-                pass  # opened again below, where it stopped
+                pass  # opened again below, at its last revision
             if latest is not None:
                 position = _version(latest).metadata.resource_version
             else:
@@ -272,7 +272,7 @@ class Client:
         answer = await self._sent("GET", f"{self._collection(wanted)}?{urlencode(query)}")
         return _list(answer.body)
 
-    # -- how it is sent --------------------------------------------------------------------
+    # -- transport -------------------------------------------------------------------------
 
     def _collection(self, wanted: ListSelection[Any]) -> str:
         return self._path(self.catalog.of(wanted.of), wanted.namespace)
@@ -300,8 +300,8 @@ class Client:
         return answer
 
 
-_SAFE = ":"  # the names of roles and bundles have colons; a path may carry them as they are
-_is_plain = re.compile(r"[A-Za-z0-9_.~:-]*").fullmatch  # and nothing in it has to be escaped
+_SAFE = ":"  # names of roles and bundles have colons, which a path may contain
+_is_plain = re.compile(r"[A-Za-z0-9_.~:-]*").fullmatch  # nothing in it has to be escaped
 
 
 def _segment(name: str) -> str:
@@ -321,7 +321,7 @@ def _body(kind: Kind[Any], new: Object) -> EncodedObject:
 async def _batches(
     pieces: AsyncIterator[bytes | Events], decoder: msgspec.json.Decoder[T]
 ) -> AsyncIterator[list[WatchedChange[T]]]:
-    """The events of a watch, as many at once as have come: each a line, or as the server has it."""
+    """The events of a watch in batches: each a line, or an object of the server."""
     rest = b""
     batch: list[WatchedChange[T]]
     async for piece in pieces:
@@ -361,11 +361,11 @@ def _error(answer: Answer) -> ApiError:
     try:
         return _from_status(_status(answer.body))
     except msgspec.DecodeError:
-        return _from_status(Status(code=answer.status, message="the answer is no Status"))
+        return _from_status(Status(code=answer.status, message="the response is not a Status"))
 
 
 def _from_status(status: Status) -> ApiError:
-    """The error that the server raised, made from its Status."""
+    """The error of the server, rebuilt from its Status."""
     known = _BY_REASON.get((status.code, status.reason))
     if known is None and status.code == Expired.code:
         known = Expired

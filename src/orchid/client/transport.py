@@ -1,7 +1,7 @@
 """`Transport`: how the client's requests reach a server.
 
 There are two: outbound/https_client.py over TLS, and server/sockets/in_process.py, which calls our
-own chain without sockets. Neither retries, and neither looks into an object.
+own chain without sockets. Neither retries or interprets objects.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -17,12 +17,12 @@ Events = Sequence[tuple[str, Entry[Any]]]  # of a watch: the type of each, and t
 
 class Transport(Protocol):
     async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
-        """Send one request and wait for the whole answer; raises CallFailed without one."""
+        """Send a request and return the complete response; raises CallFailed without one."""
 
     def stream(self, target: str) -> AbstractAsyncContextManager[AsyncIterator[bytes | Events]]:
-        """Open a stream; raises ServerRefused unless the answer is a success.
+        """Open a stream; raises ServerRefused unless the response is a success.
 
-        Its pieces are bytes. A server in this process may give events of a watch in their place.
+        Its pieces are bytes. A server in this process may return watch events instead.
         """
 
     async def close(self) -> None: ...

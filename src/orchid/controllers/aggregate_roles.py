@@ -1,10 +1,10 @@
-"""Write into aggregated ClusterRoles the rules of the roles that their selectors find.
+"""Write the rules of the selected roles into aggregated ClusterRoles.
 
 Reads   clusterroles, all of them: any may begin or cease to be selected
 Writes  the rules of those with an aggregationRule
-Never   grants by itself: whoever may label a role for aggregation has granted it
+Never   grants by itself: the user who labelled a role for aggregation has granted it
 
-The evaluator works out aggregation anew at each use; what is written here is for people to read.
+The evaluator computes aggregation at each use; the stored rules are for people to read.
 """
 
 import functools
@@ -30,7 +30,7 @@ class AggregateRoles(Controller[ClusterRole]):
 
     def starting(self) -> None:
         self._roles.clear()
-        self._is_complete = False  # until then rules of roles not yet loaded would be lost
+        self._is_complete = False  # until then rules of roles that are not yet loaded would be lost
 
     async def all_listed(self) -> None:
         self._is_complete = True

@@ -1,18 +1,18 @@
 """Decide on certificate requests: those of nodes, and those that a policy selects.
 
-Reads   certificatesigningrequests that nobody has decided on, and approvalpolicies
+Reads   certificatesigningrequests without a decision, and approvalpolicies
 Asks    SubjectAccessReview: may the requester create .../nodeclient, or .../selfnodeclient?
         may the requester use that policy?
 Writes  /approval: the condition Approved; Denied if a policy says so
-Never   decides before every policy is loaded, nor by one that is not Ready; what no policy selects
-        and what no node asks for is a person's to decide
+Never   decides before every policy is loaded, nor by one that is not Ready; a request that no
+        policy selects and no node sent is left to a person
 
-What a policy says of a request is worked out in approval/, from the certificate that would be
-signed. A decision cannot be taken back, so before it is written the policies it rests on are looked
-at once more. A request that is left is looked at again when a policy changes.
+approval/ evaluates policies, with the certificate that would be signed. A decision is final, so the
+policies behind it are checked again before it is written. A request that is left is evaluated again
+when a policy changes.
 
-A request that depends on slow rules leaves the queue for slow_requests.py, so that no other request
-waits for them.
+A request that depends on slow rules moves to the queue of slow_requests.py, so that no other
+request waits for it.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ from orchid.wire.user import UserInfo
 log = logging.getLogger(__name__)
 
 BY_NODE = "AutoApproved"
-LOOK_AGAIN_SECONDS = 30.0  # a missing right may be granted, and no event tells of that
+LOOK_AGAIN_SECONDS = 30.0  # a missing permission may be granted without an event
 _CONDITIONS = b'"conditions":[{'
 
 REQUESTS = ListSelection(CertificateSigningRequest)
@@ -101,27 +101,27 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             tasks.create_task(self._slow.run())
             await super().run()
 
-    # -- what is looked at -------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------
 
     async def follow(self, start: Start) -> None:
         self.policies.forget()
         self.authorities.forget()
         start(self.policies.follow(self._reconsider.set))
         start(self.authorities.follow(lambda authority: self._reconsider.set()))
-        await self.policies.all_told.wait()
-        await self.authorities.all_told.wait()
+        await self.policies.all_loaded.wait()
+        await self.authorities.all_loaded.wait()
         start(self._look_again())
         await super().follow(start)
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
-        # What is decided, or cannot concern us, is not decoded: there may be thousands of them.
+        # Decided requests and those of others are not decoded: there may be thousands of them.
         data = bytes(event.data)
         concerns_policies = self.policies.any and _CONDITIONS not in data
         if event.type == DELETED or self._signer in data or concerns_policies:
             super().take(event)
 
     async def _look_again(self) -> None:
-        """Queue every request that is not decided, once after any number of changed policies."""
+        """Queue every undecided request, once after any number of changed policies."""
         while True:
             await self._reconsider.wait()
             self._reconsider.clear()
@@ -129,7 +129,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
                 if not found.is_decided:
                     self.queue.add((found.namespace, found.name), found)
 
-    # -- what becomes of one -----------------------------------------------------------------
+    # -- decision ----------------------------------------------------------------------------
 
     async def reconcile(self, found: CertificateSigningRequest) -> float | None:
         if found.is_decided or found.is_issued:
@@ -154,10 +154,10 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     async def _by_policy(
         self, csr: CertificateSigningRequest, case: Case, slow: int = 0
     ) -> float | None:
-        """Decide, or leave it undecided; return the seconds after which to look again.
+        """Decide, or leave it undecided; return the seconds after which to check again.
 
-        `slow`: the number of policies whose slow rules are evaluated. With none of them, a request
-        that depends on slow rules goes to the queue for these.
+        `slow`: the number of policies whose slow rules are evaluated. With 0, a request that
+        depends on slow rules is moved to their queue.
         """
         candidates = self.policies.loaded.candidates(case.signer_name, case.user)
         verdicts = await judge_all(case, candidates, self._evaluator, slow)
@@ -191,7 +191,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         return await self._not_approved(csr, decision, refusals)
 
     async def _decide_slowly(self, name: str) -> None:
-        """Judge one request by its slow rules, too; if that fails, it is queued again."""
+        """Decide on a request with its slow rules; if that fails, it is queued again."""
         again: float | None = LOOK_AGAIN_SECONDS
         try:
             found = await self._client.find(CertificateSigningRequest, name)
@@ -208,7 +208,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     async def _not_approved(
         self, csr: CertificateSigningRequest, decision: PolicyDecision, refusals: list[str]
     ) -> float | None:
-        """Deny a request or leave it; return the seconds after which to look again."""
+        """Deny a request or leave it; return the seconds after which to check again."""
         message = " ".join((decision.message, *refusals))
         if decision.outcome is Outcome.DENY:
             if not await self.policies.all_current():
@@ -220,7 +220,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         return None
 
     def _case(self, csr: CertificateSigningRequest) -> Case | None:
-        """The request as policies see it; None if it cannot be read: a person has to decide."""
+        """The request as policies evaluate it; None if it is malformed: a person has to decide."""
         spec = csr.spec
         try:
             return case_of(
@@ -238,7 +238,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             return None
 
     def _recognised(self, csr: CertificateSigningRequest) -> Iterator[tuple[str, str]]:
-        """How it may be approved as a node's request: the right that is needed, and the message."""
+        """The approvals of a node's request: the required permission, and the message."""
         for way in recognise_node_client(
             self._node_client,
             signing_request.parse_once(csr.spec.request or b""),
@@ -256,7 +256,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         await self._client.update(decided, "approval")
         self._events.record(self.name, csr, reason, message)
 
-    # -- rights ------------------------------------------------------------------------------
+    # -- permissions -------------------------------------------------------------------------
 
     async def _may_ask(self, csr: CertificateSigningRequest, subresource: str) -> bool:
         asked = ResourceAttributes(
@@ -292,7 +292,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
 
 
 def platform_terms(context: ControllerContext) -> TermsOf:
-    """The rules of the platform's signers, within the limits of the chains that they sign with."""
+    """The profiles of the platform's signers, within the constraints of their chains."""
     rules = signer_terms(context.names, context.signing_duration)
 
     def terms_of(name: str) -> SignerTerms | None:
@@ -323,7 +323,7 @@ CONTROLLER = ControllerDeclaration(
     rights=lambda names: (
         rule(READ, names.certificates, ("certificatesigningrequests",)),
         rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),
-        # A policy may speak of any signer; who may write policies decides which.
+        # A policy may select any signer; the permission to write policies limits which.
         rule(("approve",), names.certificates, ("signers",)),
         rule(READ, names.identity, ("approvalpolicies", "certificateauthorities")),
         rule(("update",), names.identity, ("approvalpolicies/status",)),

@@ -1,7 +1,7 @@
 """Delete bootstrap tokens that have expired.
 
 Reads    secrets of the bootstrap token type in the system namespace
-Deletes  those that have expired, or whose expiration cannot be read
+Deletes  those that have expired, or have a malformed expiration
 Never    touches one without an expiration
 """
 
@@ -42,7 +42,7 @@ class CleanBootstrapTokens(Controller[Secret]):
 
 
 def seconds_left(expiration: bytes, now: datetime) -> float:
-    """Seconds until a token expires; one whose expiration cannot be read has expired."""
+    """Seconds until a token expires; not positive for a malformed expiration."""
     try:
         moment = datetime.fromisoformat(expiration.decode("ascii"))
         if moment.tzinfo is None:

@@ -1,7 +1,7 @@
-"""Remove Events that nobody needs any more: those older than an hour.
+"""Delete Events that are older than an hour.
 
-Reads   events
-Writes  nothing; deletes what is old
+Reads    events
+Deletes  old ones
 """
 
 from datetime import timedelta

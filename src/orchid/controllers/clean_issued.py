@@ -1,8 +1,8 @@
-"""Remove the records of certificates that ended long ago.
+"""Delete the records of certificates that expired long ago.
 
 Reads    all issuedcertificates, at start and then every hour
-Deletes  those whose certificate ended more than `--issued-retention` ago
-Never    a record of a certificate that is still valid; the server would refuse that too
+Deletes  those whose certificate expired more than `--issued-retention` ago
+Never    a record of a valid certificate; the server would refuse that too
 """
 
 from datetime import timedelta

@@ -1,8 +1,8 @@
-"""Delete certificate requests that nobody waits for any more.
+"""Delete old certificate requests.
 
 Reads    all certificatesigningrequests, at start and then every hour
-Deletes  what is settled for an hour, pending or approved without outcome for a day, or expired
-Never    looks at the status of a condition: that it is there is enough
+Deletes  those settled for an hour, pending or approved without outcome for a day, or expired
+Never    checks the status of a condition: its presence suffices
 """
 
 from datetime import datetime, timedelta
@@ -54,13 +54,13 @@ def is_over(csr: CertificateSigningRequest, now: datetime) -> bool:
 
 
 def is_expired(csr: CertificateSigningRequest, now: datetime) -> bool:
-    """Whether the issued certificate is past its time."""
+    """Whether the issued certificate has expired."""
     if not csr.is_issued:
         return False
     try:
         first, *_ = certificates.parse_blocks(csr.status.certificate)
     except (Refusal, ValueError):
-        return False  # nothing that we could read the time from
+        return False  # no readable expiry
     return first.not_valid_after_utc < now
 
 

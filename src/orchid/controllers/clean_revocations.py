@@ -1,10 +1,10 @@
-"""Remove revocations whose work is done: what they take back has ended by itself.
+"""Delete revocations that are no longer needed: the revoked credential has expired.
 
 Reads    all credentialrevocations, at start and then every hour
-Deletes  those past `status.expires` (of certificates: a week later, when lists no longer need
+Deletes  those past `status.expires` (of certificates: a week later, when CRLs no longer need
          them), those of accounts that are gone or were created again since, those of clusters that
          are gone, and those that another one of the same target repeats or extends
-Never    one whose end nobody knows: of tokens that do not end by themselves
+Never    one without a known expiry: of tokens that never expire
 """
 
 import logging
@@ -22,7 +22,7 @@ from orchid.wire.errors import Forbidden
 
 log = logging.getLogger(__name__)
 
-LEEWAY = timedelta(hours=1)  # a server whose clock is behind would let the credential in again
+LEEWAY = timedelta(hours=1)  # a server whose clock is behind would accept the credential again
 
 
 class CleanRevocations(Sweeper):
@@ -36,7 +36,8 @@ class CleanRevocations(Sweeper):
     async def sweep(self) -> None:
         oldest = self._clock.now() - LEEWAY
         # The name of one that stays, by target. A first one with a lesser reason stays, too, since
-        # lists have its date.
+        # CRLs
+        # have its date.
         first: dict[tuple[tuple[str, ...], int], str] = {}
         async for found in self._client.scan(ListSelection(CredentialRevocation)):
             if await self._is_over(found, oldest):
@@ -47,7 +48,9 @@ class CleanRevocations(Sweeper):
                 first[key] = await self._stays(found, name)
 
     async def _stays(self, found: CredentialRevocation, name: str) -> str:
-        """Delete one of two revocations of a target if the other supersedes it; name what stays."""
+        """Delete one of two revocations of a target if the other supersedes it; return the
+        other.
+        """
         other = await self._client.find(CredentialRevocation, name)
         if other is None:
             return found.name
@@ -60,14 +63,15 @@ class CleanRevocations(Sweeper):
         return other.name
 
     async def _delete_superseded(self, found: CredentialRevocation) -> None:
-        # To delete a hold would be recorded as its release; lists have the date of a signer's.
+        # Deleting a hold would be recorded as its release; CRLs have the date of a signer's
+        # revocation.
         if not found.is_hold and not found.spec.authority:
             await self._delete(found)
 
     async def _delete(self, found: CredentialRevocation) -> None:
         try:
             await self._client.delete_gone(CredentialRevocation, found)
-        except Forbidden as problem:  # the server knows more of its end; others go on
+        except Forbidden as problem:  # the server knows of a later expiry; continue with the others
             log.debug("revocation.stays", extra={"revocation": found.name, "why": str(problem)})
 
     async def _is_over(self, found: CredentialRevocation, oldest: datetime) -> bool:

@@ -1,9 +1,9 @@
-"""Mark, and a year later delete, the tokens of Secrets that nobody uses.
+"""Mark unused tokens of Secrets as invalid, and delete them a year later.
 
 Reads    secrets of the token type, the accounts that list them, the Pods that mount them, and since
          when uses are written down (issuance/secret_token_uses.py)
 Writes   the label that makes a token invalid; a period later it deletes the Secret
-Never    touches a Secret that its account does not list: somebody made that one on purpose
+Never    touches a Secret that its account does not list: it was created on purpose
 """
 
 from datetime import date, timedelta
@@ -90,7 +90,7 @@ class CleanTokenSecrets(Sweeper):
                     Secret, secret.name, secret.namespace, resource_version=version
                 )
         except (NotFound, Conflict):
-            return  # it has been used or changed in between; the next sweep sees why
+            return  # it has been used or changed meanwhile; the next sweep checks it again
 
     async def _mark(self, secret: Secret, today: date) -> None:
         meta = {
@@ -101,7 +101,7 @@ class CleanTokenSecrets(Sweeper):
 
 
 def mounted_secrets(pod: Pod) -> set[str]:
-    """The Secrets that a Pod has as volumes."""
+    """The Secrets that a Pod mounts as volumes."""
     found: set[str] = set()
     volumes: Any = pod.spec.get("volumes")
     for volume in volumes if isinstance(volumes, list | tuple) else ():

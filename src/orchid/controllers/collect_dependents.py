@@ -1,12 +1,12 @@
-"""Collect what depends on deleted objects, as owner references and propagation policies say.
+"""Garbage collection: owner references and propagation policies.
 
 Reads    the metadata of every kind
-Deletes  what all of whose owners are gone (background), or are waiting for it (foreground)
-Writes   removes references to owners that are gone from what has others; removes the finalizers
-         `foregroundDeletion` and `orphan` once dependents are dealt with
-Never trusts its own notes: before it deletes anything, object and owners are read again
+Deletes  objects whose owners are all gone (background), or wait for them (foreground)
+Writes   removes references to missing owners from objects with other owners; removes the
+         finalizers `foregroundDeletion` and `orphan` when the dependents are processed
+Never    trusts its index: before it deletes anything, object and owners are read again
 
-Notes are kept of dependents and of owners that wait, of nothing else: most objects have no owner.
+The index has dependents and waiting owners only: most objects have no owner.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ class _SeenMeta(Wire):
 
 
 class _Seen(Wire):
-    """The part of any object that matters here; the rest is not even decoded."""
+    """The part of an object that matters here; the rest is not decoded."""
 
     metadata: _SeenMeta
 
 
 class DependencyNode(msgspec.Struct, frozen=True):
-    """One incarnation of one object."""
+    """An object, identified by its uid."""
 
     type: type[Object]
     namespace: str
@@ -52,7 +52,7 @@ class DependencyNode(msgspec.Struct, frozen=True):
 
 
 class Owners(msgspec.Struct):
-    """What became of an object's owners."""
+    """The state of an object's owners."""
 
     there: list[OwnerReference] = msgspec.field(default_factory=list)
     gone: list[OwnerReference] = msgspec.field(default_factory=list)
@@ -60,7 +60,7 @@ class Owners(msgspec.Struct):
 
 
 class Notes:
-    """Who depends on whom, by uid."""
+    """Index of dependents and owners, by uid."""
 
     def __init__(self) -> None:
         self._owners: dict[DependencyNode, tuple[OwnerReference, ...]] = {}
@@ -77,7 +77,7 @@ class Notes:
         return self._owners.get(node, ())
 
     def put(self, node: DependencyNode, owners: tuple[OwnerReference, ...]) -> None:
-        """Note an object's owners, in the place of those it had."""
+        """Replace the owners of an object in the index."""
         self.drop(node)
         if owners:
             self._owners[node] = owners
@@ -97,10 +97,10 @@ class Notes:
         return list(self._dependents.get(uid, ()))
 
     def is_blocked(self, uid: str) -> bool:
-        """Whether an owner that waits for its dependents has to go on waiting.
+        """Whether an owner must still wait for its dependents.
 
-        Owners may own each other in a circle. Each of them would wait for the next, for ever; so
-        one that waits, by way of others that wait, for this very owner does not hold it up.
+        Owners may own each other in a circle and would wait for each other for ever; so an owner
+        that waits, directly or indirectly, for this one does not block it.
         """
         blocking = self._blocking(uid)
         if any(one.uid not in self.waiting for one in blocking):
@@ -122,8 +122,8 @@ class Notes:
     def _blocking(self, uid: str) -> list[DependencyNode]:
         """The dependents that an owner has to wait for.
 
-        An object outside the owner's namespace cannot depend on it, so that it would never be
-        deleted for the owner.
+        An object outside of the owner's namespace cannot depend on it, so it would never be deleted
+        with the owner.
         """
         owner = self.waiting.get(uid)
         home = owner.namespace if owner is not None else ""
@@ -151,7 +151,7 @@ class CollectDependents(Worker[DependencyNode, None]):
     def shown(self, key: DependencyNode) -> str:
         return f"{key.type.__name__} {key.namespace}/{key.name}"
 
-    # -- noting ----------------------------------------------------------------------------
+    # -- index -----------------------------------------------------------------------------
 
     async def follow(self, start: Start) -> None:
         self._notes.clear()
@@ -167,7 +167,7 @@ class CollectDependents(Worker[DependencyNode, None]):
 
     def _note(self, type_: type[Object], event: WatchedChange[Any]) -> None:
         if event.type in (LISTED, ADDED) and not _may_matter(bytes(event.data)):
-            return  # nothing is noted of it that could have changed
+            return  # the index has nothing about it that could have changed
         meta: _SeenMeta = event.object.metadata
         node = DependencyNode(type_, meta.namespace, meta.name, meta.uid)
         if event.type == DELETED:
@@ -196,13 +196,13 @@ class CollectDependents(Worker[DependencyNode, None]):
         self._look_at_waiting(owners)
 
     def _look_at_waiting(self, owners: tuple[OwnerReference, ...]) -> None:
-        """Look again at owners that waited for an object which is gone or no longer theirs."""
+        """Check the owners again that waited for an object which is gone or has changed owners."""
         for owner in owners:
             waiting = self._notes.waiting.get(owner.uid)
             if waiting is not None:
                 self.queue.add(waiting)
 
-    # -- working ---------------------------------------------------------------------------
+    # -- work ------------------------------------------------------------------------------
 
     async def attend(self, key: DependencyNode, value: None) -> None:
         node = key
@@ -227,7 +227,7 @@ class CollectDependents(Worker[DependencyNode, None]):
             if lost:
                 await self._release(node, live, lost)
         elif owners.waiting and self._notes.dependents(node.uid):
-            # Its own dependents go first, so that the owner above waits for all of them.
+            # Its own dependents are deleted first, so that the owner above waits for all of them.
             await self._delete(node, FOREGROUND_POLICY)
         elif owners.waiting or owners.gone:
             await self._delete(node, _own_policy(live))
@@ -237,7 +237,7 @@ class CollectDependents(Worker[DependencyNode, None]):
         for reference in live.metadata.owner_references:
             kind = self._client.catalog.named(reference.api_version, reference.kind)
             if kind is None or (kind.namespaced and not node.namespace):
-                owners.there.append(reference)  # not known, so nothing is deleted because of it
+                owners.there.append(reference)  # unknown kind, so nothing is deleted because of it
                 continue
             place = node.namespace if kind.namespaced else ""
             owner = await self._client.find(kind.type, reference.name, place)
@@ -251,7 +251,7 @@ class CollectDependents(Worker[DependencyNode, None]):
 
     async def _wait_for_dependents(self, node: DependencyNode, live: Object) -> None:
         for dependent in self._notes.dependents(node.uid):
-            if dependent.uid not in self._notes.waiting:  # those are looked at by themselves
+            if dependent.uid not in self._notes.waiting:  # those are queued by themselves
                 self.queue.add(dependent)
         if not self._notes.is_blocked(node.uid):
             await self._unfinalize(node, live, FOREGROUND)
@@ -259,8 +259,8 @@ class CollectDependents(Worker[DependencyNode, None]):
     async def _orphan(self, node: DependencyNode, live: Object) -> None:
         """Remove the owner from every dependent, then let the owner be deleted.
 
-        The notes may lag behind, and a dependent that is missed here would be deleted later for
-        want of an owner. So everything is read.
+        The index may lag behind, and a missed dependent would be deleted later because its owner is
+        gone. So all objects are read.
         """
         for kind in self._kinds:
             if node.namespace and not kind.namespaced:
@@ -274,7 +274,7 @@ class CollectDependents(Worker[DependencyNode, None]):
         await self._unfinalize(node, live, ORPHAN)
 
     async def _release(self, node: DependencyNode, live: Object, owners: set[str]) -> None:
-        """Take references to these owners off an object."""
+        """Remove references to these owners from an object."""
         kept = [one for one in live.metadata.owner_references if one.uid not in owners]
         await self._change(node, live, {"ownerReferences": kept or None})
 
@@ -296,7 +296,7 @@ class CollectDependents(Worker[DependencyNode, None]):
 
 
 def _own_policy(live: Object) -> str:
-    """How an object wants its own dependents treated, if it says so."""
+    """The propagation policy in an object's finalizers, or ""."""
     if ORPHAN in live.metadata.finalizers:
         return ORPHAN_POLICY
     if FOREGROUND in live.metadata.finalizers:

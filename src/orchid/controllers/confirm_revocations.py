@@ -1,10 +1,10 @@
-"""Say of a revocation that every live server refuses the credential: the condition Effective.
+"""Set the condition Effective on a revocation when every live server refuses the credential.
 
-Reads   credentialrevocations, and the Leases by which servers say how far they are; the account,
-        the certificate request or the authority that a revocation concerns
-Writes  /status of a revocation, and an Event about what it concerns; removes the Leases of servers
-        that are long gone
-Never   judges by the times in a Lease: how long ago it was renewed is seen by our own clock
+Reads   credentialrevocations, and the Leases in which servers report their revision; the account,
+        certificate request or authority of a revocation
+Writes  /status of a revocation, and an Event about its target; deletes the Leases of servers that
+        are long gone
+Never   uses the times in a Lease: the age of a renewal is measured with our own clock
 """
 
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
         self._names = names
         self._clock = clock
         self._events = events
-        self._servers: dict[str, tuple[int, float]] = {}  # how far, and when we heard of it
+        self._servers: dict[str, tuple[int, float]] = {}  # the revision, and when we received it
         self._waiting: set[Key] = set()
         home, label = names.system_namespace, f"{server_label(names)}=true"
         self.triggers = (Trigger(ListSelection(Lease, namespace=home, labels=label), self._heard),)
@@ -62,15 +62,15 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
         self._waiting.add(key)
         revision, live = int(found.metadata.resource_version), self._live()
         if not live or min(live) < revision:
-            return LOOK_AGAIN  # a server that crashed is no longer counted after a while
-        told = Condition(
+            return LOOK_AGAIN  # a crashed server is no longer counted after a while
+        condition = Condition(
             type=EFFECTIVE,
             status=TRUE,
             observed_generation=found.metadata.generation,
             reason="Applied",
             message=f"Refused by every server ({len(live)}).",
         )
-        conditions = with_condition(found.status.conditions, told, self._clock.now())
+        conditions = with_condition(found.status.conditions, condition, self._clock.now())
         await self._client.update_status(
             replace(found, status=replace(found.status, conditions=conditions))
         )
@@ -85,14 +85,14 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
             await self._record(last, "Released")
 
     async def _record(self, revocation: CredentialRevocation, what: str) -> None:
-        """Say it where people look: at the account, the request or the authority."""
+        """Record an Event on the account, the request or the authority."""
         about = await concerned(self._client, revocation.spec) or revocation
         reason = revocation.spec.reason or UNSPECIFIED
         text = f"{what} {shown(revocation.spec)} ({reason}), by {revocation.name}."
         self._events.record(self.name, about, what, text)
 
     def _live(self) -> list[int]:
-        """How far each server is that has been heard of lately."""
+        """The revision of each server with a recent renewal."""
         now = self._clock.monotonic()
         return [applied for applied, heard in self._servers.values() if now - heard <= LASTS]
 
@@ -118,7 +118,7 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
 
 
 async def concerned(client: Client, spec: CredentialRevocationSpec) -> Object | None:
-    """What a revocation is about, for those who look there; None if it is not there any more."""
+    """The object that a revocation is about, for its Event; None if it is gone."""
     if spec.cluster:
         return await client.find(Cluster, spec.cluster)
     if spec.certificate:
@@ -134,7 +134,7 @@ async def concerned(client: Client, spec: CredentialRevocationSpec) -> Object | 
 
 
 async def _request_of(client: Client, named: RevokedCertificate) -> Object | None:
-    """The request of a certificate, or, when that is cleaned away, its record."""
+    """The request of a certificate or, if that was deleted, its record."""
     if not named.serial_number:
         return None
     record = await client.find(IssuedCertificate, named.serial_number)

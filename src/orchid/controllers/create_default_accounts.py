@@ -1,8 +1,8 @@
-"""Keep an account named `default` in every namespace that is not being deleted.
+"""Ensure an account named `default` in every namespace that is not being deleted.
 
-Reads   namespaces; is told of deleted serviceaccounts
-Writes  the account, bare: nothing but its name
-Never   brings one back under its old uid, so that tokens of the deleted one stay invalid
+Reads   namespaces; watches deletions of serviceaccounts
+Writes  the account, with nothing but its name
+Never   reuses an old uid, so that tokens of a deleted account stay invalid
 """
 
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ def is_active(namespace: Namespace) -> bool:
 
 
 def is_terminating(refusal: Forbidden) -> bool:
-    """Whether something was refused because its namespace is being deleted."""
+    """Whether the refusal is due to a namespace that is being deleted."""
     causes = refusal.details.causes if refusal.details else ()
     return any(cause.reason == TERMINATING for cause in causes)
 

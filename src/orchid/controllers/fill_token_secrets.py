@@ -1,8 +1,8 @@
-"""Fill the Secrets that somebody made to hold an account's token, and remove them with the account.
+"""Fill the Secrets that users create for an account's token, and delete them with the account.
 
-Reads   secrets of the token type, and the account that each names; is told of deleted accounts
-Writes  token, namespace and ca.crt into them; deletes those whose account is gone or another
-Never   makes a Secret, and never replaces a token that is there
+Reads   secrets of the token type and their accounts; watches deletions of accounts
+Writes  token, namespace and ca.crt into them; deletes those whose account is gone or has changed
+Never   creates a Secret or replaces an existing token
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class FillTokenSecrets(Controller[Secret]):
         names: Naming,
         events: EventRecorder,
     ) -> None:
-        """`issuer` signs in the name of the issuer of Secrets' tokens."""
+        """`issuer` signs as the issuer of Secrets' tokens."""
         super().__init__(client, ListSelection(Secret, fields=f"type={names.token_secret_type}"))
         self._issuer = issuer
         self._root_ca = root_ca
@@ -65,7 +65,7 @@ class FillTokenSecrets(Controller[Secret]):
             self._events.record(self.name, account, "TokenWritten", f"Secret {found.name} filled.")
 
     async def gone(self, last: Secret) -> None:
-        """The account may list the Secret; then it is to be taken off the list."""
+        """Remove a deleted Secret from the list of its account."""
         account = await self._account(last)
         if account is None:
             return
@@ -74,7 +74,7 @@ class FillTokenSecrets(Controller[Secret]):
             await self._client.update(replace(account, secrets=left))
 
     async def _account(self, secret: Secret) -> ServiceAccount | None:
-        """The account that the Secret means, if it is still that one."""
+        """The account of the Secret, if its uid still matches."""
         marks = secret.metadata.annotations
         name = marks.get(self._names.account_name_annotation, "")
         if not name:
@@ -109,7 +109,7 @@ class FillTokenSecrets(Controller[Secret]):
         )
         issuer = self._issuer()
         payload = legacy_payload(claims, self._names.own("serviceaccount"))
-        if issuer.slow:  # RSA takes milliseconds, in which the loop serves others
+        if issuer.slow:  # RSA takes milliseconds: sign in a thread
             token = await asyncio.to_thread(issuer.sign_payload, payload)
         else:
             token = issuer.sign_payload(payload)

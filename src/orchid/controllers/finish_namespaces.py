@@ -1,9 +1,9 @@
-"""Empty the namespaces that are being deleted, then let them go.
+"""Delete the objects of namespaces that are being deleted, then the namespaces.
 
 Reads    namespaces
 Deletes  every object of every kind in one that is being deleted
-Writes   what is left, as conditions of its status; at last /finalize without our finalizer
-Never    removes a finalizer of somebody else's: what has one keeps its namespace waiting
+Writes   remaining objects as conditions of its status; finally /finalize without our finalizer
+Never    removes a finalizer of others: an object with one blocks its namespace
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ class FinishNamespaces(Controller[Namespace]):
             return
 
     async def _left(self, namespace: str) -> list[str]:
-        """The resources of which something is still there."""
+        """The resources of which objects remain."""
         left = []
         for kind in self._kinds:
             page = await self._client.page(

@@ -1,11 +1,11 @@
-"""Follow the authorities of one's own: which stands for a signer, and how its key is read.
+"""Follow the custom authorities: the authority of a signer, and its key.
 
-Reads   certificateauthorities, and the Secret of one that is to sign
-Never   writes: keep_authorities.py makes keys and says what is wrong
+Reads   certificateauthorities, and the Secret of a signing one
+Never   writes: keep_authorities.py creates keys and reports problems
 
 Start with `AuthorityFollower.of`, for terms, and `read_authority`, for the key. A key that the
-server made is in a Secret of the system namespace that carries the uid of its authority; any other
-is where the authority's `secretRef` says.
+server created is in a Secret of the system namespace named after the uid of its authority; any
+other is in the Secret of `secretRef`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ CERTIFICATE, KEY = "tls.crt", "tls.key"
 
 
 class SecretMissing(AuthorityUnusable):
-    """The Secret with the authority's key is not there."""
+    """The Secret with the authority's key does not exist."""
 
 
 class AuthoritiesBySigner:
@@ -66,32 +66,32 @@ class AuthoritiesBySigner:
 
 
 class AuthorityFollower:
-    """Every authority as it is now, by the signer it stands for."""
+    """The current authorities, by signer name."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._index = AuthoritiesBySigner()
         self._terms: dict[str, tuple[str, SignerTerms]] = {}
-        self.all_told = asyncio.Event()
+        self.all_loaded = asyncio.Event()
 
     def of(self, signer: str) -> CertificateAuthority | None:
-        """The authority of a signer; of two that were made at one moment, the first.
+        """The authority of a signer; of two created at the same time, the first.
 
-        Raises TryAgain before every authority is known.
+        Raises TryAgain until every authority is loaded.
         """
-        if not self.all_told.is_set():
+        if not self.all_loaded.is_set():
             raise TryAgain("not every certificate authority is known yet")
         claims = self._index.claims(signer)
         return claims[0] if claims else None
 
     @property
     def ready(self) -> list[CertificateAuthority]:
-        """Those that sign."""
+        """The authorities that can sign."""
         found = (self.of(signer) for signer in self._index.signers)
         return [one for one in found if one is not None and one.is_ready]
 
     def terms(self, signer: str) -> SignerTerms | None:
-        """What the signer permits; None if it is none of one's own."""
+        """The terms of a signer; None if it has no custom authority."""
         authority = self.of(signer)
         if authority is None:
             self._terms.pop(signer, None)
@@ -99,31 +99,31 @@ class AuthorityFollower:
         version = authority.metadata.resource_version
         known = self._terms.get(signer)
         if known is None or known[0] != version:
-            # Its own longest life is in the profile.
+            # Its maximum lifetime is in the profile.
             known = version, SignerTerms(profile(authority), timedelta.max)
             self._terms[signer] = known
         return known[1]
 
     def forget(self) -> None:
-        """Begin anew: everything is about to be told again."""
-        self.all_told.clear()
+        """Clear the index before a new list."""
+        self.all_loaded.clear()
         self._index.clear()
         self._terms.clear()
 
     async def follow(self, changed: Callable[[CertificateAuthority], None]) -> None:
-        """Keep up with all of them; `changed` is told of each that changes, not of the first."""
+        """Follow all of them; `changed` is called for each change, not for the first list."""
         async with contextlib.aclosing(self._client.follow(AUTHORITIES)) as batches:
             async for batch in batches:
                 for event in batch:
                     self._index.take(event)
-                    if self.all_told.is_set():
+                    if self.all_loaded.is_set():
                         changed(event.object)
                 if not batch:
-                    self.all_told.set()
+                    self.all_loaded.set()
 
 
 class AuthorityKeys:
-    """The authorities that are Ready, with their keys, as the signing controller uses them."""
+    """The authorities that are Ready, with their keys, for the signing controller."""
 
     def __init__(
         self, client: Client, names: Naming, authorities: AuthorityFollower, crl_url: str = ""
@@ -135,7 +135,7 @@ class AuthorityKeys:
         self._read: dict[str, Authority] = {}
 
     async def signer(self, name: str) -> Signer | None:
-        """Who signs for a signer of one's own; nobody if it has no authority that is Ready."""
+        """The signer of a custom authority; None if it has no authority that is Ready."""
         found = self._authorities.of(name)
         if found is None or not found.is_ready:
             self._read.pop(name, None)
@@ -161,7 +161,7 @@ class AuthorityKeys:
 async def read_authority(
     client: Client, authority: CertificateAuthority, names: Naming
 ) -> Authority:
-    """The authority with its key; raises a Refusal that says what is wrong with it."""
+    """The authority with its key; raises a Refusal with the problem."""
     place = secret_location(authority, names)
     secret = await client.find(Secret, place.name, place.namespace)
     if secret is None:

@@ -1,14 +1,13 @@
 """Follow approval policies: all of them compiled and indexed, or none at all.
 
 Reads   approvalpolicies
-Writes  /status: not Ready, when a stored policy cannot be compiled here; Ready, when it can again;
-        not Ready, when its rules exceeded their limits
-Never   decides anything: approve_requests.py asks
+Writes  /status: not Ready, if a stored policy cannot be compiled; Ready, if it can again; not
+        Ready, if its rules exceeded their limits
+Never   decides anything: approve_requests.py does
 
-Start with `PolicyFollower.follow`. Until every policy is loaded `loaded` raises TryAgain, and
-nobody decides by a part of them. Since a watch may be late, whoever is about to decide asks once
-more whether the policy (`is_current`), or all of them (`all_current`), are still what was judged
-by.
+Start with `PolicyFollower.follow`. Until every policy is loaded `loaded` raises TryAgain, so that
+nothing is decided with a part of them. Since a watch may be late, check before a decision that the
+policy (`is_current`), or all of them (`all_current`), are still the ones that were evaluated.
 """
 
 import asyncio
@@ -30,34 +29,34 @@ VERSIONS = ListSelection(ApprovalPolicy, read_as=Object)
 
 
 class PolicyFollower:
-    """Every policy as it is now."""
+    """The current policies."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._compiler = Compiler()
         self._index: PolicyIndex | None = None
-        self.all_told = asyncio.Event()
+        self.all_loaded = asyncio.Event()
 
     @property
     def loaded(self) -> PolicyIndex:
-        """All policies; raises TryAgain before all of them are known."""
+        """All policies; raises TryAgain until all of them are loaded."""
         if self._index is None:
             raise TryAgain("not every approval policy is loaded yet")
         return self._index
 
     @property
     def any(self) -> bool:
-        """Whether there is a policy, as far as is known; before all are loaded there may be."""
+        """Whether there may be a policy; True until all are loaded."""
         return self._index is None or len(self._index) > 0
 
     def forget(self) -> None:
         """Start over: nothing is decided until all policies are loaded again."""
         self._index = None
-        self.all_told.clear()
+        self.all_loaded.clear()
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Keep up with all policies; `changed` is called after each change, not for the first."""
+        """Follow all policies; `changed` is called after each change, not for the first list."""
         index = PolicyIndex()
         async with contextlib.aclosing(self._client.follow(POLICIES)) as batches:
             async for batch in batches:
@@ -65,7 +64,7 @@ class PolicyFollower:
                     await self._take(event, index)
                 if not batch:
                     self._index = index
-                    self.all_told.set()
+                    self.all_loaded.set()
                 elif self._index is not None:
                     changed()
 
@@ -74,7 +73,7 @@ class PolicyFollower:
         return live is not None and live.metadata.resource_version == policy.revision
 
     async def pause(self, policy: CompiledPolicy) -> None:
-        """Report a policy that exceeded its limits as not Ready, unless it has changed since."""
+        """Mark a policy that exceeded its limits as not Ready, unless it has changed since."""
         live = await self._client.find(ApprovalPolicy, policy.name)
         if live is None or live.metadata.resource_version != policy.revision:
             return
@@ -82,7 +81,7 @@ class PolicyFollower:
             await self._client.update_status(too_slow(live, policy.exceeded, self._clock.now()))
 
     async def all_current(self) -> bool:
-        """Whether there is no policy, and no version of one, that we have not judged by."""
+        """Whether the loaded policies are the current ones."""
         known = {policy.name: policy.revision for policy in self.loaded}
         live = {
             found.name: found.metadata.resource_version
@@ -99,6 +98,6 @@ class PolicyFollower:
         index.put(made)
         wanted = with_usability(policy, made.unusable, self._clock.now())
         if wanted != policy:
-            # A conflicting write has its own event, which brings us back here.
+            # A conflicting write has its own event, which triggers this again.
             with contextlib.suppress(Conflict, NotFound):
                 await self._client.update_status(wanted)

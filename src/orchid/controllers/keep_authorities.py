@@ -1,16 +1,16 @@
-"""Make the keys of certificate authorities, publish their trust bundles, and say how they are.
+"""Create the keys of certificate authorities, publish their trust bundles, and set their status.
 
 Reads   certificateauthorities; the Secret of each; clustertrustbundles of their signers
 Writes  a Secret with a new key in the system namespace, once; a trust bundle for each authority;
-        /status: Ready, with what is wrong; Expiring, in the last third of its life; whether it
-        may sign revocation lists
-Never   makes a second key for an authority that had one, nor signs (sign_requests.py)
+        /status: Ready, with the problem; Expiring, in the last third of its life; whether it may
+        sign revocation lists
+Never   creates a second key for an authority that had one, nor signs (sign_requests.py)
 
-Secret and bundle belong to their authority, so that they go with it. A bundle whose authority has
-got another certificate stays until it expires: certificates may still need it. Secrets of the
+Secret and bundle are owned by their authority and deleted with it. After a change of its
+certificate, the old bundle stays until it expires: certificates may still need it. Secrets of the
 system namespace, where keys usually are, are watched; a Secret elsewhere is read when its authority
-changes and every half minute, so that the controller needs no right to watch all Secrets. With more
-than 300 authorities each is read less often, so that the load does not grow with their number.
+changes and every half minute, so that the controller needs no permission to watch all Secrets. With
+more than 300 authorities each is read less often, so that the load does not grow with their number.
 """
 
 import asyncio
@@ -57,29 +57,29 @@ from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
 
-LOOK_AGAIN_SECONDS: Final = 30.0  # at a Secret that is not watched
-LONGEST_PAUSE_SECONDS: Final = 3600.0  # should a clock step, or an old bundle end
-SECONDS_EACH: Final = 0.1  # at most ten authorities are checked in a second, however many there are
+LOOK_AGAIN_SECONDS: Final = 30.0  # for a Secret that is not watched
+LONGEST_PAUSE_SECONDS: Final = 3600.0  # in case the clock steps, or an old bundle expires
+SECONDS_EACH: Final = 0.1  # at most ten authorities are checked per second, however many there are
 HOW_TO_SEAL: Final = "start every server with the same --encryption-provider-config"
 ISSUING: Final = "Issuing"
 LAST_THIRD, FAR_OFF = "LastThird", "FarOff"
 
 
 class SignerTaken(AuthorityUnusable):
-    """An older authority stands for the same signer."""
+    """An older authority has the same signer name."""
 
 
 class KeyLost(AuthorityUnusable):
-    """The Secret with a key that the server made is gone."""
+    """The Secret with a key that the server created is gone."""
 
 
 class KeyNotSealed(AuthorityUnusable):
-    """The store would keep the key in clear text, and nobody has said that it may."""
+    """The store would hold the key in clear text, which is not explicitly allowed."""
 
 
 class KeepAuthorities(Controller[CertificateAuthority]):
     name = "certificate-authority"
-    workers = 2  # making an RSA key keeps a processor busy for a while
+    workers = 2  # generating an RSA key keeps a processor busy for a while
 
     def __init__(self, client: Client, names: Naming, clock: Clock, events: EventRecorder) -> None:
         super().__init__(client, AUTHORITIES)
@@ -88,13 +88,13 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._events = events
         self._index = AuthoritiesBySigner()
         self._secret_of: dict[str, SecretLocation] = {}  # by the name of the authority
-        self._kept: dict[SecretLocation, set[str]] = {}  # the names of the authorities by place
+        self._kept: dict[SecretLocation, set[str]] = {}  # the names of the authorities by Secret
         self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
         self.listed = asyncio.Event()  # set once every authority is in the index
         self._home = home = names.system_namespace
         self.triggers = (
             Trigger(ListSelection(ClusterTrustBundle), self._owner_of),
-            # Every authority is looked at in the beginning, so only changes are of interest.
+            # Every authority is processed at the start, so only changes matter.
             Trigger(ListSelection(Secret, home, existing=False, read_as=Object), self._kept_in),
         )
 
@@ -117,14 +117,14 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             found.name, None if event.type == DELETED else secret_location(found, self._names)
         )
         if not self.listed.is_set():
-            return  # which authority has a signer is not yet known
+            return  # the authority of each signer is not yet decided
         super().take(event)
         for rival in self._index.claims(found.spec.signer_name):
             if rival.name != found.name:  # it may have got the signer, or lost it
                 self.queue.add(("", rival.name))
 
     def _move(self, name: str, place: SecretLocation | None) -> None:
-        """Index the place of an authority's key."""
+        """Index the Secret of an authority's key."""
         before = self._secret_of.pop(name, None)
         if before is not None:
             self._kept[before].discard(name)
@@ -153,7 +153,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             refuse_out_of_time(authority.chain, now)
             ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(found))
         except Refusal as refusal:
-            # The refusals are named for what is wrong: KeyMismatch, AuthorityExpired.
+            # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
             reason, message = type(refusal).__name__, str(refusal)
             ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
         conditions = status.conditions
@@ -214,7 +214,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         try:
             await self._client.create(secret)
         except AlreadyExists:
-            return  # another of us was faster, and that key counts
+            return  # another server was faster, and its key counts
         except Forbidden as refused:
             if UNSEALED_STORE in str(refused):
                 raise KeyNotSealed(f"{UNSEALED_STORE}: {HOW_TO_SEAL}") from None
@@ -233,7 +233,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     # -- the trust bundle --------------------------------------------------------------------
 
     async def _publish(self, found: CertificateAuthority, authority: Authority) -> str:
-        """See to it that the bundle is there and says what it should; give its name."""
+        """Create or correct the bundle; return its name."""
         signer, text = found.spec.signer_name, top_of(authority)
         name = bundle_name(signer, text)
         spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
@@ -292,14 +292,14 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             if said is None or (said.status, said.reason) != (one.status, one.reason):
                 self._record(after, one)
 
-    def _record(self, about: CertificateAuthority, told: Condition) -> None:
-        is_good = told.status == (FALSE if told.type == EXPIRING else TRUE)
-        if told.type == READY:
+    def _record(self, about: CertificateAuthority, condition: Condition) -> None:
+        is_good = condition.status == (FALSE if condition.type == EXPIRING else TRUE)
+        if condition.type == READY:
             type_ = NORMAL if is_good else WARNING
-            self._events.record(self.name, about, told.reason, told.message, type_=type_)
+            self._events.record(self.name, about, condition.reason, condition.message, type_=type_)
         elif not is_good:
-            reason = EXPIRING if told.type == EXPIRING else told.reason
-            self._events.record(self.name, about, reason, told.message, type_=WARNING)
+            reason = EXPIRING if condition.type == EXPIRING else condition.reason
+            self._events.record(self.name, about, reason, condition.message, type_=WARNING)
 
 
 def _issues(found: CertificateAuthority) -> str:
@@ -307,7 +307,7 @@ def _issues(found: CertificateAuthority) -> str:
 
 
 def _of_certificate(chain: str, now: datetime) -> list[Condition]:
-    """What the certificate of an authority tells; nothing while it has none."""
+    """Conditions that follow from the certificate of an authority; none without a certificate."""
     if not chain:
         return []
     links = certificates.parse_blocks(chain)
@@ -315,20 +315,20 @@ def _of_certificate(chain: str, now: datetime) -> list[Condition]:
 
 
 def _turning_points(chain: str) -> Iterator[datetime]:
-    """The moments at which the conditions of an authority change by themselves."""
+    """The times at which the conditions of an authority change by themselves."""
     for link in certificates.parse_blocks(chain) if chain else ():
         begin, end = link.not_valid_before_utc, link.not_valid_after_utc
         yield from (begin, begin + (end - begin) * 2 / 3, end)
 
 
 def _signs_lists(certificate: Certificate) -> Condition:
-    """Whether others may trust a revocation list that the authority signs."""
+    """Whether the authority may sign revocation lists."""
     if may_sign_lists(certificate):
         return Condition(
             type=SIGNS_LISTS,
             status=TRUE,
             reason="Permitted",
-            message="What is revoked stands in its revocation list.",
+            message="Revoked certificates are in its revocation list.",
         )
     return Condition(
         type=SIGNS_LISTS,
@@ -339,7 +339,7 @@ def _signs_lists(certificate: Certificate) -> Condition:
 
 
 def _expiring(links: Sequence[Certificate], now: datetime) -> Condition:
-    """Whether the last third of an authority's life has begun."""
+    """Whether the last third of an authority's lifetime has begun."""
     link = min(links, key=lambda one: one.not_valid_after_utc)
     begin, end = link.not_valid_before_utc, link.not_valid_after_utc
     is_late = now >= begin + (end - begin) * 2 / 3

@@ -1,13 +1,13 @@
-"""Mark in the inventory which certificates are revoked.
+"""Mark revoked certificates in the inventory.
 
 Reads   all credentialrevocations; issuedcertificates that are marked, or that a revocation names
-Writes  issuedcertificates/status: since when a certificate is revoked, and why
+Writes  issuedcertificates/status: time and reason of a revocation
 Never   revokes or refuses anything: servers do that by the revocations themselves
 
 A mark is computed from the existing revocations (revocation_index.py). Every mark is compared with
-them at start, after a gap, and every hour, and when somebody else writes it: a mark without a
-revocation is removed, and a missing one is added. Only the mark of a certificate that has ended
-stays as it is, because its revocation is removed then.
+them at start, after a gap, every hour, and when another client writes it: a mark without a
+revocation is removed, and a missing one is added. Only the mark of an expired certificate stays as
+it is, because its revocation is deleted then.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class MarkRevoked(Worker[Key, None]):
         if record is None or self._is_right(record):
             return
         status = IssuedCertificateStatus(revoked=self._index.revoked(record))
-        with contextlib.suppress(NotFound):  # it ended long ago
+        with contextlib.suppress(NotFound):  # it expired long ago
             await self._client.update_status(replace(record, status=status))
 
     async def _compare_all(self, fields: str) -> None:
@@ -86,8 +86,9 @@ class MarkRevoked(Worker[Key, None]):
     # -- revocations --------------------------------------------------------------------------
 
     async def _follow_revocations(self, listed: asyncio.Event) -> None:
-        # What is being listed replaces the index when it is complete: half of the revocations
-        # would remove the marks of the other half.
+        # A new list replaces the index when it is complete: with half of the revocations the marks
+        # of
+        # the other half would be removed.
         index = RevocationIndex()
         selection = ListSelection(CredentialRevocation)
         async with contextlib.aclosing(self._client.follow(selection)) as batches:

@@ -52,7 +52,7 @@ from orchid.wire.struct import replace
 
 LARGEST: Final = 1 << 20  # bytes of PEM
 MOST_CERTIFICATES: Final = 4096
-LONGEST_PAUSE_SECONDS: Final = 3600.0  # should the clock step, or a consumer be forgotten
+LONGEST_PAUSE_SECONDS: Final = 3600.0  # in case the clock steps, or a consumer missed an event
 PUBLISHED, EMPTY, TOO_LARGE = "Published", "Empty", "TooLarge"
 
 
@@ -69,7 +69,7 @@ class PublishBundles(Controller[PublishedBundle]):
         clock: Clock,
         events: EventRecorder,
     ) -> None:
-        """`signers`: those of the platform; a bundle is made for each of their authorities."""
+        """`signers`: those of the platform; a bundle is created for each of their authorities."""
         super().__init__(client, ListSelection(PublishedBundle))
         self._names = names
         self._home = names.system_namespace
@@ -77,10 +77,11 @@ class PublishBundles(Controller[PublishedBundle]):
         self._events = events
         self.index = TrustBundleIndex()
         self._sources: dict[str, frozenset[IndexKey]] = {}  # by the name of the bundle
-        self._readers: dict[IndexKey, set[str]] = {}  # names of bundles by what they select by
+        self._readers: dict[IndexKey, set[str]] = {}  # names of bundles by index key
         self._platform = platform_bundles(signers)
-        self._made: dict[str, PublishedBundle] = {}  # what the server creates
-        self.all_indexed = asyncio.Event()  # whatever decides the content of bundles is indexed
+        self._made: dict[str, PublishedBundle] = {}  # bundles that the server creates
+        # set when everything that determines the content of bundles is indexed
+        self.all_indexed = asyncio.Event()
         mine = ListSelection(
             ConfigMap,
             self._home,
@@ -94,7 +95,7 @@ class PublishBundles(Controller[PublishedBundle]):
             Trigger(mine, self._owner_of),
         )
 
-    # -- what concerns a bundle --------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------
 
     async def follow(self, start: Start) -> None:
         self.all_indexed.clear()
@@ -240,7 +241,7 @@ class PublishBundles(Controller[PublishedBundle]):
         try:
             await self._client.create(new)
         except AlreadyExists:
-            # Of this second: stored before a crash, or by a server that led until now.
+            # Of this second: stored before a crash, or by the previous leader.
             there = await self._client.find(ConfigMap, name, self._home)
             if there is None or there.data != data or not _is_owned(there, found):
                 raise TryAgain(f"there is another ConfigMap {name}") from None
@@ -286,7 +287,7 @@ class PublishBundles(Controller[PublishedBundle]):
 
 
 def platform_bundles(signers: Mapping[str, Signer]) -> dict[str, PublishedBundle]:
-    """One bundle for each authority of the platform signers, named as its revocation list."""
+    """One bundle for each CA of the platform signers, named like its CRL."""
     grouped: dict[str, list[str]] = {}
     for name, signer in signers.items():
         grouped.setdefault(signer.list_name, []).append(name)

@@ -1,4 +1,4 @@
-"""Publish a certificate revocation list for each authority, for verifiers that do not ask the API.
+"""Publish a certificate revocation list for each authority, for verifiers that do not use the API.
 
 Reads   credentialrevocations; issuedcertificates (`spec` only) of signers that were revoked as a
         whole; certificateauthorities that are Ready, and their keys
@@ -6,11 +6,10 @@ Writes  ConfigMaps in the system namespace that hold the lists (issuance/stored_
 Never   reads issuedcertificates/status; lists a certificate of an authority that is not ours
 
 A list has all revoked certificates that its key signed, for whichever signer: two authorities with
-one key publish the same entries. Lists are signed at each revocation and once a day, off the event
-loop, by the leader; all servers serve what is stored. The number of a list is the time in
-nanoseconds, so that it does not go back after a restore; after a clock that was ahead, it is one
-more than the last. An entry stays for a week after the end of
-its certificate.
+one key publish the same entries. The leader signs lists after each revocation and once a day, in a
+thread; all servers publish the stored lists. The number of a list is the time in nanoseconds, so
+that it does not go back after a restore; after a clock that was ahead, it is one more than the
+last. An entry stays for a week after its certificate has expired.
 """
 
 import asyncio
@@ -56,26 +55,26 @@ RENEWED_AFTER: Final = timedelta(days=1)
 LASTS: Final = timedelta(days=7)
 BACKDATE: Final = timedelta(minutes=5)  # clocks differ
 REVOCATIONS: Final = ListSelection(CredentialRevocation)
-CANNOT_AGAIN: Final = 3600.0  # seconds until an authority that may not sign lists is asked again
+CANNOT_AGAIN: Final = 3600.0  # seconds until an authority without cRLSign is checked again
 LONGEST_NUMBER: Final = 40  # digits; the number of a list takes 20 bytes at most
-KEY_AGAIN: Final = 30.0  # seconds until the key of an authority is looked for again
+KEY_AGAIN: Final = 30.0  # seconds until the key of an authority is read again
 
 
 class PublishedList(msgspec.Struct):
-    """One list: the authority that signs it, and the signers whose certificates may be in it."""
+    """A list: its authority, and the signers whose certificates may be in it."""
 
     authority: Callable[[], Authority]
     signers: frozenset[str]
 
     def groups(self) -> list[str]:
-        """The groups of certificates in this list: those that the authority's key signed."""
+        """The groups of certificates in this list: those signed with the authority's key."""
         key = self.authority().key_id.hex()
         unnamed = [group_of("", signer) for signer in sorted(self.signers)]
         return [key, *unnamed] if key else unnamed
 
 
 class AuthorityWide(NamedTuple):
-    """A revocation of all certificates of a signer that were issued until some time."""
+    """A revocation of all certificates of a signer that were issued up to some time."""
 
     name: str
     until: datetime
@@ -113,7 +112,7 @@ class PublishRevocationLists(Worker[str, None]):
         self._authorities.forget()
         changed = asyncio.Event()
         start(self._authorities.follow(lambda _authority: changed.set()))
-        await self._authorities.all_told.wait()
+        await self._authorities.all_loaded.wait()
         known = self._certificates()
         own = await self._own_lists()
         self._lists = {**own, **platform_lists(self._signers)}
@@ -138,7 +137,7 @@ class PublishRevocationLists(Worker[str, None]):
         return {one.name: one.status.certificate for one in self._authorities.ready}
 
     async def _own_lists(self) -> dict[str, PublishedList]:
-        """Those of the authorities whose keys are there; the last list of any other stays."""
+        """The lists of authorities with a key; the last list of any other stays."""
         found = {}
         for one in self._authorities.ready:
             signer = one.spec.signer_name
@@ -151,7 +150,7 @@ class PublishRevocationLists(Worker[str, None]):
                 found[made.list_name] = PublishedList(made.authority, frozenset((signer,)))
         return found
 
-    # -- what is revoked ---------------------------------------------------------------------
+    # -- revocations -------------------------------------------------------------------------
 
     async def _follow_revocations(self, start: Start) -> None:
         """Load all revocations, then the records of signers that were revoked as a whole."""
@@ -166,7 +165,7 @@ class PublishRevocationLists(Worker[str, None]):
                 self._finish_loading()
 
     async def _follow_issued(self, signer: str) -> None:
-        """Put every certificate of a signer into lists that an authority-wide revocation names."""
+        """Add every certificate of a signer with an authority-wide revocation to the lists."""
         selection = ListSelection(IssuedCertificate, fields=f"spec.signerName={signer}")
         async with contextlib.aclosing(self._client.follow(selection)) as batches:
             async for batch in batches:
@@ -182,10 +181,10 @@ class PublishRevocationLists(Worker[str, None]):
                 self.queue.add(name)
 
     def _publish(self, groups: set[str]) -> None:
-        """Have the lists with some groups signed again."""
+        """Queue the lists with some groups."""
         if self._loaded and groups:
             names = {name for group in groups for name in self._own_names.get(group, ())}
-            # The key of a platform authority may change at any time: it is a file.
+            # The key of a platform authority is a file, which may change at any time.
             platform = platform_lists(self._signers).items()
             names |= {name for name, one in platform if not groups.isdisjoint(one.groups())}
             for name in names:
@@ -196,7 +195,7 @@ class PublishRevocationLists(Worker[str, None]):
         found, deleted = event.object, event.type == DELETED
         expires = found.status.expires
         if deleted and expires is not None and expires <= self._clock.now():
-            return []  # it is removed as expired; entries stay for a while
+            return []  # deleted because it expired; entries stay for a while
         if found.spec.authority:
             self._take_wide(found, deleted=deleted)
             return []
@@ -226,7 +225,7 @@ class PublishRevocationLists(Worker[str, None]):
         record = event.object
         spec, issued = record.spec, record.metadata.creation_timestamp
         if event.type == DELETED or issued is None or spec.cluster:
-            return []  # it ended, and its entry stays for a while; or it is not of our signers
+            return []  # it expired, and its entry stays for a while; or it is not of our signers
         group = group_of(spec.authority_key, spec.signer_name)
         which = SerialOfKey(group, int(spec.serial_number, 16))
         hit = [one for one in self._wide.get(spec.signer_name, {}).values() if issued <= one.until]
@@ -238,14 +237,14 @@ class PublishRevocationLists(Worker[str, None]):
 
     async def attend(self, key: str, value: None) -> float | None:
         if not self._loaded:
-            return None  # every list is queued when all revocations are known
+            return None  # every list is queued when all revocations are loaded
         wanted, now = self._lists.get(key), self._clock.now()
         if wanted is None:
             return None  # its authority is gone; the last list stays until it expires
         self._revoked.forget_ended(now)
         authority, entries = wanted.authority(), self._revoked.of(wanted.groups())
         before = await self._client.find(ConfigMap, stored_list.head_name(key), self._home)
-        last = _told(before, stored_list.NUMBER) if before else 0
+        last = _number(before, stored_list.NUMBER) if before else 0
         try:
             edition, data = await asyncio.to_thread(_signed, authority, entries, now, last)
         except NotPermittedToSign as refusal:
@@ -261,24 +260,24 @@ class PublishRevocationLists(Worker[str, None]):
             place = stored_list.part_name(name, edition.number, index)
             await self._client.create(self._part(place, part))
         head = self._part(stored_list.head_name(name), parts[0])
-        told = {
+        data = {
             stored_list.NUMBER: str(edition.number),
             stored_list.NEXT_UPDATE: timestamp(edition.next_update),
             stored_list.PARTS: str(len(parts)),
         }
         if before is None:
-            await self._client.create(replace(head, data=told))
+            await self._client.create(replace(head, data=data))
             return
-        if before.immutable:  # by somebody else; revocations have to get into the list all the same
+        if before.immutable:  # set by a user; revocations must get into the list all the same
             await self._client.delete_gone(ConfigMap, before)
-            await self._client.create(replace(head, data=told))
+            await self._client.create(replace(head, data=data))
         else:
-            await self._client.update(replace(before, data=told, binary_data=head.binary_data))
+            await self._client.update(replace(before, data=data, binary_data=head.binary_data))
         await self._remove_parts(name, before)
 
     async def _remove_parts(self, name: str, before: ConfigMap) -> None:
-        number = _told(before, stored_list.NUMBER)
-        for index in range(1, _told(before, stored_list.PARTS)):
+        number = _number(before, stored_list.NUMBER)
+        for index in range(1, _number(before, stored_list.PARTS)):
             place = stored_list.part_name(name, number, index)
             found = await self._client.find(ConfigMap, place, self._home)
             if found is None:
@@ -290,8 +289,8 @@ class PublishRevocationLists(Worker[str, None]):
         return ConfigMap(metadata=meta, binary_data={stored_list.DATA: data})
 
 
-def _told(head: ConfigMap, field: str) -> int:
-    """A number in the head of a list; 0 if somebody has written something else there."""
+def _number(head: ConfigMap, field: str) -> int:
+    """A number in the head of a list; 0 if it has other content."""
     text = head.data.get(field, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < LONGEST_NUMBER else 0
 
@@ -299,7 +298,7 @@ def _told(head: ConfigMap, field: str) -> int:
 def _signed(
     authority: Authority, entries: RevokedCertificates, now: datetime, last: int
 ) -> tuple[Edition, bytes]:
-    """Sign a list; it is dated back for clocks that are slow, but not before its entries.
+    """Sign a list; it is back-dated for slow clocks, but not before its entries.
 
     `last`: the number of the list that it replaces.
     """

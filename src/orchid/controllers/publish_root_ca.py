@@ -1,8 +1,8 @@
-"""Keep the authority of this server in a ConfigMap of every namespace.
+"""Publish the CA of this server in a ConfigMap of every namespace.
 
-Reads   namespaces; is told of changes to configmaps of that name
+Reads   namespaces; watches configmaps of that name
 Writes  the ConfigMap: one key, `ca.crt`
-Never   touches a description that somebody wrote, as long as the data is right
+Never   changes a description that a user wrote, as long as the data is right
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -51,7 +51,7 @@ class PublishRootCA(Controller[Namespace]):
             else:
                 await self._correct(there)
         except (AlreadyExists, NotFound):
-            return  # somebody was faster; their change brings us back here
+            return  # another client was faster; its change triggers this again
         except Forbidden as refusal:
             if not is_terminating(refusal):
                 raise

@@ -1,12 +1,12 @@
-"""Publish the authorities of the server and of the platform signers as ClusterTrustBundles.
+"""Publish the CAs of the server and of the platform signers as ClusterTrustBundles.
 
-Reads   clustertrustbundles of the signers we publish for
-Writes  one bundle for each of them; its name carries a digest of its text
+Reads   clustertrustbundles of these signers
+Writes  one bundle for each of them; its name has a digest of its text
 Never   touches the bundles of other signers
 
-For the server's own serving signer there is exactly one bundle: all others of that signer are
-deleted. The bundles of the other signers stay when the authority changes, for as long as it is
-valid: certificates that it issued are still in use.
+The server's own serving signer has exactly one bundle: all others of that signer are deleted.
+Bundles of the other signers stay after a change of the CA, until they expire: its certificates are
+still in use.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ DIGEST_BYTES = 12
 
 class PublishTrustBundles(Controller[ClusterTrustBundle]):
     name = "trust-bundle-publisher"
-    workers = 1  # one signer's bundles are put in order by one at a time
+    workers = 1  # the bundles of a signer are written by one worker at a time
     minds_deletions = True
 
     def __init__(
@@ -48,7 +48,7 @@ class PublishTrustBundles(Controller[ClusterTrustBundle]):
         *,
         alone: str,
     ) -> None:
-        """`anchors` gives each signer's text as it is now; `alone` is the one with one bundle."""
+        """`anchors` returns the current text of each signer; `alone` is the one with one bundle."""
         super().__init__(client, ListSelection(ClusterTrustBundle))
         self._anchors = anchors
         self._clock = clock
@@ -75,7 +75,7 @@ class PublishTrustBundles(Controller[ClusterTrustBundle]):
             await self.publish(last.spec.signer_name)
 
     async def publish(self, signer: str) -> None:
-        """See to it that the signer's bundle is there and says what it should."""
+        """Create or correct the signer's bundle."""
         text = self._anchors[signer]()
         if not text:
             return
@@ -87,7 +87,7 @@ class PublishTrustBundles(Controller[ClusterTrustBundle]):
             try:
                 await self._client.create(new)
             except AlreadyExists:
-                return  # another of us was faster; its event brings us back here
+                return  # another server was faster; its event triggers this again
         elif there.spec.trust_bundle != text:
             await self._client.update(replace(there, spec=spec))
 
@@ -98,7 +98,7 @@ def bundle_name(signer: str, text: str) -> str:
 
 
 def top_of(authority: Authority) -> str:
-    """The certificate at the top of an authority's chain, with which a verifier begins."""
+    """The certificate at the top of an authority's chain, a verifier's trust anchor."""
     top = certificates.encode(authority.chain[-1])
     return pem.encode(pem.CERTIFICATE, top).decode("ascii")
 
@@ -121,7 +121,7 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
 
 
 def _anchor(signer: Signer) -> Callable[[], str]:
-    """What to publish for a signer, as it is now."""
+    """The current text to publish for a signer."""
     return lambda: top_of(signer.authority())
 
 

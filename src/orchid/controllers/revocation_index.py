@@ -1,6 +1,6 @@
-"""RevocationIndex: what the existing revocations say of a certificate on record.
+"""RevocationIndex: the revocation of a certificate on record, from all revocations.
 
-For the controllers that mark the inventory. The answer depends on the existing revocations alone,
+For the controllers that mark the inventory. The result depends on the existing revocations alone,
 never on the order in which they were read.
 """
 
@@ -8,12 +8,12 @@ from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate, Revoked, cluster_record_name
 from orchid.wire.meta import Time
 
-Target = tuple[str, str, str]  # cluster ("" for our own), what it is, and its name
+Target = tuple[str, str, str]  # cluster ("" for our own), type, and name
 CERTIFICATE, SIGNER, USER = "certificate", "signer", "user"
 
 
 class RevocationIndex:
-    """The revocations of certificates, signers and users, by what they revoke."""
+    """The revocations of certificates, signers and users, by target."""
 
     def __init__(self) -> None:
         self._all: dict[str, CredentialRevocation] = {}
@@ -21,7 +21,7 @@ class RevocationIndex:
 
     @property
     def records(self) -> set[str]:
-        """Names of the records of certificates that are revoked one by one."""
+        """Names of the records of certificates with a revocation of their own."""
         return {name for one in self._all.values() if (name := record_name(one))}
 
     @property
@@ -50,10 +50,10 @@ class RevocationIndex:
             del self._targets[target]
 
     def revoked(self, record: IssuedCertificate) -> Revoked | None:
-        """Since when and why a certificate is revoked; None if it is not.
+        """Time and reason of a certificate's revocation, or None.
 
-        A final revocation counts before a hold, and the most serious reason before others. The time
-        is that of the first one.
+        A final revocation takes precedence over a hold, and the most serious reason over others.
+        The time is that of the first one.
         """
         spec = record.spec
         found = [*self._targets.get((spec.cluster, CERTIFICATE, spec.sha256), {}).values()]
@@ -73,7 +73,7 @@ class RevocationIndex:
 
 
 def record_name(revocation: CredentialRevocation) -> str:
-    """The name of the record of a certificate that is revoked by itself; "" if there is none."""
+    """The name of the record of a certificate with a revocation of its own, or ""."""
     spec = revocation.spec
     if spec.certificate is None:
         return ""

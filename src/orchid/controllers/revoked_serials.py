@@ -1,8 +1,8 @@
 """Serial numbers of revoked certificates, grouped by the key that signed them.
 
-Start with `RevokedSerials.put`. A certificate may be named by several revocations; its entry in a
-list has the date of the first that is not a hold, and the most serious reason. Entries are encoded
-when they change, not when a list is signed. Pure: the publisher of lists feeds it.
+Start with `RevokedSerials.put`. Several revocations may name a certificate; its entry in a list has
+the date of the first that is not a hold, and the most serious reason. Entries are encoded when they
+change, not when a list is signed. Pure: the publisher of lists feeds it.
 """
 
 import heapq
@@ -27,7 +27,7 @@ class SerialOfKey(msgspec.Struct, frozen=True, order=True):
 
 
 class ListEntry(msgspec.Struct, frozen=True):
-    """Date and reason that one revocation gives for a certificate, and the certificate's end."""
+    """Date and reason of a revocation for one certificate, and the certificate's expiry."""
 
     when: datetime
     reason: str
@@ -37,7 +37,7 @@ class ListEntry(msgspec.Struct, frozen=True):
 def group_of(authority_key: str, signer_name: str) -> str:
     """The group of a certificate: the id of the key that signed it.
 
-    The name of the signer, where the certificate has no key identifier or the revocation was stored
+    The name of the signer, if the certificate has no key identifier or the revocation was stored
     before revocations had one.
     """
     return authority_key or f"signer {signer_name}"
@@ -54,7 +54,7 @@ def named_certificate(found: CredentialRevocation) -> tuple[SerialOfKey, ListEnt
 
 
 class RevokedSerials:
-    """All revoked certificates, ready to be put into lists."""
+    """All revoked certificates, with encoded entries."""
 
     def __init__(self) -> None:
         self._encoded: dict[str, RevokedCertificates] = {}
@@ -62,7 +62,9 @@ class RevokedSerials:
         self._ends: list[tuple[datetime, SerialOfKey]] = []  # a heap
 
     def put(self, revocation: str, which: SerialOfKey, entry: ListEntry) -> bool:
-        """Add what a revocation, by its name, says of a certificate; return whether it is new."""
+        """Add the entry of a revocation, by its name, for a certificate; return whether it is
+        new.
+        """
         entries = self._entries.setdefault(which, {})
         if entries.get(revocation) == entry:
             return False
@@ -73,12 +75,12 @@ class RevokedSerials:
         return True
 
     def drop(self, revocation: str, which: SerialOfKey) -> None:
-        """Remove what a revocation says of a certificate: it was lifted."""
+        """Remove the entry of a revocation: it was lifted."""
         if self._entries.get(which, {}).pop(revocation, None) is not None:
             self._encode(which)
 
     def forget_ended(self, now: datetime) -> None:
-        """Remove certificates that ended so long ago that no list needs them."""
+        """Remove certificates that expired so long ago that no list needs them."""
         limit = now - LISTED_AFTER_END
         while self._ends and self._ends[0][0] < limit:
             _, which = heapq.heappop(self._ends)

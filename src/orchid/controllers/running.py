@@ -1,9 +1,9 @@
-"""Which controllers run, and running them: the list of all there are.
+"""The list of all controllers, their selection and their execution.
 
-Start with `CONTROLLERS` and `run_controllers`. The words of `--controllers` choose (`chosen`); each
-controller gets a client of its own, so that it acts under its own name and with its own rights; one
-leader at a time runs them all. A controller that breaks is logged whole and started again after a
-pause; the others go on.
+Start with `CONTROLLERS` and `run_controllers`. `--controllers` selects (`chosen`); each controller
+has a client of its own and acts under its own name with its own permissions; one leader at a time
+runs them all. A controller that fails is logged with a traceback and restarted after a pause; the
+others continue.
 """
 
 import asyncio
@@ -75,11 +75,11 @@ ClientOf = Callable[[str], Client]
 
 
 class UnknownController(ValueError):
-    """A word of --controllers that names none."""
+    """A word of --controllers that names no controller."""
 
 
 def chosen(words: Iterable[str]) -> frozenset[str]:
-    """The controllers that the words ask for: `*`, `name`, `-name`. What is excluded stays out."""
+    """The selected controllers: `*`, `name`, `-name`. Exclusions win."""
     wanted: set[str] = set()
     unwanted: set[str] = set()
     for word in words:
@@ -107,7 +107,7 @@ def _name_of(word: str) -> str | None:
 async def run_controllers(
     wanted: frozenset[str], client_of: ClientOf, context: ControllerContext
 ) -> None:
-    """Run these controllers, whenever this process leads, until cancelled."""
+    """Run these controllers whenever this process leads, until cancelled."""
     if not wanted:
         return
     names = context.names
@@ -130,7 +130,7 @@ async def run_controllers(
 
 
 async def keep_running(controller: Running) -> None:
-    """Run until cancelled; after a failure, again."""
+    """Run until cancelled; restart after a failure."""
     while True:
         try:
             await controller.run()
@@ -145,7 +145,7 @@ def build(
     context: ControllerContext,
     events: EventRecorder,
 ) -> list[Running]:
-    """Make the controllers that are wanted and have something to work with."""
+    """Build the selected controllers, except those without a purpose here."""
     made = (
         one.build(client_of(one.name), context, events) for one in CONTROLLERS if one.name in wanted
     )

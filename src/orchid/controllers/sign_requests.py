@@ -1,16 +1,15 @@
-"""Sign approved certificate requests for the platform signers and for authorities of one's own.
+"""Sign approved certificate requests for the platform signers and for custom authorities.
 
 Reads   certificatesigningrequests that are approved and have no outcome yet;
-        certificateauthorities, and the Secret with the key of one that is to sign
-Writes  /status: the certificate, or a Failed condition that says why not
+        certificateauthorities, and the Secret with the key of a signing one
+Writes  /status: the certificate, or a Failed condition with the reason
 Never   approves (approve_requests.py) or deletes (clean_requests.py)
 
-Each platform signer has rules of its own (credentials/authorities/profiles.py) and may have an
-authority of its own, which is followed as its files change. Any other signer is ours if a
-CertificateAuthority stands for it; that one signs while it is Ready, with the certificate that its
-status shows. While an authority cannot sign, its requests wait, and an event says why. A request
-that breaks a rule ends as Failed. One that cannot be read although it is stored is tried again,
-ever more rarely: a later release may read it, and nobody has refused it.
+Each platform signer has a profile (credentials/authorities/profiles.py) and may have an authority
+of its own, whose files are followed. Any other signer is ours if a CertificateAuthority has it;
+that authority signs while it is Ready, with the certificate in its status. While an authority
+cannot sign, its requests wait, with an Event. A request that violates the profile becomes Failed. A
+stored request that is malformed is retried, with growing pauses: a later release may accept it.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ from orchid.wire.request_conditions import FAILED
 
 class SignRequests(Controller[CertificateSigningRequest]):
     name = "csrsigning"
-    workers = 32  # most of the time of one goes by until its certificate is on disk
+    workers = 32  # most of the time is spent waiting for the certificate to reach the disk
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
         self._authorities.forget()
         self._waiting.clear()
         start(self._authorities.follow(self._authority_changed))
-        await self._authorities.all_told.wait()
+        await self._authorities.all_loaded.wait()
         await super().follow(start)
 
     def _authority_changed(self, authority: CertificateAuthority) -> None:
@@ -71,7 +70,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
             self.queue.add(key)
 
     def _wait(self, found: CertificateSigningRequest) -> None:
-        """Have the request queued again when the authority of its signer changes."""
+        """Queue the request again when the authority of its signer changes."""
         signer = found.spec.signer_name
         self._waiting.setdefault(signer, set()).add((found.namespace, found.name))
         authority = self._authorities.of(signer)
@@ -91,7 +90,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
                 del self._waiting[signer]
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
-        # Without that word there is no such condition; most events are not even decoded.
+        # Without that word there is no such condition; most events are not decoded.
         if event.type != DELETED and b'"Approved"' not in bytes(event.data):
             return
         found = event.object
@@ -114,7 +113,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
             certificate = await self._signed(found, signer)
         except SigningFailed as problem:
             self._report_waiting(found, str(problem))
-            raise  # tried again later: the authority may be renewed
+            raise  # retried later: the authority may be renewed
         except NotPermitted as refusal:
             failed = found.with_condition(FAILED, "SignerValidationFailure", str(refusal))
             await self._client.update_status(failed)
@@ -130,7 +129,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
         if name in self._signers:
             return self._sign(csr, signer, self._longest)
         refuse_out_of_time(signer.authority().chain, self._clock.now())
-        # With its key of any sort, it may take milliseconds. Its profile has its longest life.
+        # Signing may take milliseconds, depending on the key. The profile has the maximum lifetime.
         return await asyncio.to_thread(self._sign, csr, signer, timedelta.max)
 
     def _sign(self, csr: CertificateSigningRequest, signer: Signer, longest: timedelta) -> bytes:

@@ -1,8 +1,8 @@
-"""Queue of certificate requests that depend on slow rules, with one queue for each signer.
+"""Queue of certificate requests that depend on slow rules, one queue per signer.
 
-Start with `SlowRequests.add`. The key of the work queue is the signer: of each signer one request
-is judged at a time, and signers take turns, so that many slow requests for one of them hold up
-neither the others nor the requests that need no slow rules (approve_requests.py).
+Start with `SlowRequests.add`. The key of the work queue is the signer: one request per signer is
+evaluated at a time, and signers take turns, so that many slow requests for one of them delay
+neither the others nor the requests without slow rules (approve_requests.py).
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ class SlowRequests(Worker[str, None]):
     workers = AT_ONCE
 
     def __init__(self, decide: Callable[[str], Awaitable[None]]) -> None:
-        """`decide` judges the request of a name; it handles its own failures."""
+        """`decide` decides on the request of a name; it handles its own failures."""
         super().__init__()
         self._decide = decide
         self._names: dict[str, dict[str, None]] = {}  # by signer, in order of arrival
@@ -28,7 +28,7 @@ class SlowRequests(Worker[str, None]):
         self.queue.add(signer)
 
     async def follow(self, start: Start) -> None:
-        """There is nothing to follow: requests are added."""
+        """Nothing to follow: requests are added."""
 
     async def attend(self, key: str, value: None) -> None:
         names = self._names.get(key)

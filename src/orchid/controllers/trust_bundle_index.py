@@ -1,4 +1,4 @@
-"""Index of ClusterTrustBundles by what the sources of a PublishedBundle select them by."""
+"""Index of ClusterTrustBundles by the selections of PublishedBundle sources."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from orchid.kinds.published_bundle import BundleSource, selects
 
 
 class IndexKey(NamedTuple):
-    """What a source and the trust bundles that it may select have in common."""
+    """The common property of a source and the trust bundles that it may select."""
 
     by: str  # signer, name or labels
     value: str = ""
@@ -38,7 +38,7 @@ class KnownBundle(NamedTuple):
 
 
 class TrustBundleIndex:
-    """Every ClusterTrustBundle, by what sources select them by."""
+    """Every ClusterTrustBundle, by the selections of sources."""
 
     def __init__(self) -> None:
         self._all: dict[str, KnownBundle] = {}

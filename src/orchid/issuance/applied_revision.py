@@ -45,7 +45,7 @@ class AppliedRevision:
     def __init__(
         self, client: Client, clock: Clock, names: Naming, applied: Callable[[], int]
     ) -> None:
-        """`applied`: the revision up to which this process refuses what was revoked."""
+        """`applied`: the revision up to which this process knows all revocations."""
         self._client = client
         self._clock = clock
         self._names = names
@@ -78,7 +78,7 @@ class AppliedRevision:
                 await self._client.delete(Lease, self.name, self._names.system_namespace)
 
     async def report(self) -> None:
-        """Write the Lease as of now."""
+        """Write the Lease."""
         spec = LeaseSpec(
             holder_identity=self.name,
             lease_duration_seconds=LASTS,

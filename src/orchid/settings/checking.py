@@ -1,6 +1,6 @@
-"""`Settings`: what was given, checked, and with the defaults that depend on other settings.
+"""`Settings`: the validated settings, with defaults that depend on other settings.
 
-Start with `check`. A value that cannot be used raises `BadSettings`, which names the flag.
+Start with `check`. An invalid value raises `BadSettings`, which names the flag.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LAST_PORT = 65_535
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Settings that are known to make sense, with defaults that depend on others filled in."""
+    """Validated settings, with defaults that depend on others filled in."""
 
     given: Given
     data_dir: Path
@@ -43,12 +43,12 @@ class Settings(msgspec.Struct, frozen=True):
         return _url(self.given.advertise_address or self.host, self.port)
 
     def path(self, given: str, default: str) -> Path:
-        """A file that was named, or its default place in the data directory."""
+        """The path of a file: as given, or its default in the data directory."""
         return Path(given) if given else self.data_dir / default
 
 
 def check(given: Given) -> Settings:
-    """Make settings out of what was given, or say what is wrong with it."""
+    """Validate the given settings; raises BadSettings."""
     _refuse_contradictions(given)
     host, port = address(given.listen, "listen")
     issuers = given.service_account_issuer or (_url(given.advertise_address or host, port),)
@@ -85,7 +85,7 @@ def check(given: Given) -> Settings:
 
 
 def _refuse_contradictions(given: Given) -> None:
-    """Refuse values that are not among the choices, or do not fit each other."""
+    """Refuse values that are not among the choices, or contradict each other."""
     _one_of("naming", given.naming, tuple(SETS))
     _one_of("namespaces", given.namespaces, ("lenient", "strict"))
     _one_of("store", given.store, ("sqlite", "memory"))
@@ -95,7 +95,7 @@ def _refuse_contradictions(given: Given) -> None:
     for mode in given.authorization_mode:
         _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook", "AlwaysAllow"))
     if not given.authorization_mode:
-        raise BadSettings("--authorization-mode: at least one way to decide is needed")
+        raise BadSettings("--authorization-mode: at least one authorizer is needed")
     if given.workers < 1:
         raise BadSettings("--workers: at least 1 is needed")
     _together(given, "tls_cert_file", "tls_private_key_file")
@@ -107,12 +107,12 @@ def _refuse_contradictions(given: Given) -> None:
 
 
 def _retention(text: str) -> float:
-    """The retention of inventory records, which lists of revoked signers are computed from."""
+    """The retention of inventory records, from which CRLs of revoked signers are computed."""
     seconds, least = _seconds("issued-retention", text), LISTED_AFTER_END.total_seconds()
     if seconds < least:
         raise BadSettings(
-            f"--issued-retention: at least {least / 3600:.0f}h: a revocation list names a "
-            "certificate for that long after its end"
+            f"--issued-retention: at least {least / 3600:.0f}h: a revocation list has a "
+            "certificate for that long after it expired"
         )
     return seconds
 
@@ -136,7 +136,7 @@ def _together(given: Given, first: str, second: str) -> None:
 
 
 def _front_proxy(given: Given) -> None:
-    """Refuse headers of a front proxy without its CA: nobody could prove them."""
+    """Refuse headers of a front proxy without its CA: they could not be verified."""
     if given.requestheader_client_ca_file:
         return
     for name in (
@@ -149,15 +149,14 @@ def _front_proxy(given: Given) -> None:
         if getattr(given, name):
             flag = name.replace("_", "-")
             raise BadSettings(
-                f"--{flag} needs --requestheader-client-ca-file, "
-                "by which a front proxy proves itself"
+                f"--{flag} needs --requestheader-client-ca-file, which verifies the front proxy"
             )
 
 
 def _refuse_odd_url(name: str, text: str) -> None:
     """Refuse a URL that clients could not fetch: it is written into certificates."""
     if text and not (text.startswith(("http://", "https://")) and _is_plain_url(text)):
-        raise BadSettings(f"--{name}: {text!r} is no address like http://pki.example.com")
+        raise BadSettings(f"--{name}: {text!r} is not a URL like http://pki.example.com")
 
 
 def _is_plain_url(text: str) -> bool:

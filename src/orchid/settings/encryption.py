@@ -30,7 +30,7 @@ SECRETBOX_BYTES: Final = (32,)
 
 
 class InvalidEncryption(ValueError):
-    """The file cannot be used. The text lists all that is wrong, and no key."""
+    """The file is invalid. The message lists all errors, and no key."""
 
 
 class _Key(Wire):
@@ -64,7 +64,7 @@ class _File(Wire):
 
 
 def read_configuration(text: bytes, kinds: Sequence[Kind[Any]]) -> dict[str, list[Provider]]:
-    """The providers by the prefix of what they seal."""
+    """The providers by the key prefix of the objects that they encrypt."""
     try:
         sent, findings = decoder_of(_File).decode(text, yaml=True)
     except Undecodable as problem:
@@ -89,7 +89,7 @@ def read_configuration(text: bytes, kinds: Sequence[Kind[Any]]) -> dict[str, lis
 
 
 def _names(word: str, kind: Kind[Any]) -> bool:
-    """Whether a word of the file means a kind: `secrets`, `leases.coordination.k8s.io`, `*.*`."""
+    """Whether a word of the file selects a kind: `secrets`, `leases.coordination.k8s.io`, `*.*`."""
     plural, _, group = word.partition(".")
     if word == "*.*":
         return True
@@ -102,7 +102,7 @@ def _made(sent: _Provider) -> Iterator[Provider]:
     for key in sent.aesgcm.keys if sent.aesgcm else ():
         yield AesGcm(_mark("aesgcm", key), base64.b64decode(key.secret))
     if sent.secretbox:
-        # The library is an extra, which few have.
+        # The library is an optional dependency.
         from orchid.store.secretbox import SecretBox
 
         for key in sent.secretbox.keys:
@@ -149,7 +149,7 @@ def _provider_errors(place: Path, sent: _Provider) -> Iterator[FieldError]:
 
 
 def _key_errors(place: Path, keys: Sequence[_Key], sizes: tuple[int, ...]) -> Iterator[FieldError]:
-    """What is wrong with the keys; no text shows one."""
+    """Errors in the keys; no message shows one."""
     if not keys:
         yield required(place, "at least one key")
     names: set[str] = set()

@@ -1,9 +1,9 @@
-"""What is raised when a setting cannot be used."""
+"""Exceptions for invalid settings."""
 
 
 class BadSettings(ValueError):
-    """A setting that cannot be used; the text says which and why."""
+    """An invalid setting; the message has its name and the reason."""
 
 
 class NotAvailable(BadSettings):
-    """What a setting names is not there now; trying again may help."""
+    """A resource that a setting names is not available now; a retry may help."""

@@ -1,8 +1,7 @@
-"""`Given`: every setting as it is written, before it is checked.
+"""`Given`: every setting as written, before validation.
 
-A setting is one field, with its help text beside it: the command line, the TOML file and the
-documentation all come from there. `reading.py` joins the file and the flags, `checking.py` makes
-`Settings` of them.
+A setting is one field with its help text: the command line, the TOML file and the documentation all
+use it. `reading.py` merges the file and the flags, `checking.py` validates them.
 """
 
 from typing import Annotated
@@ -16,42 +15,38 @@ Many = tuple[str, ...]
 
 
 class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
-    """Every setting as it is written, before it is checked."""
+    """Every setting as written, before validation."""
 
     data_dir: Annotated[
-        str, Help(description="Where keys, certificates and the embedded store live.")
+        str, Help(description="Directory of keys, certificates and the embedded store.")
     ] = "orchid-data"
     listen: Annotated[str, Help(description="Address and port to serve on.")] = "127.0.0.1:6443"
     advertise_address: Annotated[
         str,
         Help(
-            description="Address under which clients reach the server, also put into its "
+            description="Address at which clients reach the server, also put into its "
             "certificate. Default: the listen address."
         ),
     ] = ""
     workers: Annotated[int, Help(description="API processes sharing the listening socket.")] = 1
-    naming: Annotated[str, Help(description=f"Which names to speak: {' or '.join(SETS)}.")] = (
-        DEFAULT
-    )
+    naming: Annotated[str, Help(description=f"Set of names: {' or '.join(SETS)}.")] = DEFAULT
     namespaces: Annotated[
         str,
         Help(
-            description="lenient: a namespace comes into being with its first object; "
+            description="lenient: a namespace is created with its first object; "
             "strict: it must exist."
         ),
     ] = "lenient"
     namespace_creators: Annotated[
         Many,
         Help(
-            description="Users and groups whose first object brings its namespace, besides those "
+            description="Users and groups whose first object creates its namespace, besides those "
             "who may create namespaces; for lenient namespaces only."
         ),
     ] = ()
     anonymous_paths: Annotated[
         Many,
-        Help(
-            description="Paths open to callers without credentials; a trailing /* means all below."
-        ),
+        Help(description="Paths for requests without credentials; a trailing /* means all below."),
     ] = (
         "/healthz",
         "/healthz/*",
@@ -74,25 +69,27 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     tls_private_key_file: Annotated[str, Help(description="Key of the serving certificate.")] = ""
     max_requests_inflight: Annotated[
         int,
-        Help(description="Reading requests at once, added to the writing ones; 0 means no limit."),
+        Help(
+            description="Concurrent reading requests, added to the writing ones; 0 means no limit."
+        ),
     ] = 400
     max_mutating_requests_inflight: Annotated[
         int,
-        Help(description="Writing requests at once, added to the reading ones; 0 means no limit."),
+        Help(
+            description="Concurrent writing requests, added to the reading ones; 0 means no limit."
+        ),
     ] = 200
-    request_timeout: Annotated[str, Help(description="How long one request may take.")] = "60s"
+    request_timeout: Annotated[str, Help(description="Maximum duration of a request.")] = "60s"
     min_request_timeout: Annotated[
         int,
-        Help(
-            description="Seconds that a watch lasts at least by default; none lasts twice as long."
-        ),
+        Help(description="Minimum duration of a watch in seconds; the maximum is twice as long."),
     ] = 1800
     shutdown_grace: Annotated[
-        str, Help(description="How long a stop waits for requests under way.")
+        str, Help(description="How long a stop waits for running requests.")
     ] = "10s"
-    # who is calling
+    # authentication
     client_ca_file: Annotated[
-        str, Help(description="Authorities of client certificates. Default: the cluster CA.")
+        str, Help(description="CAs of client certificates. Default: the cluster CA.")
     ] = ""
     token_auth_file: Annotated[
         str, Help(description='Static tokens: token,user,uid,"group,group" by line.')
@@ -100,7 +97,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     requestheader_client_ca_file: Annotated[
         str,
         Help(
-            description="Authority of the front proxy's certificate; without it none is believed."
+            description="CA of the front proxy's certificate; without it its headers are ignored."
         ),
     ] = ""
     requestheader_allowed_names: Annotated[
@@ -116,33 +113,31 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         Many, Help(description="Headers in which the front proxy names groups.")
     ] = ()
     requestheader_extra_headers_prefix: Annotated[
-        Many, Help(description="Prefixes of headers with further facts about the user.")
+        Many, Help(description="Prefixes of headers with extra attributes of the user.")
     ] = ()
     authentication_config: Annotated[
-        str, Help(description="AuthenticationConfiguration file: outside OIDC issuers.")
+        str, Help(description="AuthenticationConfiguration file: external OIDC issuers.")
     ] = ""
-    oidc_issuer_url: Annotated[str, Help(description="URL of one outside OIDC issuer.")] = ""
+    oidc_issuer_url: Annotated[str, Help(description="URL of an external OIDC issuer.")] = ""
     oidc_client_id: Annotated[str, Help(description="Audience that its tokens must have.")] = ""
-    oidc_username_claim: Annotated[str, Help(description="Claim that names the user.")] = "sub"
+    oidc_username_claim: Annotated[str, Help(description="Claim with the user name.")] = "sub"
     oidc_username_prefix: Annotated[
-        str, Help(description="Put before the user's name; '-' for nothing.")
+        str, Help(description="Prefix of the user name; '-' for none.")
     ] = ""
-    oidc_groups_claim: Annotated[str, Help(description="Claim that lists groups.")] = ""
-    oidc_groups_prefix: Annotated[str, Help(description="Put before each group.")] = ""
+    oidc_groups_claim: Annotated[str, Help(description="Claim with the groups.")] = ""
+    oidc_groups_prefix: Annotated[str, Help(description="Prefix of each group.")] = ""
     oidc_required_claim: Annotated[
         Many, Help(description="claim=value that a token must have.")
     ] = ()
-    oidc_signing_algs: Annotated[
-        Many, Help(description="Signature algorithms that are accepted.")
-    ] = ("RS256",)
-    oidc_ca_file: Annotated[
-        str, Help(description="Authorities of the issuer's own certificate.")
-    ] = ""
+    oidc_signing_algs: Annotated[Many, Help(description="Accepted signature algorithms.")] = (
+        "RS256",
+    )
+    oidc_ca_file: Annotated[str, Help(description="CAs of the issuer's serving certificate.")] = ""
     authentication_token_webhook_config_file: Annotated[
         str, Help(description="kubeconfig of a webhook that reviews tokens.")
     ] = ""
     authentication_token_webhook_cache_ttl: Annotated[
-        str, Help(description="How long its answers are kept.")
+        str, Help(description="How long its responses are cached.")
     ] = "2m"
     # accounts and tokens
     service_account_issuer: Annotated[
@@ -155,72 +150,72 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         str, Help(description="Key that signs tokens. Default: made in the data directory.")
     ] = ""
     service_account_key_file: Annotated[
-        Many, Help(description="Keys by which tokens are verified. Default: the signing key.")
+        Many, Help(description="Keys that verify tokens. Default: the signing key.")
     ] = ()
     service_account_max_token_expiration: Annotated[
-        str, Help(description="Longest life of a token; 0s means no limit.")
+        str, Help(description="Maximum lifetime of a token; 0s means no limit.")
     ] = "0s"
     service_account_extend_token_expiration: Annotated[
         bool,
         Help(
-            description="Give tokens of Pods a longer life than they ask for, with a warning time."
+            description="Give tokens of Pods a longer lifetime than requested, with a warning time."
         ),
     ] = True
     service_account_jwks_uri: Annotated[
-        str, Help(description="Where the keys can be fetched. Default: under the first issuer.")
+        str, Help(description="URL of the token keys. Default: under the first issuer.")
     ] = ""
-    # what they may do
+    # authorization
     authorization_mode: Annotated[
-        Many, Help(description="Ways to decide, in order: Node, RBAC, Webhook, AlwaysAllow.")
+        Many, Help(description="Authorizers in order: Node, RBAC, Webhook, AlwaysAllow.")
     ] = ("Node", "RBAC")
     authorization_config: Annotated[
-        str, Help(description="AuthorizationConfiguration file, in place of the other settings.")
+        str, Help(description="AuthorizationConfiguration file, instead of the other settings.")
     ] = ""
     approve_own_requests: Annotated[
         bool,
-        Help(description="Whoever created a certificate request may approve it too."),
+        Help(description="Allow the creator of a certificate request to approve it."),
     ] = False
     authorization_webhook_config_file: Annotated[
         str, Help(description="kubeconfig of a webhook that authorizes.")
     ] = ""
     authorization_webhook_version: Annotated[
-        str, Help(description="SubjectAccessReview version it is asked with: v1 or v1beta1.")
+        str, Help(description="SubjectAccessReview version of its requests: v1 or v1beta1.")
     ] = "v1"
     authorization_webhook_cache_authorized_ttl: Annotated[
-        str, Help(description="How long a yes is kept.")
+        str, Help(description="How long allowed decisions are cached.")
     ] = "5m"
     authorization_webhook_cache_unauthorized_ttl: Annotated[
-        str, Help(description="How long a no is kept.")
+        str, Help(description="How long other decisions are cached.")
     ] = "30s"
     # certificates
     cluster_signing_cert_file: Annotated[
-        str, Help(description="Authority that signs certificate requests. Default: the cluster CA.")
+        str, Help(description="CA that signs certificate requests. Default: the cluster CA.")
     ] = ""
     cluster_signing_key_file: Annotated[str, Help(description="Its key.")] = ""
     cluster_signing_duration: Annotated[
-        str, Help(description="Longest life of an issued certificate.")
+        str, Help(description="Maximum lifetime of an issued certificate.")
     ] = "8760h"
     cluster_signing_client_cert_file: Annotated[
-        str, Help(description="Authority of the API client signer alone.")
+        str, Help(description="CA of the API client signer only.")
     ] = ""
     cluster_signing_client_key_file: Annotated[str, Help(description="Its key.")] = ""
     cluster_signing_node_client_cert_file: Annotated[
-        str, Help(description="Authority of the node client signer alone.")
+        str, Help(description="CA of the node client signer only.")
     ] = ""
     cluster_signing_node_client_key_file: Annotated[str, Help(description="Its key.")] = ""
     cluster_signing_node_serving_cert_file: Annotated[
-        str, Help(description="Authority of the node serving signer alone.")
+        str, Help(description="CA of the node serving signer only.")
     ] = ""
     cluster_signing_node_serving_key_file: Annotated[str, Help(description="Its key.")] = ""
     cluster_signing_legacy_unknown_cert_file: Annotated[
-        str, Help(description="Authority of the legacy signer alone.")
+        str, Help(description="CA of the legacy signer only.")
     ] = ""
     cluster_signing_legacy_unknown_key_file: Annotated[str, Help(description="Its key.")] = ""
     crl_url: Annotated[
         str,
         Help(
-            description="Where others reach /crl/ of this server, like http://pki.example.com; "
-            "issued certificates then say where their revocation list is."
+            description="Base URL of /crl/ for verifiers, like http://pki.example.com; "
+            "issued certificates then have a CRL distribution point."
         ),
     ] = ""
     crl_listen: Annotated[
@@ -244,25 +239,25 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     store: Annotated[
         str,
         Help(
-            description="Where objects are kept: sqlite (in the data directory) or memory (lost)."
+            description="Store of the objects: sqlite (in the data directory) or memory (volatile)."
         ),
     ] = "sqlite"
-    history: Annotated[str, Help(description="How long the past can be read and watched from.")] = (
-        "5m"
-    )
+    history: Annotated[
+        str, Help(description="How long old revisions can be listed and watched.")
+    ] = "5m"
     etcd_servers: Annotated[
-        Many, Help(description="etcd endpoints; given these, objects are kept there.")
+        Many, Help(description="etcd endpoints; if set, objects are stored there.")
     ] = ()
-    etcd_prefix: Annotated[str, Help(description="Where in etcd the objects stand.")] = "/orchid"
-    etcd_cafile: Annotated[str, Help(description="Authority of etcd's certificates.")] = ""
-    etcd_certfile: Annotated[str, Help(description="Our certificate towards etcd.")] = ""
+    etcd_prefix: Annotated[str, Help(description="Prefix of the keys in etcd.")] = "/orchid"
+    etcd_cafile: Annotated[str, Help(description="CA of etcd's certificates.")] = ""
+    etcd_certfile: Annotated[str, Help(description="Client certificate for etcd.")] = ""
     etcd_keyfile: Annotated[str, Help(description="Its key.")] = ""
     encryption_provider_config: Annotated[
         str,
         Help(
-            description="EncryptionConfiguration: which resources are sealed in the store, and "
+            description="EncryptionConfiguration: which resources are encrypted in the store, and "
             "with which keys. Default, with the embedded store: encryption.yaml in the data "
-            "directory, made at the first start."
+            "directory, created at the first start."
         ),
     ] = ""
     # ledger
@@ -276,16 +271,14 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     ledger_tokens: Annotated[
         str,
         Help(
-            description="counted: the ledger says how many tokens each key and account has, and "
-            "until when; off: it does not."
+            description="counted: the ledger has the number of tokens of each key and account, and "
+            "their expiry; off: it does not."
         ),
     ] = "counted"
     # record
     audit_log_path: Annotated[
         str, Help(description="File for the audit record; '-' for standard output; empty for none.")
     ] = ""
-    audit_policy_file: Annotated[str, Help(description="What is recorded, and how much of it.")] = (
-        ""
-    )
+    audit_policy_file: Annotated[str, Help(description="Policy of the audit record.")] = ""
     log_format: Annotated[str, Help(description="text or json.")] = "text"
     log_level: Annotated[str, Help(description="debug, info, warning or error.")] = "info"

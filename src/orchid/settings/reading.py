@@ -1,7 +1,7 @@
 """Reading settings: a TOML file and the flags of a command; flags win.
 
-A misspelt key or a value of the wrong type raises `BadSettings`, with a sentence for the person who
-typed it. Whether the values make sense is judged by checking.py.
+A misspelt key or a value of the wrong type raises `BadSettings`, with a message for the user.
+checking.py validates the values.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from orchid.settings.given import Given
 
 
 def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
-    """Join the file and the flags; flags win."""
+    """Merge the file and the flags; flags win."""
     written = written_in(config)
     try:
         return msgspec.convert({**written, **flags}, Given, strict=False)
@@ -24,7 +24,7 @@ def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
 
 
 def written_in(path: Path | None) -> dict[str, Any]:
-    """The settings in a file, as they are written there; none without a file."""
+    """The settings in a file, as written; none without a file."""
     if path is None:
         return {}
     import difflib  # noqa: PLC0415 -- only needed with a file

@@ -151,8 +151,8 @@ async def told_of_policies(controller: ApproveRequests) -> None:
     )
     following = asyncio.gather(*followers)
     async with asyncio.timeout(PATIENCE):
-        await controller.policies.all_told.wait()
-        await controller.authorities.all_told.wait()
+        await controller.policies.all_loaded.wait()
+        await controller.authorities.all_loaded.wait()
     following.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await following

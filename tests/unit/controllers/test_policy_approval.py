@@ -178,7 +178,7 @@ async def test_nothing_is_decided_before_every_policy_is_loaded(world: Beside) -
     await write(world, "web", otherwise="deny")
     made = await ask(world, "r", BAD)
     controller = controller_of(world)
-    controller.authorities.all_told.set()
+    controller.authorities.all_loaded.set()
 
     with pytest.raises(TryAgain, match="not every approval policy is loaded yet"):
         await controller.reconcile(made)

@@ -1,4 +1,4 @@
-"""What the controllers need beside the API, made by the assembly."""
+"""Dependencies of the controllers besides the API, built by the assembly."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -15,35 +15,35 @@ from orchid.wire.naming import Naming
 
 
 class Signer(msgspec.Struct, frozen=True):
-    """A platform signer: its rules, and its authority as it is now."""
+    """A platform signer: its profile, and its current authority."""
 
     profile: Profile
     authority: Callable[[], Authority]
     list_name: str = "cluster"  # of its authority's revocation list
-    crl_url: str = ""  # where that list is, as certificates are to say; "" to say nothing
+    crl_url: str = ""  # the URL of that list for certificates; "" for none
 
 
 class ControllerContext(msgspec.Struct, frozen=True):
-    """What the controllers need beside the API."""
+    """Dependencies of the controllers besides the API."""
 
     names: Naming
     clock: Clock
     signers: Mapping[str, Signer]  # those that have an authority
     signing_duration: timedelta
-    crl_url: str  # where others reach the revocation lists; "" if certificates are not to say
+    crl_url: str  # the base URL of the revocation lists for certificates; "" for none
     issued_retention: timedelta  # how long the record of a certificate outlives it
     token_issuer: Callable[[], TokenSigner] | None  # of the tokens of Secrets
-    root_ca: Callable[[], str]  # by which clients verify this server; "" if nobody knows
+    root_ca: Callable[[], str]  # the CA bundle for this server; "" if unknown
     identity: str  # of this process among the candidates for leader
 
 
 def list_url(base: str, authority: str) -> str:
-    """Where the revocation list of an authority is, as certificates are to say."""
+    """The URL of an authority's revocation list, for certificates."""
     return f"{base.rstrip('/')}/crl/{authority}.crl" if base else ""
 
 
 def signer_terms(names: Naming, longest: timedelta) -> TermsOf:
-    """What each signer of ours permits, for those who judge requests before they are signed."""
+    """The terms of each signer of ours, for checks before the signing."""
     known = {
         name: SignerTerms(profile, longest) for name, profile in platform_profiles(names).items()
     }

@@ -1,7 +1,7 @@
-"""How a controller is declared: at the foot of its own file, and nowhere else.
+"""The declaration of a controller, at the end of its own file.
 
 controllers/running.py lists the declarations; the bootstrap policy gives each controller's account
-its rights.
+its permissions.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ Build = Callable[[Client, ControllerContext, EventRecorder], Running | None]
 
 
 class ComponentIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The identity of a component that goes through the API: its account, and its rights."""
+    """The identity of a component that uses the API: its account, and its permissions."""
 
-    name: str  # of a controller, as --controllers knows it
+    name: str  # of a controller, for --controllers
     account: str  # its service account, in the system namespace; may hold {component}
-    rights: Callable[[Naming], tuple[PolicyRule, ...]]  # what it needs, and no more
-    in_system_namespace: bool = False  # whether its rights end there
-    # What it needs besides, in the system namespace alone.
+    rights: Callable[[Naming], tuple[PolicyRule, ...]]  # the minimum it needs
+    in_system_namespace: bool = False  # whether its permissions are limited to it
+    # Additional permissions, in the system namespace alone.
     rights_at_home: Callable[[Naming], tuple[PolicyRule, ...]] = lambda names: ()
-    # Whether it gets the Secrets that certificate authorities name; no role can say which.
+    # Whether it may get the Secrets that certificate authorities name; no role can list these.
     reads_authority_keys: bool = False
 
     def account_name(self, names: Naming) -> str:
@@ -35,8 +35,8 @@ class ComponentIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerDeclaration(ComponentIdentity, frozen=True, kw_only=True):
-    """One controller: its identity, its other names, and how it is made."""
+    """A controller: its identity, its other names, and its constructor."""
 
-    long_name: str  # as the reference knows it
+    long_name: str  # its name in Kubernetes
     other_names: tuple[str, ...] = ()
-    build: Build  # None when it has nothing to work with
+    build: Build  # returns None if it has no purpose here

@@ -1,9 +1,8 @@
-"""Record what controllers did as Events, so that `kubectl describe` shows it.
+"""Record actions of controllers as Events, for `kubectl describe`.
 
-`EventRecorder.record` never waits and never fails: it queues, and a task of its own writes. Events
-are best effort: when more happens than the budget allows, the rest is left out. The same thing said
-again about the same object becomes a higher count, not another Event. controllers/clean_events.py
-removes what is older than an hour.
+`EventRecorder.record` never waits and never fails: it queues, and a task writes. Events are best
+effort: beyond the budget they are dropped. A repeated event about the same object increases a count
+instead of creating another Event. controllers/clean_events.py deletes those older than an hour.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ BURST = 100
 PER_SECOND = 10.0
 REMEMBERED = 1000
 NORMAL, WARNING = "Normal", "Warning"
-CLUSTER_NAMESPACE = "default"  # where the Events about objects of the whole cluster are
+CLUSTER_NAMESPACE = "default"  # of Events about cluster-scoped objects
 
 _FIT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?").fullmatch
 
@@ -52,7 +51,7 @@ class EventRecorder:
     def record(
         self, component: str, about: Object, reason: str, message: str, *, type_: str = NORMAL
     ) -> None:
-        """Say what `component` did to an object."""
+        """Record an action of `component` on an object."""
         if not self._within_budget():
             return
         said = _Said(about.metadata.uid, reason, message)
@@ -62,7 +61,7 @@ class EventRecorder:
 
     @property
     def waiting(self) -> int:
-        """How many are still to be written."""
+        """The number of queued events."""
         return self._waiting.qsize()
 
     async def run(self) -> None:

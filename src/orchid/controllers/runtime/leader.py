@@ -1,10 +1,10 @@
 """Leader election: the holder of a Lease works, the others wait until it expires.
 
-Start with `Leader.run`. The holder renews the Lease every two seconds; one that cannot for too
-long stops its work before anybody else may begin. A waiting candidate judges by its own clock how
-long it has seen no renewal, never by the times written in the Lease, so that clocks may differ. A
-leader that ends in order gives the Lease back, and the next one begins at once; after a crash it
-begins within twelve seconds: `retry` to see the last renewal, `duration`, `retry` to look again.
+Start with `Leader.run`. The holder renews the Lease every two seconds; if it cannot for too long,
+it stops its work before another candidate may start. A candidate measures the time since the last
+renewal with its own clock, never by the times in the Lease, so that clocks may differ. A leader
+that stops normally releases the Lease, and the next one starts immediately; after a crash it starts
+within twelve seconds: `retry` to see the last renewal, `duration`, `retry` to check again.
 """
 
 import asyncio
@@ -29,7 +29,9 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How long a Lease holds without renewal, when its holder gives up, how often one tries."""
+    """How long a Lease is valid without renewal, when its holder gives up, and the retry
+    interval.
+    """
 
     duration: float = 8.0
     renew_within: float = 5.5
@@ -57,9 +59,9 @@ class Leader:
         self.identity = identity
         self._terms = terms or Terms()
         self._sleep = sleep
-        self._seen = ""  # the version of the Lease that we saw last, and when we first did
+        self._seen = ""  # the last version of the Lease, and when we first saw it
         self._seen_at = 0.0
-        self._asked_at = 0.0  # when we last began to ask for the Lease
+        self._asked_at = 0.0  # when we last began to request the Lease
         self.leading = False
 
     async def run(self, work: Work) -> None:
@@ -71,14 +73,14 @@ class Leader:
                 await self._lead(work)
             finally:
                 self.leading = False
-                # This is not waited for long: without an answer the Lease expires by itself.
+                # Best effort: without a response the Lease expires by itself.
                 with contextlib.suppress(ApiError, CallFailed, TimeoutError):
                     async with asyncio.timeout(self._terms.retry):
                         await self._give_back()
             log.warning("leader.lost", extra={"identity": self.identity})
 
     async def try_to_hold(self) -> bool:
-        """Take or renew the Lease if we may; say whether it is ours now."""
+        """Acquire or renew the Lease if allowed; return whether we hold it."""
         self._asked_at = self._clock.monotonic()
         lease = await self._client.find(Lease, self._name, self._namespace)
         if lease is None:
@@ -87,7 +89,7 @@ class Leader:
             return True
         if not self._may_take(lease):
             return False
-        # The version in the Lease makes this a compare-and-swap: of two, one gets a Conflict.
+        # The resourceVersion makes this a compare-and-swap: of two candidates, one gets a Conflict.
         await self._client.update(replace(lease, spec=self._claim(lease.spec)))
         return True
 
@@ -130,8 +132,8 @@ class Leader:
     async def _lead(self, work: Work) -> None:
         """Work and renew; return when the Lease is lost and the work has ended.
 
-        Our time runs from before we asked: others may have seen the Lease change long before we
-        were answered, and theirs runs from then.
+        Our time counts from before the request: others may have seen the Lease change long before
+        the response, and their time counts from then.
         """
         self.leading = True
         working = asyncio.ensure_future(work())
@@ -142,7 +144,7 @@ class Leader:
                 done, _ = await asyncio.wait((working, pause), return_when=asyncio.FIRST_COMPLETED)
                 pause.cancel()
                 if working in done:
-                    working.result()  # it never ends by itself: this raises what went wrong
+                    working.result()  # it never ends by itself: this raises the failure
                     return
                 if not await self._renewed(renewed):
                     continue
@@ -154,7 +156,7 @@ class Leader:
             await asyncio.wait((working,))
 
     async def _renewed(self, last: float) -> bool:
-        """Renew; False if there was no answer. Whether we still lead is in `leading`."""
+        """Renew; False without a response. `leading` says whether we still lead."""
         left = self._terms.renew_within - (self._clock.monotonic() - last)
         try:
             async with asyncio.timeout(max(left, 0.0)):

@@ -1,15 +1,15 @@
-"""The loop that every controller runs in: follow, queue per object, work, try again.
+"""The loop of every controller: follow, queue per object, reconcile, retry.
 
-A controller says what it follows (`follows`), what else concerns it (`triggers`), and what to do
-with one object (`reconcile`). The loop brings it every object that is there and every change, never
-two at a time for the same object, side by side across objects, and comes back after failures.
+A controller declares what it follows (`follows`), which other objects concern it (`triggers`), and
+what to do with one object (`reconcile`). The loop calls it for every existing object and every
+change, one at a time for the same object, concurrently for different ones, and retries failures.
 
-    Controller      reconcile(object)        watches, and brings each object to its end
-    Sweeper         sweep()                  looks at everything from time to time
-    Worker          follow, attend           the bare loop, for what fits neither
+    Controller   reconcile(object)    watches, and reconciles each object
+    Sweeper      sweep()              processes everything from time to time
+    Worker       follow, attend       the bare loop, for everything else
 
-Nothing is remembered between two looks but keys: a restart, or events that were missed, end in
-every object being looked at again. That is why reconcile must be safe to repeat.
+Nothing but keys is stored between two calls: after a restart, or missed events, every object is
+reconciled again. That is why reconcile must be idempotent.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ V = TypeVar("V")
 Key = tuple[str, str]  # namespace and name
 Start = Callable[[Coroutine[Any, Any, None]], None]
 LONGEST_PAUSE = 30.0
-POLL_SECONDS = 60.0  # how often what a controller rests on (a file) is looked at
+POLL_SECONDS = 60.0  # how often dependencies outside of the API (a file) are checked
 
 
 class TryAgain(Exception):
@@ -46,7 +46,7 @@ class TryAgain(Exception):
 
 
 class Trigger(msgspec.Struct, Generic[T], frozen=True):
-    """Other objects whose changes concern a controller, and whom they concern."""
+    """Other objects whose changes concern a controller, and the keys they concern."""
 
     selection: ListSelection[T]
     concerns: Callable[[WatchedChange[T]], AsyncIterator[Key]]
@@ -59,7 +59,7 @@ class Gone(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Running(ABC):
-    """What runs beside the server, under a name, until it is cancelled."""
+    """A named background task that runs until it is cancelled."""
 
     name: str
 
@@ -68,9 +68,9 @@ class Running(ABC):
 
 
 class Worker(Running, Generic[K, V]):
-    """Follows something, queues keys, and works on them; whatever breaks, it starts over."""
+    """Follows something, queues keys, and processes them; after any failure it starts over."""
 
-    workers = 5  # keys worked on side by side
+    workers = 5  # keys processed concurrently
     back_off = BackOff()
 
     def __init__(self) -> None:
@@ -78,11 +78,11 @@ class Worker(Running, Generic[K, V]):
 
     @abstractmethod
     async def follow(self, start: Start) -> None:
-        """Start all that follows. When one of them fails, all end and this is called again."""
+        """Start all followers. When one of them fails, all end and this is called again."""
 
     @abstractmethod
     async def attend(self, key: K, value: V | None) -> float | None:
-        """Work on a key; a raised error means try later, a number: look again after seconds."""
+        """Process a key; an exception means retry, a number means again after so many seconds."""
 
     def shown(self, key: K) -> str:
         """The key in a log line."""
@@ -104,8 +104,9 @@ class Worker(Running, Generic[K, V]):
 
     async def _follow_until_lost(self) -> None:
         """Follow until one of the followers fails, then end them all."""
-        # Not in a TaskGroup: if a task fails at the moment in which the group is cancelled, the
-        # group raises only that failure, and the loop would go on although it was cancelled.
+        # Not in a TaskGroup: if a task fails while the group is cancelled, the group raises only
+        # that
+        # failure, and the loop would go on although it was cancelled.
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         followers: list[asyncio.Task[None]] = []
 
@@ -161,9 +162,9 @@ class Worker(Running, Generic[K, V]):
 
 
 class Controller(Worker[Key, T | Gone[T]], Generic[T]):
-    """Brings every object of a kind to its end, one look at a time."""
+    """Reconciles every object of a kind."""
 
-    minds_deletions = False  # whether `gone` has anything to do
+    minds_deletions = False  # whether `gone` does anything
     triggers: tuple[Trigger[Any], ...] = ()
 
     def __init__(self, client: Client, follows: ListSelection[T]) -> None:
@@ -173,13 +174,13 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
 
     @abstractmethod
     async def reconcile(self, found: T) -> float | None:
-        """Bring one object to its end. Safe to repeat; a raised error means try later.
+        """Reconcile an object. Idempotent; an exception means retry later.
 
-        Give the seconds after which to look again, or None.
+        Return the seconds after which to call it again, or None.
         """
 
     async def gone(self, last: T) -> None:
-        """An object that was followed is no longer there; asked if `minds_deletions`."""
+        """Called for a deleted object, if `minds_deletions`."""
 
     def starting(self) -> None:
         """All objects are about to be listed, possibly not for the first time."""
@@ -188,11 +189,13 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
         """All existing objects were listed."""
 
     def rests_on(self) -> object:
-        """What beside the objects decides the outcome; if it changes, all are looked at again."""
+        """The state outside of the API that decides the outcome; a change reconciles all
+        objects.
+        """
         return None
 
     def take(self, event: WatchedChange[T]) -> None:
-        """Queue what an event is about. Sees every event, so it has to be quick."""
+        """Queue the object of an event. Called for every event, so it must be fast."""
         found = event.object
         key = (found.namespace, found.name)
         if event.type != DELETED:
@@ -206,11 +209,11 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
         return "/".join(filter(None, key))
 
     async def follow(self, start: Start) -> None:
-        # Triggers first: what happens while the list is read must not be missed.
+        # Triggers first: nothing that happens while the list is read may be missed.
         for trigger in self.triggers:
-            told = asyncio.Event()
-            start(self._follow_trigger(trigger, told))
-            await told.wait()
+            loaded = asyncio.Event()
+            start(self._follow_trigger(trigger, loaded))
+            await loaded.wait()
         self.starting()
         start(self._follow_own())
         start(self._poll())
@@ -234,14 +237,14 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
                 if not batch:
                     await self.all_listed()
 
-    async def _follow_trigger(self, trigger: Trigger[Any], told: asyncio.Event) -> None:
+    async def _follow_trigger(self, trigger: Trigger[Any], loaded: asyncio.Event) -> None:
         async with contextlib.aclosing(self._client.follow(trigger.selection)) as batches:
             async for batch in batches:
                 for event in batch:
                     async for key in trigger.concerns(event):
                         self.queue.add(key)
-                if not batch:  # after the last page of what exists
-                    told.set()
+                if not batch:  # after the last page of existing objects
+                    loaded.set()
 
     async def _poll(self) -> None:
         before = self.rests_on()
@@ -252,14 +255,14 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
 
 
 class Sweeper(Running):
-    """Looks at everything at start, and again every so often."""
+    """Processes everything at start, and again after each interval."""
 
     every: timedelta
     back_off = BackOff(first=1.0, longest=60.0)
 
     @abstractmethod
     async def sweep(self) -> None:
-        """Look at everything once. Safe to repeat."""
+        """Process everything once. Idempotent."""
 
     async def run(self) -> None:
         failures = 0

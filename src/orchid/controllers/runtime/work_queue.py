@@ -1,9 +1,9 @@
-"""Keys that wait for work: each at most once, one worker per key at a time, failures later.
+"""Queue of keys: each at most once, one worker per key at a time, failures with back-off.
 
-Start with `WorkQueue`. `add` may be called as often as one likes: a key that waits already waits
-once, and a key being worked on waits until that is done. The value of a key is the newest one that
-was added. A key that failed comes back after a pause that doubles each time; success forgets the
-failures. Nothing here awaits anything but work.
+Start with `WorkQueue`. `add` may be called any number of times: a queued key is queued once, and a
+key in work is queued again afterwards. The value of a key is the newest one that was added. A
+failed key returns after a pause that doubles each time; success resets the pause. Nothing here
+awaits anything but work.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class BackOff(msgspec.Struct, frozen=True):
-    """How long a key that failed rests: doubling from the first to the longest, in seconds."""
+    """The pause after a failure: doubling from the first to the longest, in seconds."""
 
     first: float = 0.2
     longest: float = 1000.0
@@ -27,23 +27,23 @@ class BackOff(msgspec.Struct, frozen=True):
 
 
 class WorkQueue(Generic[K, V]):
-    """What waits, what is being worked on, and what comes back later."""
+    """The queued keys, the keys in work, and the delayed ones."""
 
     def __init__(self, back_off: BackOff | None = None) -> None:
         self._back_off = back_off or BackOff()
-        self._waiting: dict[K, V | None] = {}  # in the order of their coming
-        self._held: dict[K, V | None] = {}  # said about keys while they are worked on
+        self._waiting: dict[K, V | None] = {}  # in order of arrival
+        self._held: dict[K, V | None] = {}  # values of keys in work
         self._working: set[K] = set()
         self._later: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self._idle_workers: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
-        """How many keys there is something to do for now."""
+        """The number of keys that are queued now."""
         return len(self._waiting) + len(self._working)
 
     def add(self, key: K, value: V | None = None) -> None:
-        """Queue a key; without a value, the worker looks for the object itself."""
+        """Queue a key; without a value, the worker reads the object itself."""
         timer = self._later.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -54,7 +54,7 @@ class WorkQueue(Generic[K, V]):
         self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have a key worked on in a while, unless it is before."""
+        """Queue a key after a delay, unless it is queued earlier."""
         if key in self._waiting or key in self._held:
             return
         timer = self._later.pop(key, None)
@@ -64,7 +64,7 @@ class WorkQueue(Generic[K, V]):
         self._later[key] = loop.call_later(seconds, self.add, key)
 
     def drop(self, key: K) -> None:
-        """Forget a key: what it stood for is gone."""
+        """Remove a key: its object is gone."""
         self._waiting.pop(key, None)
         self._held.pop(key, None)
         self._failures.pop(key, None)
@@ -73,14 +73,14 @@ class WorkQueue(Generic[K, V]):
             timer.cancel()
 
     def clear(self) -> None:
-        """Forget everything that waits; what is being worked on is finished."""
+        """Remove all queued keys; work in progress is finished."""
         for timer in self._later.values():
             timer.cancel()
         for waiting in (self._waiting, self._held, self._later, self._failures):
             waiting.clear()
 
     async def take(self) -> tuple[K, V | None]:
-        """Wait for a key to work on; follow with `done` or `failed`."""
+        """Wait for a key; call `done` or `failed` afterwards."""
         while not self._waiting:
             worker = asyncio.get_running_loop().create_future()
             self._idle_workers.append(worker)
@@ -98,12 +98,12 @@ class WorkQueue(Generic[K, V]):
         return key, value
 
     def done(self, key: K) -> None:
-        """The work on a key came to its end."""
+        """The work on a key has succeeded."""
         self._failures.pop(key, None)
         self._released(key)
 
     def failed(self, key: K) -> float:
-        """The work on a key failed; it comes back after the pause that is returned."""
+        """The work on a key has failed; returns the pause until it is queued again."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         pause = self._back_off.pause(failures)
         self._released(key)
