@@ -92,7 +92,7 @@ GROUPS = {
         ),
         Command(
             "bundle",
-            "list, show, set and delete trust bundles",
+            "list, show, set and publish trust bundles",
             "orchid.commands.certificates.bundle",
         ),
     ),

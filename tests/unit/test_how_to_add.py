@@ -23,6 +23,7 @@ SHARED_BY_COMMANDS = {
     "ledger_logs",
     "policy_history",
     "policy_reason",
+    "published",
     "request_flags",
     "requesting",
     "revived",

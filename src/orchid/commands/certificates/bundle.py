@@ -2,7 +2,7 @@
 
 `list` shows them, `show` what certificates one or a signer's hold (or, with --pem, the bundle
 itself, ready for a file), `set` makes or replaces one from files. What a
-bundle may hold is the server's to judge.
+bundle may hold is the server's to judge. The actions on published bundles are in published.py.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import hashlib
 import sys
 from pathlib import Path
 
+from orchid.commands.certificates import published
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
@@ -27,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ("show", "show the certificates of bundles", _show_arguments, _show),
             ("set", "make a bundle from files, or replace it", _set_arguments, _set),
             ("delete", "delete bundles", _delete_arguments, _delete),
+            *published.ROWS,
         ),
     )
 

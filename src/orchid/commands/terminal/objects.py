@@ -129,6 +129,7 @@ Place = Callable[[ServerConnection], str]
 NAMES: dict[str, Place] = {
     "request": lambda server: server.group("certificates", "v1", "certificatesigningrequests"),
     "bundle": lambda server: server.group("certificates", "v1beta1", "clustertrustbundles"),
+    "published": lambda server: path("apis", server.names.identity, "v1alpha1", "publishedbundles"),
     "policy": lambda server: path("apis", server.names.identity, "v1alpha1", "approvalpolicies"),
     "authority": lambda server: path(
         "apis", server.names.identity, "v1alpha1", "certificateauthorities"
