@@ -6,6 +6,7 @@ from msgspec import field
 
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.tables import AGE, NAME
+from orchid.wire.conditions import ReportedCondition
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, as_set, describe, merge_key, proto, shaped_like
@@ -52,23 +53,12 @@ class NodeFields(Wire):
     ] = field(default=(), name="podCIDRs")
 
 
-class NodeCondition(Wire):
+class NodeCondition(ReportedCondition):
     """A condition of a node."""
 
-    type: Annotated[str, proto(1), describe("The type of the condition; `Ready` matters most.")] = (
-        field(default_factory=str)
-    )
-    status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
-        default_factory=str
-    )
     last_heartbeat_time: Annotated[
         Time | None, proto(3, embedded=True), describe("When the agent last reported it.")
     ] = None
-    last_transition_time: Annotated[
-        Time | None, proto(4, embedded=True), describe("When the status last changed.")
-    ] = None
-    reason: Annotated[str, proto(5), describe("The reason as one word.")] = ""
-    message: Annotated[str, proto(6), describe("The reason as a sentence.")] = ""
 
 
 class NodeAddress(Wire):

@@ -148,15 +148,8 @@ class SubjectAccessReview(Object):
     )
 
 
-class LocalSubjectAccessReview(Object):
+class LocalSubjectAccessReview(SubjectAccessReview):
     """Asks whether a user may do something in one namespace. Nothing is stored."""
-
-    spec: Annotated[
-        SubjectAccessReviewSpec, proto(2), describe("The user and the request.", required=True)
-    ] = field(default_factory=SubjectAccessReviewSpec)
-    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The decision.")] = field(
-        default_factory=SubjectAccessReviewStatus
-    )
 
 
 class SelfSubjectAccessReview(Object):

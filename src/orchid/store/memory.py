@@ -23,7 +23,6 @@ from orchid.store.interface import (
     Revision,
     RevisionConflict,
     Span,
-    StoreClosed,
     StoreError,
     StoreEvent,
     check_changes,
@@ -49,7 +48,7 @@ class MemoryStore:
         self._tail = Tail(first, first)
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
-        self._check_open()
+        self._tail.check_open()
         check_read(at, limit)
         newest, oldest = self._tail.revision, self._tail.oldest
         if at == LATEST:
@@ -68,7 +67,7 @@ class MemoryStore:
     async def commit(
         self, changes: Sequence[Change], delete: DeleteRange | None = None
     ) -> Revision:
-        self._check_open()
+        self._tail.check_open()
         check_changes(changes)
         if delete is not None:
             check_delete(delete, changes)
@@ -89,7 +88,7 @@ class MemoryStore:
         return revision
 
     async def commit_each(self, commits: Sequence[Sequence[Change]]) -> list[Outcome]:
-        self._check_open()
+        self._tail.check_open()
         outcomes: list[Outcome] = []
         for changes in commits:
             try:
@@ -108,7 +107,7 @@ class MemoryStore:
         return True  # nobody else has this store
 
     async def compact(self, before: Revision) -> None:
-        self._check_open()
+        self._tail.check_open()
         if before > self._tail.revision:
             raise FutureRevision(before, self._tail.revision)
         if before <= self._tail.oldest:
@@ -126,10 +125,6 @@ class MemoryStore:
         check_revision(after, oldest=self._tail.oldest, newest=newest)
         later = self._log[bisect_right(self._log, after, key=_revision) :]
         return Batch(tuple(event for event in later if event.key in span), newest)
-
-    def _check_open(self) -> None:
-        if self._tail.closed:
-            raise StoreClosed("the store is closed")
 
     def _keys_in(self, span: Span) -> list[str]:
         first = bisect_left(self._keys, span.start)

@@ -54,6 +54,11 @@ class Tail:
         self._max_bytes = max_bytes
         self._waiting: list[asyncio.Future[None]] = []
 
+    def check_open(self) -> None:
+        """Refuse work after the end of the store."""
+        if self.closed:
+            raise StoreClosed("the store is closed")
+
     def append(self, batch: Batch) -> None:
         """Add what was committed, and wake everyone who waits."""
         batches = self._batches

@@ -36,6 +36,20 @@ class Condition(Wire):
     message: Annotated[str, proto(6), describe("The reason as a sentence.")] = always(str)
 
 
+class ReportedCondition(Wire):
+    """A condition that an agent reports, in the older form of Pods and Nodes."""
+
+    type: Annotated[str, proto(1), describe("The type of the condition, such as Ready.")] = always(
+        str
+    )
+    status: Annotated[str, proto(2), describe("True, False or Unknown.")] = always(str)
+    last_transition_time: Annotated[
+        Time | None, proto(4, embedded=True), describe("When the status last changed.")
+    ] = None
+    reason: Annotated[str, proto(5), describe("The reason as one word.")] = ""
+    message: Annotated[str, proto(6), describe("The reason as a sentence.")] = ""
+
+
 def is_true(conditions: Sequence[Condition], type_: str) -> bool:
     return any(one.type == type_ and one.status == TRUE for one in conditions)
 

@@ -26,20 +26,22 @@ class BearerAuthenticator:
         token = bearer_token(header)
         if not token:
             return None
+        return await self._bearer_of(token)
+
+    async def _bearer_of(self, token: str) -> Authenticated:
         found = await self._tokens.authenticate_token(token, self._audiences)
         if found is None:
             raise Rejected(UNKNOWN_TOKEN)
         return found
 
 
-class WebSocketAuthenticator:
+class WebSocketAuthenticator(BearerAuthenticator):
     """Authenticate by a subprotocol entry, the only credential of a browser's WebSocket."""
 
     def __init__(
         self, tokens: TokenAuthenticator, api_audiences: tuple[str, ...], names: Naming
     ) -> None:
-        self._tokens = tokens
-        self._audiences = api_audiences
+        super().__init__(tokens, api_audiences)
         self._prefix = names.websocket_bearer
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
@@ -49,10 +51,7 @@ class WebSocketAuthenticator:
         token = self._token(presented)
         if not token:
             return None
-        found = await self._tokens.authenticate_token(token, self._audiences)
-        if found is None:
-            raise Rejected(UNKNOWN_TOKEN)
-        return found
+        return await self._bearer_of(token)
 
     def _token(self, presented: Presented) -> str:
         entries = [

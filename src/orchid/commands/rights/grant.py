@@ -3,19 +3,17 @@
 import argparse
 
 from orchid.commands.rights import grants
-from orchid.commands.terminal.connection import Json, add_flags, connect
+from orchid.commands.rights.grants import configure
+from orchid.commands.terminal.connection import Json, connect
 from orchid.commands.terminal.subcommands import for_each
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    grants.add_arguments(parser)
-    add_flags(parser)
+__all__ = ["configure", "run"]
 
 
 def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
     subjects = grants.subjects_of(chosen, server)
-    where = f"in {chosen.namespace}" if chosen.namespace else "everywhere"
+    where = grants.scope_of(chosen)
 
     def give(who: str) -> tuple[str, Json]:
         is_new, binding = grants.grant(server, chosen.role, subjects[who], chosen.namespace)

@@ -11,7 +11,13 @@ import hashlib
 from collections.abc import Iterator
 
 from orchid.commands.accounts.token import account_of
-from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
+from orchid.commands.terminal.connection import (
+    CONFLICT,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+)
 from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import USAGE, Complaint, name_of
 from orchid.wire.user import AUTHENTICATED
@@ -20,8 +26,8 @@ GROUP, VERSION = "rbac.authorization", "v1"
 ACCOUNTS = "system:serviceaccounts"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A role, to whom, and where."""
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Flags: a role, its subjects, and a namespace."""
     completed(parser.add_argument("role", metavar="ROLE", help="see: orchid roles"), "role")
     for flag, words in (
         ("--user", "a user, by name"),
@@ -34,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if flag == "--account":
             completed(action, "account")
     parser.add_argument("--namespace", "-n", default="", help="there alone (default: everywhere)")
+    add_flags(parser)
 
 
 def subjects_of(chosen: argparse.Namespace, server: ServerConnection) -> dict[str, Json]:
@@ -46,6 +53,11 @@ def subjects_of(chosen: argparse.Namespace, server: ServerConnection) -> dict[st
     if not found:
         raise Complaint("to whom? give --user, --group or --account", USAGE)
     return found
+
+
+def scope_of(chosen: argparse.Namespace) -> str:
+    """Where the role is granted, in words."""
+    return f"in {chosen.namespace}" if chosen.namespace else "everywhere"
 
 
 def _subject(kind: str, name: str, server: ServerConnection) -> Json:

@@ -16,6 +16,7 @@ from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.kinds.pod.certificates import certificate_errors
 from orchid.kinds.pod.parts import Container, EphemeralContainer, Volume
+from orchid.wire.conditions import ReportedCondition
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, type_invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
@@ -81,23 +82,12 @@ class PodFields(Wire):
     ] = None
 
 
-class PodCondition(Wire):
+class PodCondition(ReportedCondition):
     """A condition of a Pod."""
 
-    type: Annotated[str, proto(1), describe("The type of the condition, such as Ready.")] = field(
-        default_factory=str
-    )
-    status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
-        default_factory=str
-    )
     last_probe_time: Annotated[
         Time | None, proto(3, embedded=True), describe("The time of the last probe.")
     ] = None
-    last_transition_time: Annotated[
-        Time | None, proto(4, embedded=True), describe("When the status last changed.")
-    ] = None
-    reason: Annotated[str, proto(5), describe("The reason as one word.")] = ""
-    message: Annotated[str, proto(6), describe("The reason as a sentence.")] = ""
     observed_generation: Annotated[
         int, proto(7), describe("The generation of the Pod it refers to.")
     ] = 0

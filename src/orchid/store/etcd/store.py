@@ -201,8 +201,9 @@ class EtcdStore:
         await self._client.close()
 
     def _check_open(self) -> None:
-        if self._closing is not None or self._tail.closed:
+        if self._closing is not None:
             raise StoreClosed("the store is closed")
+        self._tail.check_open()
 
     # Reads
 

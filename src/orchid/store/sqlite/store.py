@@ -73,7 +73,7 @@ class SQLiteStore:
     async def commit(
         self, changes: Sequence[Change], delete: DeleteRange | None = None
     ) -> Revision:
-        self._check_open()
+        self._tail.check_open()
         check_changes(changes)
         if delete is not None:
             check_delete(delete, changes)
@@ -114,7 +114,7 @@ class SQLiteStore:
         return True  # nobody else has this store
 
     async def compact(self, before: Revision) -> None:
-        self._check_open()
+        self._tail.check_open()
         if before > self._tail.revision:
             raise FutureRevision(before, self._tail.revision)
         answer: asyncio.Future[Revision] = self._loop.create_future()
@@ -123,7 +123,7 @@ class SQLiteStore:
 
     async def backup(self, target: Path) -> None:
         """Write a copy of the data as of now to another file, while all goes on."""
-        self._check_open()
+        self._tail.check_open()
         await asyncio.to_thread(sqlite_file.copy, self._file.path, target)
 
     async def close(self) -> None:
@@ -138,15 +138,11 @@ class SQLiteStore:
         self._writer.stop()
         self._file.close()
 
-    def _check_open(self) -> None:
-        if self._tail.closed:
-            raise StoreClosed("the store is closed")
-
     async def _replay(self, span: Span, after: Revision) -> Batch:
         return await self._ask(lambda db: sqlite_tables.replay(db, span, after))
 
     async def _ask(self, question: Callable[[apsw.Connection], T]) -> T:
-        self._check_open()
+        self._tail.check_open()
         try:
             return await self._loop.run_in_executor(self._reader, question, self._file.reading)
         except apsw.Error as error:
