@@ -90,6 +90,11 @@ metadata: {{name: {name}}}
 spec: {{signerNames: [example.com/tables], allows: {{commonName: "*.example.com"}}}}
 ---
 apiVersion: identity.orch.io/v1alpha1
+kind: PublishedBundle
+metadata: {{name: {name}}}
+spec: {{sources: [{{name: {name}}}]}}
+---
+apiVersion: identity.orch.io/v1alpha1
 kind: CertificateAuthority
 metadata: {{name: {name}}}
 spec:
@@ -108,11 +113,6 @@ apiVersion: identity.orch.io/v1alpha1
 kind: CredentialRevocation
 metadata: {{name: {name}}}
 spec: {{token: {{jti: token-of-{name}}}, reason: keyCompromise}}
----
-apiVersion: identity.orch.io/v1alpha1
-kind: PublishedBundle
-metadata: {{name: {name}}}
-spec: {{sources: [{{name: {name}}}]}}
 ---
 apiVersion: identity.orch.io/v1alpha1
 kind: Cluster
