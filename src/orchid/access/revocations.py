@@ -76,7 +76,7 @@ class Revocations:
         self._index.catch_up()
         if not self._certificates.keys().isdisjoint(chain.fingerprints):
             raise Rejected(REVOKED_CERTIFICATE)
-        record = self._record(chain)
+        record = self.record(chain)
         if self._authorities:
             if record is not None:
                 self._refuse_authority(record)
@@ -152,7 +152,7 @@ class Revocations:
         if self._is_token_named(jti, EVERY_ACCOUNT, issuer):
             raise Rejected(REVOKED_TOKEN)
 
-    def _record(self, chain: VerifiedChain) -> Entry[IssuedCertificate] | None:
+    def record(self, chain: VerifiedChain) -> Entry[IssuedCertificate] | None:
         """The record of a certificate. Raises Rejected if its serial number is on record for
         another.
         """

@@ -14,7 +14,7 @@ approval. A record stays until its certificate has expired. Start with `RecordIs
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from cryptography import x509
@@ -38,9 +38,11 @@ from orchid.kinds.issued_certificate import (
     Approver,
     IssuedCertificate,
     IssuedFor,
+    IssuedPod,
     Requester,
     record_of,
 )
+from orchid.kinds.pod_certificate_request import CHAIN, REQUESTER, PodCertificateRequest
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
@@ -58,7 +60,7 @@ class Issuers(NamedTuple):
 
 
 class RecordIssued(AdmissionPolicy):
-    accompanies = (CertificateSigningRequest,)
+    accompanies = (CertificateSigningRequest, PodCertificateRequest)
     reviews = (IssuedCertificate,)
 
     def __init__(
@@ -68,21 +70,32 @@ class RecordIssued(AdmissionPolicy):
         issuers_of: Callable[[str], Issuers | None],
         revoked_until: Callable[[str], datetime | None],
         randomness: Randomness,
+        *,
+        pod_requests: KindCache[PodCertificateRequest],
+        account_until: Callable[[tuple[str, str]], int],
     ) -> None:
         """`issuers_of`: the issuers of a signer, None if the signer is not ours. `revoked_until`:
-        the last second whose certificates of a signer are revoked.
+        the last second whose certificates of a signer are revoked. `account_until`: the last second
+        whose credentials of an account are revoked.
         """
         self._records = records
         self._requests = requests
         self._issuers_of = issuers_of
         self._revoked_until = revoked_until
         self._random = randomness
+        self._pod_requests = pod_requests
+        self._account_until = account_until
 
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
     ) -> tuple[Object, ...]:
-        chain = new.status.certificate
-        if not chain or chain == old.status.certificate:
+        if isinstance(new, PodCertificateRequest):
+            chain = new.status.certificate_chain.encode()
+            is_new = new.status.certificate_chain != old.status.certificate_chain
+        else:
+            chain = new.status.certificate
+            is_new = chain != old.status.certificate
+        if not chain or not is_new:
             return ()
         issuers = self._issuers_of(new.spec.signer_name)
         if issuers is None:
@@ -100,7 +113,11 @@ class RecordIssued(AdmissionPolicy):
             raise _refused(kind, new, problem)
         if problem:
             request.warn(f"the certificate is not recorded: {problem}")
-        return () if problem or recorded else (self._record(new, facts, request),)
+        if problem or recorded:
+            return ()
+        if isinstance(new, PodCertificateRequest):
+            return (self._pod_record(new, facts, request),)
+        return (self._record(new, facts, request),)
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None and old.spec.not_after and old.spec.not_after > request.now:
@@ -143,14 +160,45 @@ class RecordIssued(AdmissionPolicy):
             approval=Approval(reason=approved.reason, message=approved.message),
         )
 
+    def _pod_record(
+        self, new: PodCertificateRequest, facts: IssuedFacts, request: Request
+    ) -> IssuedCertificate:
+        """The record of a Pod's certificate. Its requester is the creator of the request."""
+        spec, namespace = new.spec, new.namespace
+        entry = self._pod_requests.get(namespace, new.name)
+        notes = entry.notes() if entry else {}
+        issued = self._issued(spec.signer_name, request.now)
+        until = self._account_until((namespace, spec.service_account_name))
+        return record_of(
+            self._records.kind,
+            facts,
+            uid=self._random.uid(),
+            issued=max(issued, datetime.fromtimestamp(until + 1, UTC)),
+            signer_name=spec.signer_name,
+            # The name of a CertificateSigningRequest has no slash: they cannot be confused.
+            request=IssuedFor(name=f"{namespace}/{new.name}", uid=new.metadata.uid),
+            requester=Requester(username=notes.get(REQUESTER, "")),
+            pod=IssuedPod(
+                namespace=namespace,
+                name=spec.pod_name,
+                uid=spec.pod_uid,
+                node_name=spec.node_name,
+            ),
+        )
 
-def _foreign(csr: CertificateSigningRequest, facts: IssuedFacts, issuers: Issuers) -> str:
+
+def _foreign(
+    csr: CertificateSigningRequest | PodCertificateRequest, facts: IssuedFacts, issuers: Issuers
+) -> str:
     """Why a certificate is not one that the signer issued for the request; "" if it is."""
     signer = csr.spec.signer_name
     if not issuers.certificates:
         return f"the authority of {signer} has no certificate"
     try:
-        key = signing_request.parse_once(csr.spec.request or b"").spki
+        if isinstance(csr, PodCertificateRequest):
+            key = signing_request.parse_der_once(csr.spec.stub_pkcs10_request or b"").spki
+        else:
+            key = signing_request.parse_once(csr.spec.request or b"").spki
     except Refusal as refusal:
         return str(refusal)
     if spki_of(facts.certificate) != key:
@@ -160,5 +208,6 @@ def _foreign(csr: CertificateSigningRequest, facts: IssuedFacts, issuers: Issuer
     return ""
 
 
-def _refused(kind: Kind[Any], new: CertificateSigningRequest, text: str) -> Invalid:
-    return Invalid(kind.about_kind(new.name), [invalid(CERTIFICATE, "<certificate data>", text)])
+def _refused(kind: Kind[Any], new: Object, text: str) -> Invalid:
+    path = CHAIN if isinstance(new, PodCertificateRequest) else CERTIFICATE
+    return Invalid(kind.about_kind(new.name), [invalid(path, "<certificate data>", text)])

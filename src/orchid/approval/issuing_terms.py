@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Annotated, Final
 
 from orchid.credentials.authorities import profiles
+from orchid.credentials.authorities.authority import POD_SHORTEST
 from orchid.credentials.authorities.issuer_limits import limits_of
 from orchid.credentials.authorities.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
 from orchid.credentials.refusals import Refusal
@@ -20,7 +21,7 @@ from orchid.wire.fields import FieldError, Path, duplicate, invalid, unsupported
 from orchid.wire.options import seconds_of
 from orchid.wire.struct import Wire, at_most, describe, proto, replace
 from orchid.wire.text import human_duration
-from orchid.wire.user import MASTERS
+from orchid.wire.user import ACCOUNT_PREFIX, MASTERS, groups_of_accounts
 
 USAGES: Final = ("digital signature", "key encipherment", "server auth")
 NAMES: Final = ("dns", "ip")
@@ -68,6 +69,14 @@ class IssuingTerms(Wire):
         proto(7),
         describe("The allowed parts of a subject: commonName, ...; empty allows all."),
     ] = ()
+    pods: Annotated[
+        bool,
+        proto(8),
+        describe(
+            "Whether PodCertificateRequests get certificates, without approval. The subject is the "
+            "account of the Pod; usages, keys and maxDuration apply, names and subject do not."
+        ),
+    ] = False
 
 
 def with_default_terms(terms: IssuingTerms, duration: str) -> IssuingTerms:
@@ -103,6 +112,25 @@ def profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Profil
         reserved_groups=(MASTERS,),
         wildcards=terms.wildcards,
     )
+    return _within_chain(made, chain)
+
+
+def pod_profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Profile | None:
+    """The same for certificates of Pods; None if the authority issues none."""
+    if not terms.pods:
+        return None
+    made = profiles.pods(
+        signer_name,
+        account_prefix=ACCOUNT_PREFIX,
+        groups_of=groups_of_accounts,
+        usages=terms.usages,
+        keys=terms.keys,
+        max_duration=duration_of(terms.max_duration) or MINIMUM_LIFETIME,
+    )
+    return _within_chain(made, chain)
+
+
+def _within_chain(made: Profile, chain: str) -> Profile:
     try:
         return made.within(limits_of(certificates.parse_blocks(chain.encode()))) if chain else made
     except Refusal:
@@ -121,7 +149,8 @@ def listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
 def lifetime_errors(terms: IssuingTerms, path: Path, life: timedelta) -> Iterator[FieldError]:
     """Validate the lifetimes, given the lifetime of the authority."""
     longest = duration_of(terms.max_duration) or life
-    yield from duration_errors(path / "maxDuration", terms.max_duration, MINIMUM_LIFETIME, life)
+    shortest = POD_SHORTEST if terms.pods else MINIMUM_LIFETIME
+    yield from duration_errors(path / "maxDuration", terms.max_duration, shortest, life)
     if MINIMUM_LIFETIME <= longest <= life:
         yield from duration_errors(
             path / "defaultDuration", terms.default_duration, MINIMUM_LIFETIME, longest

@@ -3,11 +3,11 @@
 from orchid.credentials.authorities import profiles
 from orchid.credentials.authorities.profiles import Profile
 from orchid.wire.naming import Naming
-from orchid.wire.user import MASTERS, NODE_PREFIX, NODES
+from orchid.wire.user import ACCOUNT_PREFIX, MASTERS, NODE_PREFIX, NODES, groups_of_accounts
 
 
 def platform_profiles(names: Naming) -> dict[str, Profile]:
-    """The profile of every platform signer, by its name."""
+    """The profile of every platform signer of CertificateSigningRequests, by its name."""
     node = {"nodes_group": NODES, "node_user_prefix": NODE_PREFIX}
     made = (
         profiles.client(names.client_signer, (MASTERS,)),
@@ -16,3 +16,10 @@ def platform_profiles(names: Naming) -> dict[str, Profile]:
         profiles.legacy(names.legacy_signer, (MASTERS,)),
     )
     return {profile.signer_name: profile for profile in made}
+
+
+def pod_profiles(names: Naming) -> dict[str, Profile]:
+    """The profile of the platform signer of PodCertificateRequests, by its name."""
+    signer = names.pod_client_signer
+    made = profiles.pods(signer, account_prefix=ACCOUNT_PREFIX, groups_of=groups_of_accounts)
+    return {signer: made}

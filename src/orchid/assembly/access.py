@@ -17,6 +17,7 @@ from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAu
 from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
 from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
 from orchid.access.authenticators.in_process import InProcessCallers
+from orchid.access.authenticators.pod_certificate import PodCertificates
 from orchid.access.authenticators.request_header import (
     InvalidRequestHeaderSettings,
     RequestHeaderAuthenticator,
@@ -55,7 +56,7 @@ from orchid.admission.signer_permission import AuthoritiesOf, SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.admission.unsealed_keys import UnsealedKeys
 from orchid.approval.case import SignerTerms, TermsOf
-from orchid.approval.platform_signers import platform_profiles
+from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.assembly.authorization import authorization
 from orchid.assembly.controlling import signing_certificates
 from orchid.assembly.encryption import is_unsealed
@@ -83,6 +84,7 @@ from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.pod_certificate_request import PodCertificateRequest
 from orchid.outbound.remote import read_kubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
@@ -155,7 +157,7 @@ class Access:
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
         self.explainer = self._explainer(offload)
         self._platform_issuers = PlatformIssuers(signing_certificates(settings, files))
-        self.revocations = Revocations(feed, platform_profiles(names))
+        self.revocations = Revocations(feed, {**platform_profiles(names), **pod_profiles(names)})
         self.cluster_revocations = ClusterRevocations(feed)
         self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.keys = Keys(settings, files)
@@ -277,7 +279,10 @@ class Access:
         pool = self._client_pool(given.client_ca_file or str(self.files.ca_certificate))
         if given.requestheader_client_ca_file:
             members.append(self._front_proxy(pool()))
-        members.append(ClientCertificateAuthenticator(pool, self.clock, names, self.revocations))
+        pods = PodCertificates(self.feed, self.clock, self.revocations)
+        members.append(
+            ClientCertificateAuthenticator(pool, self.clock, names, self.revocations, pods)
+        )
         members.append(BearerAuthenticator(self.tokens, audiences))
         members.append(WebSocketAuthenticator(self.tokens, audiences, names))
         # Callers in this process present no credential, so they are looked for last.
@@ -339,6 +344,8 @@ class Access:
                 self._issuers_of,
                 self.revocations.authority_until,
                 self._random,
+                pod_requests=self.feed.of(PodCertificateRequest),
+                account_until=self.revocations.account_until,
             ),
             RevokedKeys(self._keys_of),
             RevocationPermission(
@@ -374,7 +381,7 @@ class Access:
 
     def _issuers_of(self, signer: str) -> Issuers | None:
         """The authorities that issue for a signer; None if it is not one of this server's."""
-        if signer in self.settings.names.signing_signers:
+        if signer in self.settings.names.issuing_signers:
             return Issuers(self._platform_issuers.of(signer), is_platform=True)
         if not self.authorities.of(signer):
             return None
@@ -393,7 +400,7 @@ class Access:
 
     def _signs_for(self, signer: str) -> bool:
         """Whether a signer is one of this server's, by its name."""
-        platform = self.settings.names.signing_signers
+        platform = self.settings.names.issuing_signers
         return signer in platform or bool(self.authorities.of(signer))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.policy.bootstrap import LEADER_ELECTION, ControllerRights
-from orchid.approval.platform_signers import platform_profiles
+from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
@@ -35,6 +35,7 @@ from orchid.settings.errors import BadSettings
 from orchid.trust import door
 from orchid.version import __version__
 from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
 # Whatever goes through the API under an account of its own.
@@ -172,7 +173,7 @@ def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str,
     own = _own_pairs(settings)
     profiles = platform_profiles(names)
     if own:
-        return {
+        found = {
             name: Signer(
                 profiles[name],
                 Authority.following(*pair, monotonic=clock.monotonic).current,
@@ -181,6 +182,8 @@ def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str,
             )
             for name, pair in own.items()
         }
+        client = found.get(names.client_signer)
+        return found | _pod_signers(names, client) if client else found
     given = settings.given
     common = Authority.following(
         settings.path(given.cluster_signing_cert_file, files.ca_certificate.name),
@@ -190,17 +193,25 @@ def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str,
     place = list_url(settings.given.crl_url, CLUSTER)
     return {
         name: Signer(profile, common.current, list_name=CLUSTER, crl_url=place)
-        for name, profile in profiles.items()
+        for name, profile in (profiles | pod_profiles(names)).items()
     }
+
+
+def _pod_signers(names: Naming, client: Signer) -> dict[str, Signer]:
+    """The signer of PodCertificateRequests, which issues with the authority of clients."""
+    return {name: replace(client, profile=each) for name, each in pod_profiles(names).items()}
 
 
 def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, Path]:
     """The files with the certificates of the platform signers' authorities, by signer."""
     own = _own_pairs(settings)
+    names = settings.names
     if own:
-        return {name: certificate for name, (certificate, _) in own.items()}
+        found = {name: certificate for name, (certificate, _) in own.items()}
+        client = found.get(names.client_signer)
+        return found | {names.pod_client_signer: client} if client else found
     common = settings.path(settings.given.cluster_signing_cert_file, files.ca_certificate.name)
-    return dict.fromkeys(platform_profiles(settings.names), common)
+    return dict.fromkeys(names.issuing_signers, common)
 
 
 def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:

@@ -135,7 +135,7 @@ CONTROLLER = ControllerDeclaration(
             names.certificates,
             ("signers",),
             names.server_serving_signer,
-            *names.signing_signers,
+            *names.issuing_signers,
         ),
         rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
         may_record_events(names),

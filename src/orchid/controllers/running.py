@@ -33,6 +33,7 @@ from orchid.controllers import (
     publish_revocation_lists,
     publish_root_ca,
     publish_trust_bundles,
+    sign_pod_requests,
     sign_requests,
 )
 from orchid.controllers.runtime.context import ControllerContext
@@ -48,6 +49,7 @@ RESTART_SECONDS = 5.0
 CONTROLLERS: Final[tuple[ControllerDeclaration, ...]] = (
     approve_requests.CONTROLLER,
     sign_requests.CONTROLLER,
+    sign_pod_requests.CONTROLLER,
     clean_requests.CONTROLLER,
     clean_pod_requests.CONTROLLER,
     clean_issued.CONTROLLER,

@@ -147,7 +147,11 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
     return SignRequests(
         client,
         context.names,
-        signers=context.signers,
+        signers={
+            name: signer
+            for name, signer in context.signers.items()
+            if name in context.names.signing_signers
+        },
         longest=context.signing_duration,
         crl_url=context.crl_url,
         clock=context.clock,

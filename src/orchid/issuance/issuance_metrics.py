@@ -17,6 +17,7 @@ from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.kind import Acting, Endpoint
 from orchid.engine.request import Request
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.pod_certificate_request import PodCertificateRequest
 from orchid.kinds.token_request import TokenRequest
 from orchid.metrics import Counter, Joining
 from orchid.wire.errors import ApiError
@@ -54,17 +55,11 @@ class IssuanceMetrics:
         )
         self.all = (self.certificates, self.tokens)
         self._system_namespace = names.system_namespace
-        self._signers = frozenset(
-            (
-                names.client_signer,
-                names.node_client_signer,
-                names.node_serving_signer,
-                names.legacy_signer,
-            )
-        )
+        self._signers = frozenset(names.issuing_signers)
         self._authorities = authorities
         self._named: set[str] = set()  # signers of authorities with a label
         feed.of(CertificateSigningRequest).listen(self, self._on_changes)
+        feed.of(PodCertificateRequest).listen(self, self._count_settled)
 
     def _on_changes(self, changes: list[ObjectChange[CertificateSigningRequest]]) -> None:
         for change in changes:
@@ -72,6 +67,15 @@ class IssuanceMetrics:
             if change.new is not None and outcome and outcome != outcome_of(change.old):
                 signer = change.new.object.spec.signer_name
                 self.certificates.count(self._label(signer), outcome)
+
+    def _count_settled(self, changes: list[ObjectChange[PodCertificateRequest]]) -> None:
+        for change in changes:
+            new, old = change.new, change.old
+            if new is None or b'"conditions":[' not in new.tail:
+                continue
+            if new.object.is_settled and not (old and old.object.is_settled):
+                signer = new.object.spec.signer_name
+                self.certificates.count(self._label(signer), new.object.state.lower())
 
     def _label(self, signer: str) -> str:
         if signer in self._signers or signer in self._named:

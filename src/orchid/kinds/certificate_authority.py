@@ -22,6 +22,7 @@ from orchid.approval.issuing_terms import (
     duration_of,
     lifetime_errors,
     listed_errors,
+    pod_profile_of,
     profile_of,
     with_default_terms,
 )
@@ -67,7 +68,7 @@ SIGNS_LISTS: Final = "SignsRevocationLists"
 RESERVED_NAMES: Final = frozenset(
     # Each authority publishes its revocation list under its name: see docs/revocation.md.
     {"cluster"}
-    | {one.partition("/")[2] for names in SETS.values() for one in names.signing_signers}
+    | {one.partition("/")[2] for names in SETS.values() for one in names.issuing_signers}
 )
 DURATION: Final = "87600h"
 LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organization-name
@@ -284,6 +285,12 @@ def profile(authority: CertificateAuthority) -> Profile:
     """The signing profile of the authority."""
     spec, chain = authority.spec, authority.status.certificate
     return profile_of(spec.signer_name, spec.issues, chain)
+
+
+def pod_profile(authority: CertificateAuthority) -> Profile | None:
+    """What the authority permits in certificates of Pods; None if it issues none."""
+    spec, chain = authority.spec, authority.status.certificate
+    return pod_profile_of(spec.signer_name, spec.issues, chain)
 
 
 def certificate_changes(

@@ -35,7 +35,11 @@ class CertificateKey(Wire):
 class IssuedFor(Wire):
     """The request that the certificate was issued for."""
 
-    name: Annotated[str, proto(1), describe("The name of the request.")] = ""
+    name: Annotated[
+        str,
+        proto(1),
+        describe("The name of the request; of a Pod's, namespace/name."),
+    ] = ""
     uid: Annotated[str, proto(2), describe("The uid of the request.")] = ""
     created: Annotated[
         Time | None, proto(3), describe("When a request in another cluster was created.")
@@ -75,6 +79,15 @@ class Approval(Wire):
     ] = ""
 
 
+class IssuedPod(Wire):
+    """The Pod that a certificate belongs to: it is accepted while this Pod exists."""
+
+    namespace: Annotated[str, proto(1), describe("The namespace of the Pod.")] = ""
+    name: Annotated[str, proto(2), describe("The name of the Pod.")] = ""
+    uid: Annotated[str, proto(3), describe("The uid of the Pod.")] = ""
+    node_name: Annotated[str, proto(4), describe("The Node of the Pod.")] = ""
+
+
 class IssuedCertificateSpec(Wire):
     """The certificate, its requester and its approval. Immutable."""
 
@@ -112,6 +125,11 @@ class IssuedCertificateSpec(Wire):
     cluster: Annotated[
         str, proto(16), describe("The Cluster that issued it; empty for a signer of this server.")
     ] = ""
+    pod: Annotated[
+        IssuedPod | None,
+        proto(17),
+        describe("The Pod that it belongs to, if a PodCertificateRequest led to it."),
+    ] = None
 
 
 class Revoked(Wire):
@@ -188,9 +206,10 @@ def record_of(
     issued: datetime,
     signer_name: str,
     requester: Requester,
-    approval: Approval,
+    approval: Approval | None = None,
     approver: Approver | None = None,
     request: IssuedFor | None = None,
+    pod: IssuedPod | None = None,
 ) -> IssuedCertificate:
     """The record of a certificate: its contents, and the request and approval that led to it."""
     return IssuedCertificate(
@@ -211,8 +230,9 @@ def record_of(
             request=request or IssuedFor(),
             requester=requester,
             approver=approver or Approver(),
-            approval=approval,
+            approval=approval or Approval(),
             certificate=facts.data,
+            pod=pod,
         ),
     )
 

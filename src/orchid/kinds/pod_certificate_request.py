@@ -56,6 +56,7 @@ from orchid.wire.struct import (
 )
 
 ISSUED: Final = "Issued"
+REQUESTER: Final = "requester"  # note of a creation
 OUTCOMES: Final = (ISSUED, DENIED, FAILED)
 
 SPEC, STATUS = Path() / "spec", Path() / "status"
@@ -278,8 +279,16 @@ def declare(names: Naming) -> Kind[PodCertificateRequest]:
             "spec.podName": lambda one: one.spec.pod_name,
             "spec.nodeName": lambda one: one.spec.node_name,
         },
+        note=note_requester,
         endpoints=(Endpoint("status", writes=("status",), rules=StatusRules()),),
     )
+
+
+def note_requester(
+    new: PodCertificateRequest, old: PodCertificateRequest | None, request: Request
+) -> dict[str, str] | None:
+    """Note of a creation, for the inventory: the creator."""
+    return {REQUESTER: request.user.username} if old is None else None
 
 
 def with_defaults(new: PodCertificateRequest) -> PodCertificateRequest:

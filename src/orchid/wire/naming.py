@@ -112,6 +112,10 @@ class Naming:
         return self.own(f"{self.component}-apiserver-client-{self.agent}")
 
     @cached_property
+    def pod_client_signer(self) -> str:
+        return self.own(f"{self.component}-apiserver-client-pod")
+
+    @cached_property
     def node_serving_signer(self) -> str:
         return self.own(f"{self.agent}-serving")
 
@@ -133,6 +137,11 @@ class Naming:
             self.node_client_signer,
             self.node_serving_signer,
         )
+
+    @cached_property
+    def issuing_signers(self) -> tuple[str, ...]:
+        """All platform signers for which this server issues; one is for PodCertificateRequests."""
+        return (*self.signing_signers, self.pod_client_signer)
 
     @cached_property
     def private_claim(self) -> str:

@@ -30,6 +30,21 @@ UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
 NODES = "system:nodes"
 NODE_PREFIX = "system:node:"
+ACCOUNTS = "system:serviceaccounts"
+ACCOUNT_PREFIX = "system:serviceaccount:"
+
+
+def groups_of_accounts(namespace: str) -> tuple[str, str]:
+    """The groups of every account in a namespace."""
+    return ACCOUNTS, f"{ACCOUNTS}:{namespace}"
+
+
+def account_of(username: str) -> tuple[str, str] | None:
+    """Namespace and name of the account that a user is; None for other users."""
+    if not username.startswith(ACCOUNT_PREFIX):
+        return None
+    namespace, colon, name = username[len(ACCOUNT_PREFIX) :].partition(":")
+    return (namespace, name) if colon and namespace and name else None
 
 
 def node_name(user: UserInfo) -> str | None:

@@ -16,6 +16,7 @@ from orchid.kinds import (
     credential_revocation,
     issued_certificate,
     node,
+    pod_certificate_request,
     secret,
     service_account,
 )
@@ -74,6 +75,7 @@ def world() -> AbstractAsyncContextManager[World]:
         node.declare(ORCH),
         service_account.declare(ORCH),
         certificate_signing_request.declare(ORCH),
+        pod_certificate_request.declare(ORCH),
         certificate_authority.declare(ORCH),
     )
 

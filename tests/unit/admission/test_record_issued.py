@@ -43,7 +43,9 @@ async def test_a_number_that_another_certificate_has_is_refused() -> None:
     """Also of a signer for which another program may sign: who revokes by number must hit one."""
     other: Any = OtherRecord()
     none: Any = None
-    policy = RecordIssued(other, none, lambda _signer: Issuers((), True), none, none)
+    issuers = Issuers((), True)
+    pods = {"pod_requests": none, "account_until": none}
+    policy = RecordIssued(other, none, lambda _signer: issuers, none, none, **pods)
 
     with pytest.raises(Invalid, match="another certificate has the serial number 7"):
         await policy.companions(a_request(TARGET), SIGNING_REQUESTS, OLD.with_certificate(PEM), OLD)

@@ -1,5 +1,7 @@
 """What was issued and refused is counted once, under labels that nobody can invent."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from orchid.access.signer_authorities import SignerAuthorities
@@ -15,6 +17,10 @@ from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequestSpec,
 )
 from orchid.kinds.pod.pod import Pod
+from orchid.kinds.pod_certificate_request import (
+    PodCertificateRequest,
+    PodCertificateRequestSpec,
+)
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.token_request import BoundObjectReference, TokenRequest, TokenRequestSpec
 from orchid.wire.errors import NotFound
@@ -65,6 +71,23 @@ async def test_refusals_are_told_apart(
     await here.put(asked_of(ORCH.legacy_signer).with_condition(condition, "Because"))
 
     assert metrics.certificates.value(ORCH.legacy_signer, outcome) == 1
+
+
+@pytest.mark.parametrize("outcome", ["Issued", "Denied", "Failed"])
+async def test_requests_for_pods_are_counted_once(
+    here: World, metrics: IssuanceMetrics, outcome: str
+) -> None:
+    """By the same name as other requests."""
+    spec = PodCertificateRequestSpec(signer_name=ORCH.pod_client_signer)
+    made = PodCertificateRequest(
+        metadata=ObjectMeta(name="req-1", namespace="ci", uid="u"), spec=spec
+    )
+    settled = made.settled(outcome, "Because", "", datetime.now(UTC))
+    await here.put(made)
+    await here.put(settled)
+    await here.put(settled.with_meta(labels={"later": "yes"}))
+
+    assert metrics.certificates.value(ORCH.pod_client_signer, outcome.lower()) == 1
 
 
 async def test_signers_that_are_not_ours_are_one(here: World, metrics: IssuanceMetrics) -> None:

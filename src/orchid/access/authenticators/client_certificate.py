@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from orchid.access.authenticators.audiences import with_group
+from orchid.access.authenticators.pod_certificate import PodCertificates
 from orchid.access.cross_site import refuse_cross_site
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
@@ -126,12 +127,17 @@ class ClientCertificateAuthenticator:
         clock: Clock,
         names: Naming,
         revocations: Revocations | None = None,
+        pods: PodCertificates | None = None,
     ) -> None:
+        """`pods`: the accounts and Pods that certificates of Pods depend on."""
         self._proof = CertificateProof(pool, clock, names.credential_id, revocations)
+        self._pods = pods
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
         proven = await self._proof.prove(presented)
         if proven is None or not proven.identity.user:
             return None
+        if self._pods is not None and proven.identity.uid:
+            self._pods.refuse_ended(proven.identity, proven.chain)
         refuse_cross_site(presented)
         return proven.authenticated

@@ -145,7 +145,8 @@ class NodeAuthorizer:
                 return ALLOWED
             return unrelated(node)
         if target.verb in READS:
-            if selected(target, "spec.nodeName") == node:
+            chosen = selected(target, "spec.nodeName")
+            if chosen == node:
                 return ALLOWED
             text = "can only list/watch podcertificaterequests with nodeName field selector"
             return undecided(text)

@@ -64,6 +64,9 @@ from orchid.credentials.x509.usages import (
 )
 
 BACKDATE = datetime.timedelta(minutes=5)
+# A PodCertificateRequest accepts no certificate that begins five minutes ago.
+POD_BACKDATE = datetime.timedelta(minutes=2)
+POD_SHORTEST = datetime.timedelta(hours=1)
 # Short lifetimes start now, so that back-dating does not shorten them.
 SHORT_LIFE = datetime.timedelta(hours=8)
 CA_LIFETIME = datetime.timedelta(days=3650)
@@ -246,6 +249,44 @@ class Authority:
 
         return self._inspect_and_sign(template, now, review)
 
+    def sign_for_pod(
+        self,
+        stub: SigningRequest,
+        subject: names.DistinguishedName,
+        lifetime: datetime.timedelta,
+        *,
+        profile: Profile,
+        now: datetime.datetime,
+        crl_url: str = "",
+    ) -> bytes:
+        """Sign a certificate for the key of a stub, with a subject that the signer chose.
+
+        The lifetime counts from the start of the validity. Gives the PEM chain.
+        """
+        usages = profile.usages(())
+        profile.refuse_key(stub)
+        profile.check(certificates.CertificateContents(subject), usages)
+        bits, extended = _agreed_usages(tuple(profile.certified_usages(usages, stub.key_algorithm)))
+        not_before = now.replace(microsecond=0) - POD_BACKDATE
+        self._refuse_ended(not_before, now)
+        not_after = min(not_before + lifetime, self._end)
+        if not_after - not_before < POD_SHORTEST:
+            raise AuthorityExpired(f"the signer ends within an hour: NotAfter={self._end}")
+        template = Template(
+            subject=subject,
+            spki=stub.spki,
+            not_before=not_before,
+            not_after=not_after,
+            key_usages=bits,
+            extended_usages=extended,
+            crl_url=crl_url if self._signs_lists else "",
+        )
+
+        def review(contents: certificates.CertificateContents) -> None:
+            profile.check(contents, usages)
+
+        return self._inspect_and_sign(template, now, review)
+
     def issue(
         self,
         common_name: str,
@@ -349,6 +390,10 @@ class Authority:
         not_after = (
             start + lifetime - (BACKDATE if lifetime >= SHORT_LIFE else datetime.timedelta())
         )
+        self._refuse_ended(not_before, now)
+        return not_before, min(not_after, self._end)
+
+    def _refuse_ended(self, not_before: datetime.datetime, now: datetime.datetime) -> None:
         end = self._end
         if end <= not_before:
             raise AuthorityExpired(f"the signer has expired: NotAfter={end}")
@@ -356,7 +401,6 @@ class Authority:
             raise AuthorityExpired(
                 f"refusing to sign a certificate that expired in the past: NotAfter={end}"
             )
-        return not_before, min(not_after, end)
 
     def _inspect_and_sign(
         self,

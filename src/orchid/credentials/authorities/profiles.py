@@ -24,6 +24,7 @@ from orchid.credentials.authorities.issuer_limits import IssuerLimits
 from orchid.credentials.refusals import NotPermitted
 from orchid.credentials.x509.names import (
     SUBJECT_PARTS,
+    USER_UID,
     Named,
     has_control_characters,
     reserved_among,
@@ -82,7 +83,7 @@ class Profile(msgspec.Struct, frozen=True):
         self._refuse_reserved(request)
         if isinstance(request, SigningRequest):
             # The key in the certificate is compared with this one, byte for byte (authority.py).
-            self._refuse_key(request)
+            self.refuse_key(request)
         _refuse_odd_names(request)
         for name in request.dns_names:
             refuse_bad_host(name, wildcards=self.wildcards)
@@ -114,7 +115,8 @@ class Profile(msgspec.Struct, frozen=True):
             return longest
         return max(timedelta(seconds=requested_seconds), MINIMUM_LIFETIME)
 
-    def _refuse_key(self, request: SigningRequest) -> None:
+    def refuse_key(self, request: SigningRequest) -> None:
+        """Raise NotPermitted if the signer does not certify keys of this algorithm."""
         if request.weakness is not None:
             raise NotPermitted(request.weakness)
         algorithm = request.key_algorithm
@@ -221,6 +223,46 @@ def own_authority(
         keys=tuple(keys),
         max_duration=max_duration,
         default_duration=default_duration,
+        fits_usages=True,
+    )
+
+
+def pods(
+    signer_name: str,
+    *,
+    account_prefix: str,
+    groups_of: Callable[[str], Collection[str]],
+    usages: Sequence[str] = (),
+    keys: Iterable[str] = (),
+    max_duration: timedelta = timedelta.max,
+) -> Profile:
+    """Certificates of Pods, by which they are the user that their account is.
+
+    `groups_of` gives the groups of accounts in a namespace. Without usages, those of a client.
+    """
+    permitted = tuple(usages) or _default_usages(CLIENT_AUTH)
+
+    def rules(request: Named, asked: Sequence[str]) -> None:
+        for usage in asked:
+            if usage not in permitted:
+                raise NotPermitted(f"usage is not allowed: {usage}")
+        _refuse_alternative_names(request, *ALTERNATIVE_NAMES.values())
+        subject = request.subject
+        named = subject.common_name.removeprefix(account_prefix)
+        namespace, _, account = named.partition(":")
+        if named == subject.common_name or not namespace or not account:
+            raise NotPermitted("the common name is not that of a service account")
+        if set(subject.organizations) != set(groups_of(namespace)):
+            raise NotPermitted("the organizations are not the groups of the service account")
+        if len(subject.values(USER_UID)) != 1:
+            raise NotPermitted("the subject does not have the uid of the service account")
+
+    return Profile(
+        signer_name,
+        rules,
+        default_usages=permitted,
+        keys=tuple(keys),
+        max_duration=max_duration,
         fits_usages=True,
     )
 

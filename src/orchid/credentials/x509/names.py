@@ -2,7 +2,7 @@
 
 `read_subject` parses the DER of a Name with every attribute in order: several values in one
 relative name, every string type, any length. A value that is invalid for its string type is an
-error. `DistinguishedName.encode` encodes the nine attributes that a certificate of ours may have,
+error. `DistinguishedName.encode` encodes the ten attributes that a certificate of ours may have,
 always in the same order and encoding, and drops the others.
 """
 
@@ -52,6 +52,7 @@ _WRITTEN = (
     ORGANIZATIONAL_UNIT,
     COMMON_NAME,
     SERIAL_NUMBER,
+    USER_UID,
 )
 # Short names of RFC 4514 section 3; other attributes use their OIDs.
 _SHORT = {
@@ -68,7 +69,7 @@ _SHORT = {
 # A value that RFC 4514 section 2.4 does not escape.
 _PLAIN = re.compile(r'(?![ #])[^\\"+,;<>\x00]*+(?<! )')
 # Common identifiers, decoded once.
-_COMMON_OIDS = {der.encode_oid(oid)[2:]: oid for oid in (*_WRITTEN, USER_UID)}
+_COMMON_OIDS = {der.encode_oid(oid)[2:]: oid for oid in _WRITTEN}
 
 _UTF8 = 0x0C
 _PRINTABLE = 0x13
@@ -145,9 +146,12 @@ class DistinguishedName:
         return der.encode(der.SEQUENCE, *[_relative_name(*each) for each in self._written()])
 
     def permitted(self) -> "DistinguishedName":
-        """The name with only the attributes that `encode` writes."""
+        """The attributes that a requester may choose. The uid of a user is not one of them."""
         kept = [
-            Attribute(oid, value) for oid, values in self._written() for value in sorted(values)
+            Attribute(oid, value)
+            for oid, values in self._written()
+            if oid != USER_UID
+            for value in sorted(values)
         ]
         return DistinguishedName(tuple(kept))
 
@@ -181,6 +185,12 @@ def subject(common_name: str, organizations: Iterable[str] = ()) -> Distinguishe
     """A subject with organizations as groups and a common name as the user."""
     groups = tuple(Attribute(ORGANIZATION, value) for value in organizations)
     return DistinguishedName((*groups, Attribute(COMMON_NAME, common_name)))
+
+
+def account_subject(user: str, groups: Iterable[str], uid: str) -> DistinguishedName:
+    """The subject of a certificate that is bound to an account by its uid."""
+    known = subject(user, groups).attributes
+    return DistinguishedName((*known, Attribute(USER_UID, uid)))
 
 
 def read_subject(data: bytes, name: der.Element) -> DistinguishedName:

@@ -1,0 +1,62 @@
+"""Certificates of Pods: accepted while their account and their Pod exist, as tokens are.
+
+A certificate that names a service account together with its uid was issued by a
+PodCertificateRequest: no other request leads to a uid in the subject. Its record in the inventory
+names the Pod. Account and Pod are looked up in every request, by uid, and so is a revocation of all
+credentials of the account. A certificate of this form without a record is refused, since nothing
+says which Pod it belongs to. Start with `PodCertificates.refuse_ended`.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from orchid.access.authenticators.service_account_token import DELETION_LEEWAY
+from orchid.access.revocations import REVOKED_CERTIFICATE, Revocations
+from orchid.clock import Clock
+from orchid.credentials.x509.certificates import Identity
+from orchid.credentials.x509.verified_chain import VerifiedChain
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.engine.interfaces import Rejected
+from orchid.kinds.pod.pod import Pod
+from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.text import quote
+from orchid.wire.user import account_of
+
+
+class PodCertificates:
+    """The accounts and Pods that certificates are bound to."""
+
+    def __init__(self, feed: Feed, clock: Clock, revocations: Revocations) -> None:
+        self._accounts = feed.of(ServiceAccount)
+        self._pods = feed.of(Pod)
+        self._clock = clock
+        self._revocations = revocations
+
+    def refuse_ended(self, identity: Identity, chain: VerifiedChain) -> None:
+        """Raise Rejected if the account or the Pod of a certificate is gone. Call when fresh."""
+        account = account_of(identity.user) if identity.uid else None
+        if account is None:
+            return
+        record = self._revocations.record(chain)
+        pod = record.object.spec.pod if record else None
+        if record is None or pod is None:
+            raise Rejected("the certificate names a service account and no record names its Pod")
+        now = self._clock.now()
+        refuse_gone(self._accounts, account, identity.uid, now)
+        refuse_gone(self._pods, (pod.namespace, pod.name), pod.uid, now)
+        issued = record.meta.creation_timestamp
+        if issued is None or issued.timestamp() <= self._revocations.account_until(account):
+            raise Rejected(REVOKED_CERTIFICATE)
+
+
+def refuse_gone(cache: KindCache[Any], key: tuple[str, str], uid: str, now: datetime) -> None:
+    entry = cache.get(*key)
+    what = f"{cache.kind.singular} {quote('/'.join(key))}"
+    if entry is None:
+        raise Rejected(f"the {what} of the certificate does not exist")
+    live = entry.identity
+    if live.uid != uid:
+        raise Rejected(f"the {what} is not the one that the certificate was issued for")
+    if live.deletion_timestamp is not None and live.deletion_timestamp < now - DELETION_LEEWAY:
+        raise Rejected(f"the {what} of the certificate has been deleted")

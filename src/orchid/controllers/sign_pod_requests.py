@@ -1,0 +1,245 @@
+"""Sign PodCertificateRequests for the platform's signer and for authorities with `issues.pods`.
+
+Reads   podcertificaterequests without an outcome; the Pod, the account and the Node of each;
+        certificateauthorities, and the Secret with the key of one that is to sign
+Writes  /status: Issued with the certificate, or Denied or Failed with the reason
+Never   signs for a signer of another party; deletes (clean_pod_requests.py)
+
+There is no approval: the request names a Pod that runs as the account. Not only nodes may create
+requests, so Pod, account and Node are read again here and compared by uid. The subject is that of
+the account, whatever the stub says; a stub with contents is denied. While an authority cannot sign,
+its requests wait, and an event reports the reason.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.clock import Clock
+from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
+from orchid.controllers.runtime.context import ControllerContext, Signer
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import WARNING, EventRecorder
+from orchid.controllers.runtime.loop import Controller, Key, Running, Start
+from orchid.credentials.refusals import NotPermitted, Refusal, SigningFailed
+from orchid.credentials.x509 import certificates, signing_request
+from orchid.credentials.x509.names import account_subject
+from orchid.credentials.x509.signing_request import SigningRequest
+from orchid.kinds.certificate_authority import CertificateAuthority, pod_profile
+from orchid.kinds.node import Node
+from orchid.kinds.pod.pod import Pod
+from orchid.kinds.pod_certificate_request import ISSUED, PodCertificateRequest
+from orchid.kinds.role import CORE, READ, may_record_events, rule
+from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.request_conditions import DENIED, FAILED
+from orchid.wire.struct import replace
+from orchid.wire.user import ACCOUNT_PREFIX, groups_of_accounts
+
+# The node requests the next certificate within this part of the life.
+REFRESH_FROM, REFRESH_UNTIL = 0.6, 0.7
+ObjectT = TypeVar("ObjectT", bound=Object)
+BAD_ANNOTATIONS = "InvalidUnverifiedUserAnnotations"
+BAD_KEY = "UnsupportedKeyType"
+
+
+class Denial(Exception):
+    """The request is denied, for a reason in one word and in a sentence."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class SignPodRequests(Controller[PodCertificateRequest]):
+    name = "podcertificaterequestsigning"
+    workers = 32  # most of the time of one passes until its certificate is on disk
+
+    def __init__(
+        self,
+        client: Client,
+        names: Naming,
+        *,
+        signers: Mapping[str, Signer],
+        crl_url: str,
+        clock: Clock,
+        events: EventRecorder,
+    ) -> None:
+        super().__init__(client, ListSelection(PodCertificateRequest))
+        self._signers = signers
+        self._clock = clock
+        self._events = events
+        self._mirror = names.mirror_annotation
+        self._authorities = AuthorityFollower(client)
+        self._own = AuthorityKeys(client, names, self._authorities, crl_url)
+        self._waiting: dict[str, set[Key]] = {}  # requests without a signer, by its name
+
+    async def follow(self, start: Start) -> None:
+        self._authorities.forget()
+        self._waiting.clear()
+        start(self._authorities.follow(self._authority_changed))
+        await self._authorities.all_loaded.wait()
+        await super().follow(start)
+
+    def _authority_changed(self, authority: CertificateAuthority) -> None:
+        for key in self._waiting.pop(authority.spec.signer_name, ()):
+            self.queue.add(key)
+
+    def take(self, event: WatchedChange[PodCertificateRequest]) -> None:
+        found = event.object
+        if event.type == DELETED or found.is_settled:
+            key = (found.namespace, found.name)
+            waiting = self._waiting.get(found.spec.signer_name, set())
+            waiting.discard(key)
+            if not waiting:
+                self._waiting.pop(found.spec.signer_name, None)
+            self.queue.drop(key)
+        else:
+            super().take(event)
+
+    async def reconcile(self, found: PodCertificateRequest) -> None:
+        if found.is_settled:
+            return
+        signer = await self._signer(found.spec.signer_name)
+        if signer is None:
+            key = (found.namespace, found.name)
+            self._waiting.setdefault(found.spec.signer_name, set()).add(key)
+            return
+        try:
+            stub = self._accepted_stub(found, signer)
+            await self._refuse_other_objects(found)
+            chain = await asyncio.to_thread(self._sign, found, stub, signer)
+        except Denial as denial:
+            await self._settle(found, DENIED, denial.reason, str(denial))
+        except SigningFailed as problem:
+            text = f"The authority of {found.spec.signer_name} cannot sign now: {problem}"
+            self._events.record(self.name, found, "AuthorityNotReady", text, type_=WARNING)
+            raise  # tried again later: the authority may be renewed
+        except NotPermitted as refusal:
+            await self._settle(found, FAILED, "SignerValidationFailure", str(refusal))
+        else:
+            text = f"Issued by {found.spec.signer_name}."
+            await self._settle(self._with_chain(found, chain), ISSUED, ISSUED, text)
+
+    async def _signer(self, name: str) -> Signer | None:
+        """The signer for requests of Pods; None if this server does not sign for it."""
+        if name in self._signers:
+            return self._signers[name]
+        authority = self._authorities.of(name)
+        rules = pod_profile(authority) if authority else None
+        signer = await self._own.signer(name) if rules else None
+        return replace(signer, profile=rules) if signer and rules else None
+
+    def _accepted_stub(self, found: PodCertificateRequest, signer: Signer) -> SigningRequest:
+        if found.spec.unverified_user_annotations:
+            keys = ", ".join(sorted(found.spec.unverified_user_annotations))[:1000]
+            raise Denial(BAD_ANNOTATIONS, f"the signer knows no annotations: {keys}")
+        try:
+            stub = signing_request.parse_der_once(found.spec.stub_pkcs10_request or b"")
+            signer.profile.refuse_key(stub)
+        except Refusal as refusal:
+            raise Denial(BAD_KEY, str(refusal)) from None
+        if stub.subject.attributes or stub.extension_values:
+            text = "the stub must have an empty subject and no extensions"
+            raise Denial("StubNotEmpty", text)
+        return stub
+
+    async def _refuse_other_objects(self, found: PodCertificateRequest) -> None:
+        """Raise Denial unless Pod, account and Node exist as named and belong together."""
+        spec, namespace = found.spec, found.namespace
+        pod = await self._live(Pod, spec.pod_name, namespace, spec.pod_uid)
+        await self._live(
+            ServiceAccount, spec.service_account_name, namespace, spec.service_account_uid
+        )
+        await self._live(Node, spec.node_name, "", spec.node_uid)
+        if pod.account != spec.service_account_name:
+            raise Denial("OtherServiceAccount", f"the Pod runs as the account {pod.account}")
+        if pod.node != spec.node_name:
+            raise Denial("OtherNode", f"the Pod runs on the Node {pod.node or '(none)'}")
+        # A mirror Pod is created by its node, which could write any account into it.
+        if self._mirror in pod.metadata.annotations:
+            raise Denial("MirrorPod", "a mirror Pod gets no certificate")
+
+    async def _live(self, type_: type[ObjectT], name: str, namespace: str, uid: str) -> ObjectT:
+        kind = type_.__name__
+        live = await self._client.find(type_, name, namespace)
+        if live is None:
+            raise Denial(f"{kind}NotFound", f"the {kind} {name} does not exist")
+        if live.metadata.uid != uid:
+            text = f"the uid of the {kind} {name} is {live.metadata.uid}"
+            raise Denial(f"{kind}Replaced", text)
+        if live.metadata.deletion_timestamp is not None:
+            raise Denial(f"{kind}BeingDeleted", f"the {kind} {name} is being deleted")
+        return live
+
+    def _sign(self, found: PodCertificateRequest, stub: SigningRequest, signer: Signer) -> bytes:
+        spec, namespace = found.spec, found.namespace
+        longest = timedelta(seconds=spec.max_expiration_seconds or 0)
+        return signer.authority().sign_for_pod(
+            stub,
+            account_subject(
+                f"{ACCOUNT_PREFIX}{namespace}:{spec.service_account_name}",
+                groups_of_accounts(namespace),
+                spec.service_account_uid,
+            ),
+            min(longest, signer.profile.max_duration),
+            profile=signer.profile,
+            now=self._clock.now(),
+            crl_url=signer.crl_url,
+        )
+
+    def _with_chain(self, found: PodCertificateRequest, chain: bytes) -> PodCertificateRequest:
+        leaf = certificates.parse_blocks(chain)[0]
+        begins, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+        share = random.uniform(REFRESH_FROM, REFRESH_UNTIL)  # noqa: S311 -- spreads load only
+        refresh = begins + share * (ends - begins)
+        status = replace(
+            found.status,
+            certificate_chain=chain.decode("ascii"),
+            not_before=begins,
+            begin_refresh_at=refresh.replace(microsecond=0),
+            not_after=ends,
+        )
+        return replace(found, status=status)
+
+    async def _settle(
+        self, found: PodCertificateRequest, type_: str, reason: str, message: str
+    ) -> None:
+        await self._client.update_status(found.settled(type_, reason, message, self._clock.now()))
+        about = {} if type_ == ISSUED else {"type_": WARNING}
+        self._events.record(self.name, found, reason, message, **about)
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
+    names = context.names
+    pods = names.pod_client_signer
+    return SignPodRequests(
+        client,
+        names,
+        signers={pods: context.signers[pods]} if pods in context.signers else {},
+        crl_url=context.crl_url,
+        clock=context.clock,
+        events=events,
+    )
+
+
+CONTROLLER = ControllerDeclaration(
+    name="podcertificaterequestsigning",
+    long_name="podcertificaterequest-signing-controller",
+    account="podcertificaterequestsigning",
+    rights=lambda names: (
+        rule(READ, names.certificates, ("podcertificaterequests",)),
+        rule(("update",), names.certificates, ("podcertificaterequests/status",)),
+        rule(("sign",), names.certificates, ("signers",), names.pod_client_signer),
+        # For the signers of authorities and no others: see admission/signer_permission.py.
+        rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
+        rule(("get",), CORE, ("nodes", "pods", "serviceaccounts")),
+        may_record_events(names),
+    ),
+    reads_authority_keys=True,
+    build=build,
+)
