@@ -31,6 +31,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
+from orchid.settings.signing_files import signing_files
 from orchid.wire.user import MASTERS
 
 ADMIN = "orchid-admin"
@@ -78,11 +79,7 @@ def certificate_files(settings: Settings, files: DataDirectory) -> list[Certific
     """All certificate files that a server with these settings uses for itself."""
     given = settings.given
     signing = {
-        "signing-ca": given.cluster_signing_cert_file,
-        "client-signing-ca": given.cluster_signing_client_cert_file,
-        "node-client-signing-ca": given.cluster_signing_node_client_cert_file,
-        "node-serving-signing-ca": given.cluster_signing_node_serving_cert_file,
-        "legacy-signing-ca": given.cluster_signing_legacy_unknown_cert_file,
+        **{each.metric: each.certificate for each in signing_files(given, settings.names)},
         "etcd-client": given.etcd_certfile,
     }
     bundles = {

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from orchid.access.authorizers.always_allow import AlwaysAllow
 from orchid.access.authorizers.authority_secrets import AuthoritySecrets
 from orchid.access.authorizers.configuration import WEBHOOK, AuthorizerSettings, default_name
 from orchid.access.authorizers.configured import ROLES, Authorization, Wanted
@@ -38,7 +37,6 @@ def authorization(
     types: dict[str, Callable[[], ListingAuthorizer]] = {
         ROLES: lambda: rbac,
         "Node": lambda: NodeAuthorizer(names, feed),
-        "AlwaysAllow": AlwaysAllow,
     }
     source = _file(settings.given) if file else _flags(settings)
     try:

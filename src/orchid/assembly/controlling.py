@@ -32,6 +32,7 @@ from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
+from orchid.settings.signing_files import signing_files
 from orchid.trust import door
 from orchid.version import __version__
 from orchid.wire.naming import Naming
@@ -157,16 +158,6 @@ def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
 # --- signers ----------------------------------------------------------------------------------
 
 
-def _signers_by_flag(names: Naming) -> dict[str, str]:
-    """The platform signers by their word in --cluster-signing-WORD-cert-file."""
-    return {
-        "client": names.client_signer,
-        "node_client": names.node_client_signer,
-        "node_serving": names.node_serving_signer,
-        "legacy_unknown": names.legacy_signer,
-    }
-
-
 def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str, Signer]:
     """The platform signers that have an authority: one for all, or each its own."""
     names = settings.names
@@ -225,18 +216,13 @@ def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
 
 def _own_pairs(settings: Settings) -> Mapping[str, tuple[Path, Path]]:
     """The files of the signers that have their own."""
-    given = settings.given
-    pairs: dict[str, tuple[Path, Path]] = {}
-    for word, name in _signers_by_flag(settings.names).items():
-        certificate: str = getattr(given, f"cluster_signing_{word}_cert_file")
-        key: str = getattr(given, f"cluster_signing_{word}_key_file")
-        if certificate and key:
-            pairs[name] = (Path(certificate), Path(key))
-        elif certificate or key:
-            there, lacking = ("cert", "key") if certificate else ("key", "cert")
-            flag = f"cluster-signing-{word.replace('_', '-')}"
-            raise BadSettings(f'"{flag}": cannot specify {there} without {lacking}')
-    if pairs and given.cluster_signing_cert_file:
+    shared, *others = signing_files(settings.given, settings.names)
+    for each in others:
+        if bool(each.certificate) != bool(each.key):
+            present, missing = ("cert", "key") if each.certificate else ("key", "cert")
+            raise BadSettings(f'"{each.flag}": cannot specify {present} without {missing}')
+    pairs = {each.signer: (Path(each.certificate), Path(each.key)) for each in others if each.key}
+    if pairs and shared.certificate:
         raise BadSettings(
             "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file "
             "flags at the same time"

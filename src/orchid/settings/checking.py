@@ -93,7 +93,7 @@ def _refuse_contradictions(given: Given) -> None:
     _one_of("log-format", given.log_format, ("text", "json"))
     _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))
     for mode in given.authorization_mode:
-        _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook", "AlwaysAllow"))
+        _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook"))
     if not given.authorization_mode:
         raise BadSettings("--authorization-mode: at least one authorizer is needed")
     if given.workers < 1:

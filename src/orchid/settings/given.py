@@ -166,7 +166,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     ] = ""
     # authorization
     authorization_mode: Annotated[
-        Many, Help(description="Authorizers in order: Node, RBAC, Webhook, AlwaysAllow.")
+        Many, Help(description="Authorizers in order: Node, RBAC, Webhook.")
     ] = ("Node", "RBAC")
     authorization_config: Annotated[
         str, Help(description="AuthorizationConfiguration file, instead of the other settings.")

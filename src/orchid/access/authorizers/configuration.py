@@ -33,7 +33,7 @@ from orchid.wire.rules.names import subdomain_errors
 from orchid.wire.struct import Wire
 
 WEBHOOK: Final = "Webhook"
-TYPES: Final = ("AlwaysAllow", "Node", "RBAC", WEBHOOK)
+TYPES: Final = ("Node", "RBAC", WEBHOOK)
 FAILURE_POLICIES: Final = ("NoOpinion", "Deny")
 KUBECONFIG: Final = "KubeConfigFile"
 LONGEST_TIMEOUT: Final = 30.0

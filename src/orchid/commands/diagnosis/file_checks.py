@@ -32,6 +32,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.data_directory import certificate_files
 from orchid.server.audit import policy as audit_policy
 from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
+from orchid.settings.signing_files import signing_files
 from orchid.store.interface import StoreError
 from orchid.store.sqlite import file as sqlite_file
 from orchid.store.sqlite import restore as sqlite_restore
@@ -56,11 +57,8 @@ def directory(here: Installation) -> Iterator[Finding]:
 def key_files(here: Installation) -> Iterator[Finding]:
     """Every private key is there, and for its owner alone."""
     given = here.settings.given
-    elsewhere = [
-        *(given.cluster_signing_key_file, given.cluster_signing_client_key_file),
-        *(given.cluster_signing_node_client_key_file, given.cluster_signing_node_serving_key_file),
-        *(given.cluster_signing_legacy_unknown_key_file, given.etcd_keyfile),
-    ]
+    signing = signing_files(given, here.settings.names)
+    elsewhere = [*(each.key for each in signing), given.etcd_keyfile]
     files = here.files
     paths = [files.ca_key, files.signing_key, files.ledger_key, files.serving_key]
     paths += [files.kubeconfig, *(Path(path) for path in elsewhere if path)]

@@ -172,14 +172,14 @@ def test_all_that_is_wrong_with_authorizers_is_told_at_once() -> None:
         {"type": "RBAC", "name": "rbac"},
         {"type": "Node", "name": "node", "webhook": {}},
         {"type": "Webhook", "name": "Bad_Name"},
-        {"type": "AlwaysAllow"},
+        {"type": "Webhook"},
         {"type": "Webhook", "name": "node"},
     )
 
     assert problem(text).split("; ") == [
         "authorizers[0].type: Required value",
-        'authorizers[1].type: Unsupported value: "ABAC": supported values: "AlwaysAllow", '
-        '"Node", "RBAC", "Webhook"',
+        'authorizers[1].type: Unsupported value: "ABAC": supported values: "Node", "RBAC", '
+        '"Webhook"',
         "authorizers[2].name: Invalid value: \"policy\": must be 'rbac' for type RBAC",
         'authorizers[3].type: Duplicate value: "RBAC"',
         'authorizers[4].webhook: Invalid value: "non-null": may only be specified when '
@@ -190,6 +190,7 @@ def test_all_that_is_wrong_with_authorizers_is_told_at_once() -> None:
         "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
         "authorizers[5].webhook: Required value: required when type=Webhook",
         "authorizers[6].name: Required value",
+        "authorizers[6].webhook: Required value: required when type=Webhook",
         'authorizers[7].name: Duplicate value: "node"',
         "authorizers[7].webhook: Required value: required when type=Webhook",
     ]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from orchid.access.authorizers.always_allow import AlwaysAllow
 from orchid.access.authorizers.metrics import Tally
 from orchid.access.authorizers.union import Member, Union
 from orchid.engine.interfaces import Decision, Verdict
@@ -107,11 +106,3 @@ def test_lists_are_put_together() -> None:
     assert listed.resource_rules == (pods,)
     assert listed.incomplete
     assert listed.evaluation_error == "[one, two]"
-
-
-async def test_always_allow_allows_always() -> None:
-    """The mode for trying things out says yes to everything and lists it so."""
-    everything = AlwaysAllow()
-
-    assert (await everything.authorize(BOB, ask("delete", "nodes"))).allowed
-    assert everything.rules_for(BOB, "ci").resource_rules[0].verbs == ("*",)

@@ -1,0 +1,40 @@
+"""The --cluster-signing-…-file flags: one authority for all platform signers, or one for each."""
+
+from typing import Final, NamedTuple
+
+from orchid.settings.given import Given
+from orchid.wire.naming import Naming
+
+# By the word in the flags: the field of Naming with the signer, and the name of the certificate in
+# metrics. The empty word stands for the pair that all signers share.
+_PAIRS: Final = {
+    "": ("", "signing-ca"),
+    "client_": ("client_signer", "client-signing-ca"),
+    "node_client_": ("node_client_signer", "node-client-signing-ca"),
+    "node_serving_": ("node_serving_signer", "node-serving-signing-ca"),
+    "legacy_unknown_": ("legacy_signer", "legacy-signing-ca"),
+}
+
+
+class SigningFiles(NamedTuple):
+    """One pair of flags; both values are empty if it is not given."""
+
+    signer: str  # empty: all signers
+    metric: str
+    flag: str
+    certificate: str
+    key: str
+
+
+def signing_files(given: Given, names: Naming) -> list[SigningFiles]:
+    """Every pair of flags, the shared one first."""
+    return [
+        SigningFiles(
+            signer=getattr(names, field) if field else "",
+            metric=metric,
+            flag=f"cluster-signing-{word}".rstrip("_-").replace("_", "-"),
+            certificate=getattr(given, f"cluster_signing_{word}cert_file"),
+            key=getattr(given, f"cluster_signing_{word}key_file"),
+        )
+        for word, (field, metric) in _PAIRS.items()
+    ]
