@@ -110,8 +110,8 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
     files = located(settings)
     try:
         authority = _authority(files, now)
-        if not given.service_account_signing_key_file and not files.signing_key.exists():
-            write_private(files.signing_key, keys.generate().pem().reveal().encode())
+        if not settings.stores_token_keys:
+            make_signing_key(files, settings)
         if not given.ledger_key_file and not files.ledger_key.exists():
             write_private(
                 files.ledger_key, keys.encode_private(Ed25519PrivateKey.generate()).encode()
@@ -149,6 +149,15 @@ def _authority(files: DataDirectory, now: datetime.datetime) -> Authority:
     write_private(files.ca_key, authority.key_pem().reveal().encode())
     write_private(files.ca_certificate, authority.certificate_pem)
     return authority
+
+
+def make_signing_key(files: DataDirectory, settings: Settings) -> None:
+    """Make the file with the key that signs tokens, unless it is there or a setting names one.
+
+    Where token keys are stored as objects, the start makes the first one.
+    """
+    if not settings.given.service_account_signing_key_file and not files.signing_key.exists():
+        write_private(files.signing_key, keys.generate().pem().reveal().encode())
 
 
 def make_encryption(files: DataDirectory, settings: Settings) -> None:

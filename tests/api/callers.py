@@ -96,4 +96,4 @@ def expired_token(server: Api, uid: str) -> str:
         sub="system:serviceaccount:default:robot",
     )
     account = AccountClaims(namespace="default", serviceaccount=Reference("robot", uid))
-    return server.server.access.keys.issuer.sign(claims, account).reveal()
+    return server.server.access.keys.signer().sign(claims, account).reveal()

@@ -88,7 +88,7 @@ async def test_tokens_are_counted_by_key_and_account(server: Api) -> None:
     rows = counted["tokens"]
     assert {row[0] for row in rows} == {account.json["metadata"]["uid"]}
     assert sum(row[2] for row in rows) == 3
-    assert counted["key"] == server.server.access.keys.issuer.kid
+    assert counted["key"] == server.server.access.keys.signer().kid
 
 
 async def _verifier(server: Api) -> NoteVerifier:

@@ -86,6 +86,8 @@ publishedbundles                        -             -             -           
 publishedbundles/status                 -             -             -           gpu
 clusters                                -             -             -           cdDglpuw
 clusters/status                         -             -             -           gpu
+signingkeys                             -             -             -           cdglpuw
+signingkeys/status                      -             -             -           gpu
 tokenreviews                            -             -             c           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c

@@ -144,6 +144,7 @@ COLUMNS = {
     "roles": "NAME CREATED AT",
     "secrets": "NAME TYPE DATA AGE",
     "serviceaccounts": "NAME AGE",
+    "signingkeys": "NAME FOR STATE ALGORITHM LIVE UNTIL AGE",
 }
 A_MOMENT = re.compile(r"^\d+s$|^1m\d*s?$")  # how old this test's objects can be
 
@@ -279,7 +280,7 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
         assert "<unknown>" not in table.out, str(table)
         assert_ages(table.lines, {"it", "kinds"})
         name = "it" if resource in namespaced else "kinds"
-        name = serial if kind == "issuedcertificates" else name
+        name = {"issuedcertificates": serial, "signingkeys": "tokens-1"}.get(kind, name)
         there = [line.split()[0] for line in table.lines[1:]]
         assert kind == "events" or name in there, f"put a {kind} named {name} into OTHERS"
         described = kubectl("-n", "kinds", "describe", resource, name)

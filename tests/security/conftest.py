@@ -18,7 +18,9 @@ from tests.unit.server.listening import Running
 @pytest.fixture(scope="session")
 def server_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("secured") / "data"
-    data_directory.prepare(settings(directory), SystemClock().now())
+    chosen = settings(directory)
+    files = data_directory.prepare(chosen, SystemClock().now())
+    data_directory.make_signing_key(files, chosen)
     return directory
 
 

@@ -80,7 +80,9 @@ def test_what_the_server_makes_is_for_its_owner_alone(server_files: Path) -> Non
 @pytest.fixture
 def own_files(tmp_path: Path) -> Path:
     directory = tmp_path / "data"
-    data_directory.prepare(settings(directory), SystemClock().now())
+    chosen = settings(directory)
+    files = data_directory.prepare(chosen, SystemClock().now())
+    data_directory.make_signing_key(files, chosen)  # as an earlier version, or `orchid init`
     return directory
 
 

@@ -11,7 +11,7 @@ another certificate of the same issuer. The revocation of a signer applies to ce
 record, and to those without a record that the signer may have issued.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -122,6 +122,11 @@ class Revocations:
             return None
         return max(self._authorities.get(signer_name, {}).values(), default=None)
 
+    def revoked_keys(self) -> Container[str]:
+        """The ids of the token keys that are revoked."""
+        self._index.catch_up()
+        return self._keys
+
     def names(self, spec: CredentialRevocationSpec) -> list[str]:
         """The keys of our revocations of the same credential."""
         self._index.catch_up()
@@ -136,6 +141,8 @@ class Revocations:
             there = self._authorities.get(spec.authority.signer_name)
         elif spec.user:
             there = self._users.get(spec.user.username)
+        elif spec.key:
+            there = self._keys.get(spec.key.key_id)
         return list(there or ())
 
     def __len__(self) -> int:
@@ -210,6 +217,7 @@ class Revocations:
         self._authorities: dict[str, dict[str, datetime]] = {}
         self._users: dict[str, dict[str, int]] = {}  # the last second of issue
         self._signing_keys: dict[str, dict[str, tuple[str, datetime]]] = {}
+        self._keys: dict[str, dict[str, None]] = {}  # by the id of a token key
         # the index entries of each revocation
         self._entries: dict[str, list[tuple[dict[Any, Any], Any]]] = {}
 
@@ -229,6 +237,8 @@ class Revocations:
         elif spec.token:
             account = spec.token.namespace, spec.token.name
             self._put(key, self._tokens, spec.token.jti, (account, spec.token.issuer))
+        elif spec.key:
+            self._put(key, self._keys, spec.key.key_id, None)
         elif spec.account and spec.account.issued_before:
             account = spec.account.namespace, spec.account.name
             until = int(spec.account.issued_before.timestamp())

@@ -26,11 +26,12 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
-from orchid.kinds.certificate_authority import SPEC, CertificateAuthority, SecretReference
+from orchid.kinds.certificate_authority import SPEC, CertificateAuthority
 from orchid.kinds.secret import Secret
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, duplicate, invalid, not_found
 from orchid.wire.naming import Naming
+from orchid.wire.references import SecretReference
 from orchid.wire.text import quote
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"

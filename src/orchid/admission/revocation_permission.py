@@ -7,6 +7,7 @@ certificate, authority  `signers`, named as the signer or as every signer of its
 token, account          `serviceaccounts`, of that namespace and name; for a token without its
                         account: on every account
 user                    `users`, of that name
+key                     `signingkeys`, of that name
 
 The permission is checked before anything is looked up (`admit`): for a certificate that is named
 without its signer, on every signer. A serial number or request without a certificate is refused, an
@@ -35,6 +36,7 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocationSpec,
     RevokedAccount,
     RevokedCertificate,
+    RevokedKey,
     RevokedToken,
     RevokedUser,
     completed,
@@ -42,6 +44,7 @@ from orchid.kinds.credential_revocation import (
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
+from orchid.kinds.signing_key import RETIRED, SigningKey
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, invalid, not_found
 from orchid.wire.meta import Object
@@ -85,6 +88,7 @@ class RevocationPermission(AdmissionPolicy):
         self._feed = feed
         self._records = feed.of(IssuedCertificate)
         self._accounts = feed.of(ServiceAccount)
+        self._keys = feed.of(SigningKey)
         self._secrets = feed.of(Secret)
         self._authorizer = authorizer
         self._repeated = RepeatedRevocations(feed.of(CredentialRevocation), already)
@@ -96,6 +100,7 @@ class RevocationPermission(AdmissionPolicy):
         self._issuers = frozenset(issuers)
         self._accepts_outside_tokens = accepts_outside_tokens
         self._certificates_group = names.certificates
+        self._identity_group = names.identity
         self._account_annotation = names.account_name_annotation
         self._holder_annotation = names.own("revoked-by-holder")
 
@@ -108,6 +113,10 @@ class RevocationPermission(AdmissionPolicy):
         spec = completed(new.spec, request.now)
         if spec.certificate:
             spec, expires = await self._certificate(request, kind, new, spec.certificate)
+        elif spec.key:
+            await self._require(request, kind, new.name, spec)
+            # Its tokens may never end; it counts until the key is Retired or gone.
+            spec, expires = replace(spec, key=self._token_key(kind, new, spec.key)), None
         else:
             await self._require(request, kind, new.name, spec)
             expires = await self._end(request, kind, new, spec)
@@ -142,6 +151,10 @@ class RevocationPermission(AdmissionPolicy):
             # that time may be missing after a restore.
             last = await self._last_end(old.spec.authority.signer_name)
             return all(end is None or end <= now for end in (last, old.status.expires))
+        if old.spec.key:
+            key = self._keys.get("", old.spec.key.name)
+            stored = key.object if key else SigningKey()
+            return stored.key_id != old.spec.key.key_id or stored.state == RETIRED
         if old.account is not None:
             there = self._accounts.get(*old.account)
             if old.outlives_account(there.meta.creation_timestamp if there else None):
@@ -183,6 +196,25 @@ class RevocationPermission(AdmissionPolicy):
         assert user.issued_before is not None
         last = self._users_end()
         return max(user.issued_before, last) if last else None
+
+    def _token_key(
+        self, kind: Kind[Any], new: CredentialRevocation, named: RevokedKey
+    ) -> RevokedKey:
+        """The key with its id."""
+        entry = self._keys.get("", named.name) if named.name else None
+        place = SPEC / "key" / "name"
+        if entry is None:
+            if named.name:
+                _refuse(kind, new, not_found(place, named.name))
+            return named  # the rules of the kind refuse it
+        if entry.object.is_file:
+            text = "it is a key of the servers' files: replace the files"
+            _refuse(kind, new, invalid(place, named.name, text))
+        found = entry.object.key_id
+        if named.key_id not in ("", found):
+            text = f"{named.name} has {quote(found)}"
+            _refuse(kind, new, invalid(SPEC / "key" / "keyID", named.key_id, text))
+        return replace(named, key_id=found)
 
     async def _certificate(
         self,
@@ -377,6 +409,17 @@ class RevocationPermission(AdmissionPolicy):
         if spec.user:
             name = spec.user.username
             return [Target(verb=REVOKE, is_resource=True, version="*", resource="users", name=name)]
+        if spec.key:
+            return [
+                Target(
+                    verb=REVOKE,
+                    is_resource=True,
+                    group=self._identity_group,
+                    version="*",
+                    resource="signingkeys",
+                    name=spec.key.name,
+                )
+            ]
         account = spec.account or spec.token
         assert account is not None
         return [

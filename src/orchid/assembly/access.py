@@ -37,7 +37,10 @@ from orchid.access.authorizers.rbac import RBAC
 from orchid.access.clusters.revoked import ClusterRevocations
 from orchid.access.json_endpoint import JsonEndpoint
 from orchid.access.revocations import Revocations
+from orchid.access.server_leases import ServerLeases
 from orchid.access.signer_authorities import SignerAuthorities
+from orchid.access.token_keys import FileKeys, StoredKeys, TokenKeys
+from orchid.access.token_secrets import TokenSecrets
 from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.cluster_revocation import ClusterRevocation
@@ -53,20 +56,20 @@ from orchid.admission.revoked_keys import RevokedKeys
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
 from orchid.admission.signer_permission import AuthoritiesOf, SignerPermission
+from orchid.admission.signing_key_material import SigningKeyMaterial
+from orchid.admission.signing_key_steps import SigningKeySteps
 from orchid.admission.subject_restriction import SubjectRestriction
-from orchid.admission.unsealed_keys import UnsealedKeys
+from orchid.admission.unsealed_keys import REFUSAL, UnsealedKeys
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.assembly.authorization import authorization
 from orchid.assembly.controlling import signing_certificates
-from orchid.assembly.encryption import is_unsealed
 from orchid.clock import Clock
 from orchid.controllers.runtime.context import signer_terms
-from orchid.credentials import keys as key_files
 from orchid.credentials.authorities.issuer_chain import subject_key_id
 from orchid.credentials.files import Reloading
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.tokens import KeySet, TokenSigner
+from orchid.credentials.tokens import KeySet
 from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.credentials.x509.verified_chain import key_fingerprint
 from orchid.data_directory import DataDirectory
@@ -76,6 +79,7 @@ from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness,
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.offload import Offload
 from orchid.issuance.issued_metrics import IssuedCounts
+from orchid.issuance.long_tokens import LongTokens
 from orchid.issuance.platform_issuers import PlatformIssuers
 from orchid.issuance.policy_explainer import PolicyExplainer
 from orchid.issuance.token_issuer import InvalidIssuingSettings, IssuingSettings, TokenIssuer
@@ -89,6 +93,7 @@ from orchid.outbound.remote import read_kubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
+from orchid.store.interface import Store
 
 if TYPE_CHECKING:
     from orchid.access.oidc.authenticator import OidcAuthenticator
@@ -96,36 +101,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
+OWN_USER = "system:apiserver"  # as which the server itself writes
 TokenUsed = Callable[[str, str, date], None]
 TokenIssued = Callable[[str, str, int], None]
-
-
-class Keys:
-    """The token keys as their files say now: one that signs, several that verify."""
-
-    def __init__(self, settings: Settings, files: DataDirectory) -> None:
-        given, names = settings.given, settings.names
-        signing = files.signing_key
-        verifying = [Path(path) for path in given.service_account_key_file] or [signing]
-
-        def issuer() -> TokenSigner:
-            key = key_files.load_signing_key(signing)
-            return TokenSigner(key, settings.issuers[0], names.private_claim)
-
-        def key_set() -> KeySet:
-            found = [key for path in verifying for key in key_files.load_verification_keys(path)]
-            return KeySet(found)
-
-        self._issuer = Reloading([signing], issuer)
-        self._verifying = Reloading(verifying, key_set)
-        self.issuer = self._issuer.current()
-        self.verifying = self._verifying.current()
-
-    def look(self) -> bool:
-        """Read the files again if they have changed; say whether other keys verify now."""
-        self.issuer = self._issuer.current()
-        before, self.verifying = self.verifying, self._verifying.current()
-        return self.verifying is not before
 
 
 class Access:
@@ -142,6 +120,7 @@ class Access:
         randomness: Randomness,
         token_used: TokenUsed,
         token_issued: TokenIssued | None = None,
+        store: Store,
         objects: Callable[[], InternalObjects],
     ) -> None:
         """`objects`: the server's own writes, once they are there."""
@@ -160,10 +139,13 @@ class Access:
         self.revocations = Revocations(feed, {**platform_profiles(names), **pod_profiles(names)})
         self.cluster_revocations = ClusterRevocations(feed)
         self._client_pools: list[Callable[[], ClientVerifier]] = []
-        self.keys = Keys(settings, files)
+        self.keys_changed: list[Callable[[], None]] = []  # called when other keys verify tokens
+        self.keys: TokenKeys = self._token_keys()
         self.lifetimes = TokenLifetimes(feed, objects, names, clock)
+        self.long_tokens = LongTokens(store, feed, self.revocations)
         self.issuer = self._token_issuer(token_issued)
-        self.verifier = account_verifier(settings.issuers, self.keys.verifying, names)
+        self.verifier = account_verifier(settings.issuers, KeySet(()), names)
+        self._use_keys(self.keys.verifying)
         self.oidc: OidcAuthenticator | None = None
         anonymous_paths = None
         given = settings.given
@@ -196,23 +178,45 @@ class Access:
                 longest_seconds=settings.longest_token,
                 extends_lifetime=settings.given.service_account_extend_token_expiration,
             ),
-            lambda: self.keys.issuer,
+            self.keys.signer,
             self.feed,
             self._random,
             counted=counted,
             revocations=self.revocations,
             lifetimes=self.lifetimes,
+            long_tokens=self.long_tokens,
         )
 
+    def _token_keys(self) -> TokenKeys:
+        """The token keys, as objects or as files."""
+        settings, files = self.settings, self.files
+        issuer, names = settings.issuers[0], settings.names
+        if settings.stores_token_keys:
+            return StoredKeys(
+                self.feed,
+                self.revocations,
+                issuer,
+                names,
+                self._use_keys,
+                publish_seconds=settings.token_key_publish_time,
+            )
+        given = [Path(path) for path in settings.given.service_account_key_file]
+        return FileKeys(files.signing_key, given or [files.signing_key], issuer, names)
+
+    def _use_keys(self, found: KeySet) -> None:
+        """Verify tokens with these keys."""
+        issuers = issuer_keys(self.settings.issuers, found, self.settings.names)
+        self.verifier.replace_issuers(issuers)
+        log.info("tokens.keys", extra={"keys": len(found.keys)})
+        for changed in self.keys_changed:
+            changed()
+
     async def follow_keys(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Take up new token keys when their files change, until cancelled."""
-        while True:
+        """Use other token keys when their files change, until cancelled."""
+        while isinstance(self.keys, FileKeys):
             await asyncio.sleep(LOOK_AT_KEYS_EVERY)
-            if self.keys.look():
-                found = self.keys.verifying
-                issuers = issuer_keys(self.settings.issuers, found, self.settings.names)
-                self.verifier.replace_issuers(issuers)
-                log.info("tokens.keys_reloaded", extra={"keys": len(found.keys)})
+            if self.keys.reload():
+                self._use_keys(self.keys.verifying)
                 await changed()
 
     def _token_authenticators(self) -> list[TokenAuthenticator]:
@@ -236,6 +240,7 @@ class Access:
                     self.feed, self.clock, names, self._token_used, self.revocations
                 ),
                 revocations=self.revocations,
+                keys=self.keys if isinstance(self.keys, StoredKeys) else None,
             )
         )
         members.append(
@@ -331,7 +336,7 @@ class Access:
             BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
             OwnerPermission(self.authorizer, catalog),
-            *((UnsealedKeys(),) if is_unsealed(self.settings) else ()),
+            *((UnsealedKeys(),) if self.settings.is_unsealed else ()),
             SignerPermission(names, self.authorizer, self.authorities.of),
             *(() if self.settings.given.approve_own_requests else (FourEyes(self.feed),)),
             OwnSigners(names, self.authorizer, self.feed, self.authorities.of),
@@ -348,6 +353,15 @@ class Access:
                 account_until=self.revocations.account_until,
             ),
             RevokedKeys(self._keys_of),
+            SigningKeyMaterial(
+                names,
+                self.feed,
+                self.authorizer,
+                self._random,
+                publish_time=self.settings.given.token_key_publish_time,
+                unsealed=REFUSAL if self.settings.is_unsealed else "",
+            ),
+            self._signing_key_steps(),
             RevocationPermission(
                 names,
                 self.feed,
@@ -372,6 +386,23 @@ class Access:
         """When the last credential of a user ends; None if some have no end that is known here."""
         is_unknown = self._accepts_outside_tokens() or self.settings.given.token_auth_file
         return None if is_unknown else self._clients_end()
+
+    def _signing_key_steps(self) -> SigningKeySteps:
+        settings, names = self.settings, self.settings.names
+        given = settings.given
+        elsewhere = given.service_account_jwks_uri
+        return SigningKeySteps(
+            names,
+            self.feed,
+            self.authorizer,
+            servers=ServerLeases(self.feed, names, self.clock.monotonic).live,
+            revoked=self.revocations.revoked_keys,
+            dependents=self.long_tokens.dependents,
+            secrets_of=TokenSecrets(self.feed, names).of_key,
+            publish_time=(given.token_key_publish_time, settings.token_key_publish_time),
+            published_elsewhere="" if elsewhere.startswith(settings.url) else elsewhere,
+            own_user=OWN_USER,
+        )
 
     def _accepts_outside_tokens(self) -> bool:
         """Whether tokens prove users that this server did not issue, and knows no end of."""

@@ -8,7 +8,7 @@ account of its own. Controllers of a server elsewhere: remote_controllers.py.
 import hashlib
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
-from orchid.controllers.runtime.context import ControllerContext, Signer, list_url
+from orchid.controllers.runtime.context import ControllerContext, KeyRotation, Signer, list_url
 from orchid.controllers.runtime.declaration import ComponentIdentity
 from orchid.credentials import keys as key_files
 from orchid.credentials.authorities.authority import Authority
@@ -103,8 +103,16 @@ class InProcessClients:
         return Client(transport, self._catalog)
 
 
-def controller_context(settings: Settings, files: DataDirectory, clock: Clock) -> ControllerContext:
-    """What the controllers need besides the API; raises BadSettings if a file is unusable."""
+def controller_context(
+    settings: Settings,
+    files: DataDirectory,
+    clock: Clock,
+    token_issuer: Callable[[], TokenSigner] | None = None,
+) -> ControllerContext:
+    """What the controllers need besides the API; raises BadSettings if a file is unusable.
+
+    `token_issuer` signs tokens of Secrets; without it, the key of the signing file does.
+    """
     names = settings.names
 
     def issuer() -> TokenSigner:
@@ -119,12 +127,22 @@ def controller_context(settings: Settings, files: DataDirectory, clock: Clock) -
             signing_duration=timedelta(seconds=settings.signing_duration),
             crl_url=settings.given.crl_url,
             issued_retention=timedelta(seconds=settings.issued_retention),
-            token_issuer=Reloading([files.signing_key], issuer).current,
+            token_issuer=token_issuer or Reloading([files.signing_key], issuer).current,
             root_ca=_root_ca(settings, files).current,
             identity=_identity(settings),
+            key_rotation=_key_rotation(settings),
         )
     except Refusal as refusal:
         raise BadSettings(str(refusal)) from None
+
+
+def _key_rotation(settings: Settings) -> KeyRotation | None:
+    if not settings.stores_token_keys:
+        return None
+    return KeyRotation(
+        timedelta(seconds=settings.token_key_rotation),
+        timedelta(seconds=settings.issued_retention),
+    )
 
 
 def _identity(settings: Settings) -> str:

@@ -36,7 +36,7 @@ def encrypted(
 ) -> EncryptedStore:
     """The store with encryption around it."""
     providers: dict[str, list[Provider]] = {}
-    if is_unsealed(settings):
+    if settings.is_unsealed:
         log.warning("store.unsealed: %s", UNSEALED)
     else:
         try:
@@ -47,8 +47,3 @@ def encrypted(
         if kind.type is Secret:  # so that encrypted ones are noticed where nothing encrypts them
             providers.setdefault(kind.key_prefix, [IdentityProvider(SEALED_VALUE)])
     return EncryptedStore(store, providers, sealed=SEALED_VALUE)
-
-
-def is_unsealed(settings: Settings) -> bool:
-    """Whether Secrets are stored in clear text without an operator's confirmation."""
-    return bool(settings.given.etcd_servers) and not settings.given.encryption_provider_config

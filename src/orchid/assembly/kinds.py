@@ -32,6 +32,7 @@ from orchid.kinds import (
     self_subject_review,
     self_subject_rules_review,
     service_account,
+    signing_key,
     subject_access_review,
     token_request,
     token_review,
@@ -77,6 +78,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         credential_revocation.declare(names),
         published_bundle.declare(names),
         cluster.declare(names),
+        signing_key.declare(names),
     ]
 
 

@@ -12,6 +12,7 @@ from orchid.access.policy.reconcile import reconcile
 from orchid.assembly import controlling
 from orchid.assembly.listeners import list_listener
 from orchid.assembly.server import Assembly
+from orchid.assembly.token_key_import import TokenKeyImport
 from orchid.controllers.running import run_controllers
 from orchid.issuance.revocation_file import FileTooLarge
 from orchid.ledger.known_keys import note_keys
@@ -47,7 +48,24 @@ async def _start(server: Assembly) -> None:
     if server.access.authorization.uses("RBAC"):
         policy = bootstrap_policy(names, controlling.controller_rights(names))
         await reconcile(policy, server.local, names)
-    await server.note_token_keys()
+    if server.settings.stores_token_keys:
+        await _import_token_keys(server)
+    else:
+        await server.note_token_keys()
+
+
+async def _import_token_keys(server: Assembly) -> None:
+    """Make objects of token keys that are only in files, and the first key if there is none."""
+    await TokenKeyImport(
+        server.settings,
+        server.files,
+        server.feed,
+        server.store,
+        server.random,
+        clock=server.clock,
+        unrecorded=server.access.lifetimes.longest_until_now,
+    ).run()
+    await server.feed.fresh()
 
 
 async def run(
@@ -99,6 +117,7 @@ async def run(
         for task in background:
             task.cancel()
     await server.token_counts.write()
+    await server.access.long_tokens.write()
     server.close()
 
 
@@ -112,6 +131,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         server.watchdog.run(),
         server.token_uses.run(),
         server.token_counts.run(),
+        access.long_tokens.run(sweeps=warns),
         server.cluster_status.run(),
         server.trust.run(),
         server.ends.run(warns=warns),
@@ -127,7 +147,9 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
 
 async def _control(server: Assembly) -> None:
     """Run the wanted controllers until cancelled."""
-    context = controlling.controller_context(server.settings, server.files, server.clock)
+    context = controlling.controller_context(
+        server.settings, server.files, server.clock, server.access.keys.legacy_signer
+    )
     known = controlling.authorities(context.signers)
     await note_keys(server.store, "authority", known, server.clock.now())
     await run_controllers(server.wanted_controllers, server.clients, context)

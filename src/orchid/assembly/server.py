@@ -9,7 +9,7 @@ from orchid.access.clusters.calls import ClusterCalls
 from orchid.access.clusters.reviews import ClusterReviews
 from orchid.access.impersonation.impersonation import Impersonation
 from orchid.assembly import controlling
-from orchid.assembly.access import Access, told_as_settings
+from orchid.assembly.access import OWN_USER, Access, told_as_settings
 from orchid.assembly.encryption import encrypted
 from orchid.assembly.kinds import RIGHTS_REST_ON, TAKES_BACK, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
@@ -37,6 +37,7 @@ from orchid.issuance.revocation_copy import RevocationCopy
 from orchid.issuance.revocation_lists import RevocationLists
 from orchid.issuance.secret_token_uses import SecretTokenUses
 from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.lease import keys_annotation, signs_annotation
 from orchid.kinds.namespace import Namespace
 from orchid.ledger import standing
 from orchid.ledger.known_keys import note_keys
@@ -76,7 +77,7 @@ log = logging.getLogger(__name__)
 COUNTED_PAGES = (
     "/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis", clusters.PREFIX,
 )  # fmt: skip
-SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
+SELF = UserInfo(username=OWN_USER, groups=(MASTERS,))
 
 
 class Assembly:
@@ -144,6 +145,7 @@ class Assembly:
             randomness=self.random,
             token_used=self._token_used,
             token_issued=self.token_counts.issued if counted else None,
+            store=self.store,
             objects=lambda: self.local,
         )
 
@@ -210,7 +212,10 @@ class Assembly:
         names, client = self.settings.names, self.clients.of_user(SELF)
         self.cluster_status = ClusterStatusWriter(self.cluster_calls, client, self.clock)
         self.token_uses = SecretTokenUses(client, self.clock, names)
-        self.applied = AppliedRevision(client, self.clock, names, lambda: self.feed.revision)
+        self.applied = AppliedRevision(
+            client, self.clock, names, lambda: self.feed.revision, self._reported_keys
+        )
+        self.access.keys_changed.append(self.applied.changed)
         for type_ in TAKES_BACK:
             self.feed.of(type_).listen(self.applied, lambda _changes: self.applied.changed())
 
@@ -226,8 +231,16 @@ class Assembly:
     def _token_used(self, namespace: str, name: str, day: date) -> None:
         self.token_uses.used(namespace, name, day)
 
+    def _reported_keys(self) -> dict[str, str]:
+        """The token keys of this process, as annotations of its Lease."""
+        names, keys = self.settings.names, self.access.keys
+        return {
+            keys_annotation(names): ",".join(keys.usable),
+            signs_annotation(names): keys.signs,
+        }
+
     async def note_token_keys(self) -> None:
-        """Record in the ledger which token keys were added or removed."""
+        """Record in the ledger which token keys of files were added or removed."""
         keys = {key.kid: {"algorithm": key.algorithm} for key in self.access.keys.verifying.keys}
         await note_keys(self.store, "token-key", keys, self.clock.now())
 
@@ -320,19 +333,23 @@ class Assembly:
         """The OpenID discovery documents; none if the issuer or a key does not allow them."""
         issuer = self.settings.issuers[0]
         uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(issuer)
-        problem = openid.problem_with(issuer, uri, self.access.keys.verifying.keys)
+        problem = openid.problem_with(issuer, uri)
         if problem:
             log.warning("openid.not_served: %s", problem)
             return {}
+
+        max_age = self.settings.jwks_max_age
 
         def keys() -> KeySet:
             return self.access.keys.verifying
 
         return {
             openid.CONFIGURATION_PATH: openid_page(
-                keys, lambda found: openid.configuration(issuer, uri, found.keys)
+                keys, lambda found: openid.configuration(issuer, uri, found.keys), max_age
             ),
-            openid.KEY_SET_PATH: openid_page(keys, lambda found: openid.key_set(found.keys)),
+            openid.KEY_SET_PATH: openid_page(
+                keys, lambda found: openid.key_set(found.keys), max_age
+            ),
         }
 
 

@@ -142,12 +142,14 @@ class Client:
         path = self._path(kind, new.metadata.namespace)
         return self._object(type(new), "POST", path, _body(kind, new))
 
-    async def update(self, new: Object, endpoint: str = "") -> None:
+    async def update(self, new: Object, endpoint: str = "", *, dry_run: bool = False) -> None:
         """Replace an object; with a resourceVersion, only that version of it."""
         kind = self.catalog.of(type(new))
         path = self._path(kind, new.metadata.namespace, new.metadata.name)
         if endpoint:
             path += f"/{endpoint}"
+        if dry_run:
+            path += "?dryRun=All"
         await self._sent("PUT", path, _body(kind, new))
 
     def update_status(self, new: Object) -> Coroutine[Any, Any, None]:

@@ -16,7 +16,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger
 from orchid.credentials.x509.revocation_list import UNSPECIFIED
-from orchid.issuance.applied_revision import LASTS, applied_annotation, server_label
+from orchid.issuance.applied_revision import LASTS, applied_annotation
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster import Cluster
@@ -28,7 +28,7 @@ from orchid.kinds.credential_revocation import (
     shown,
 )
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.lease import Lease
+from orchid.kinds.lease import Lease, server_label
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.conditions import TRUE, Condition, with_condition

@@ -33,6 +33,7 @@ from orchid.controllers import (
     publish_revocation_lists,
     publish_root_ca,
     publish_trust_bundles,
+    rotate_token_keys,
     sign_pod_requests,
     sign_requests,
 )
@@ -60,6 +61,7 @@ CONTROLLERS: Final[tuple[ControllerDeclaration, ...]] = (
     publish_trust_bundles.CONTROLLER,
     publish_bundles.CONTROLLER,
     keep_authorities.CONTROLLER,
+    rotate_token_keys.CONTROLLER,
     create_default_accounts.CONTROLLER,
     fill_token_secrets.CONTROLLER,
     clean_token_secrets.CONTROLLER,

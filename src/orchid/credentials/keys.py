@@ -50,6 +50,9 @@ _JWK_CURVES: dict[str, ec.EllipticCurve] = {
     "P-384": ec.SECP384R1(),
     "P-521": ec.SECP521R1(),
 }
+MADE_ALGORITHMS = ("ES256", "ES384", "RS256", "EdDSA")  # of token keys that the server creates
+MADE_RSA_BITS = 3072
+_MADE_CURVES: dict[str, ec.EllipticCurve] = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1()}
 _HASHES = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
 _RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _MAX_JWKS_KEYS = 256
@@ -141,6 +144,12 @@ class VerificationKey:
         except InvalidSignature:
             raise BadSignature(SIGNATURE_FAILED) from None
 
+    def pem(self) -> str:
+        """The public key as PEM text."""
+        return self.public.public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        ).decode("ascii")
+
     def jwk(self) -> dict[str, str]:
         """The key for a JWKS document, members in the order of Kubernetes."""
         head = {"use": "sig", "kty": "", "kid": self.kid}
@@ -195,9 +204,11 @@ class SigningKey:
         raise TypeError("a signing key is not pickled")
 
 
-def generate() -> SigningKey:
-    """Generate a P-256 key."""
-    return SigningKey(ec.generate_private_key(ec.SECP256R1()))
+def generate(algorithm: str = "ES256") -> SigningKey:
+    """Create a key for ES256, ES384 or EdDSA. RSA keys: authorities/rsa_process.py."""
+    if algorithm == "EdDSA":
+        return SigningKey(ed25519.Ed25519PrivateKey.generate())
+    return SigningKey(ec.generate_private_key(_MADE_CURVES[algorithm]))
 
 
 def encode_private(private: PrivateKey | mldsa.MLDSA65PrivateKey) -> str:

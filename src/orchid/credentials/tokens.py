@@ -116,8 +116,12 @@ class TokenSigner:
     and belongs in a thread; all others take some sixty microseconds.
     """
 
-    def __init__(self, key: SigningKey, issuer: str, private_claim: str) -> None:
+    def __init__(
+        self, key: SigningKey, issuer: str, private_claim: str, *, long_after: float = inf
+    ) -> None:
+        """`long_after`: the lifetime in seconds above which a token has to be recorded."""
         self.issuer = issuer
+        self.long_after = long_after
         self.kid = key.kid
         self.slow = key.slow
         self._sign = key.sign
@@ -213,7 +217,6 @@ class Verified(msgspec.Struct, Generic[C], frozen=True):
     expires: int | None
     not_before: int | None
     issued_at: int | None
-    generation: int = 0  # of the verifier's keys; other keys invalidate it
 
     def check_times(
         self, now: float, *, leeway: int = LEEWAY, expiry_leeway: int | None = None
@@ -277,7 +280,7 @@ class Verifier(Generic[C]):
         max_bytes: int = MAX_TOKEN,
     ) -> None:
         self._issuers = dict(issuers)
-        self.generation = 0  # how often the keys were replaced
+        self.kids = _kids(self._issuers)
         self._read = read
         self._max_bytes = max_bytes
         self._entries = cache_entries
@@ -285,10 +288,21 @@ class Verifier(Generic[C]):
         self._cache: dict[bytes, Verified[C]] = {}
 
     def replace_issuers(self, issuers: Mapping[str, KeySet]) -> None:
-        """Use new keys; the cache of signatures is cleared."""
+        """Use other keys; cached verifications by a key that is gone are dropped."""
+        removed = {
+            (issuer, key.kid)
+            for issuer, before in self._issuers.items()
+            for key in before.keys
+            if issuer not in issuers or key not in issuers[issuer].candidates(key.kid)
+        }
         self._issuers = dict(issuers)
-        self.generation += 1
-        self._cache.clear()
+        self.kids = _kids(self._issuers)
+        if removed:
+            self._cache = {
+                digest: known
+                for digest, known in self._cache.items()
+                if (known.issuer, known.kid) not in removed
+            }
 
     def verify(self, token: str | bytes, now: float) -> Verified[C]:
         """Verify a token and check its times."""
@@ -339,8 +353,12 @@ class Verifier(Generic[C]):
             expires=_seconds(parts.payload, "exp"),
             not_before=_seconds(parts.payload, "nbf"),
             issued_at=_seconds(parts.payload, "iat"),
-            generation=self.generation,
         )
+
+
+def _kids(issuers: Mapping[str, KeySet]) -> frozenset[str]:
+    """The ids of all keys."""
+    return frozenset(key.kid for found in issuers.values() for key in found.keys)
 
 
 def _prove_signature(parts: _Parts, candidates: Iterable[VerificationKey]) -> VerificationKey:

@@ -18,6 +18,7 @@ class _Asked(NamedTuple):
     admitting: Policies
     reviewing: Policies
     accompanying: Policies
+    accompanying_new: Policies
 
 
 class _AskedOf(dict[Kind[Any], _Asked]):
@@ -33,6 +34,7 @@ class _AskedOf(dict[Kind[Any], _Asked]):
             tuple(one for one in concerned if issubclass(kind.type, one.admits)),
             tuple(one for one in concerned if issubclass(kind.type, one.reviews)),
             tuple(one for one in concerned if issubclass(kind.type, one.accompanies)),
+            tuple(one for one in concerned if issubclass(kind.type, one.accompanies_new)),
         )
         return asked
 
@@ -44,23 +46,24 @@ class Admission:
     """
 
     def __init__(self, policies: Sequence[AdmissionPolicy]) -> None:
-        self._asked = _AskedOf(policies)
+        self.asked = _AskedOf(policies)
 
     async def admit(self, request: Request, kind: Kind[T], new: T, old: T | None) -> T:
-        for policy in self._asked[kind].admitting:
+        for policy in self.asked[kind].admitting:
             new = await policy.admit(request, kind, new, old)
         return new
 
     async def review(
         self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
     ) -> None:
-        for policy in self._asked[kind].reviewing:
+        for policy in self.asked[kind].reviewing:
             await policy.review(request, kind, new, old)
 
     async def companions(
-        self, request: Request, kind: Kind[Any], new: Object, old: Object
+        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
     ) -> tuple[Object, ...]:
         found: tuple[Object, ...] = ()
-        for policy in self._asked[kind].accompanying:
+        asked = self.asked[kind]
+        for policy in asked.accompanying if old is not None else asked.accompanying_new:
             found += await policy.companions(request, kind, new, old)
         return found

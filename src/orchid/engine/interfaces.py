@@ -125,12 +125,13 @@ class AdmissionPolicy:
     """A rule that needs another object or the caller's rights.
 
     Every hook may raise ApiErrors. They are asked about objects of the kinds that `admits`,
-    `reviews` and `accompanies` list; EVERY_KIND is all.
+    `reviews`, `accompanies` and `accompanies_new` list; EVERY_KIND is all.
     """
 
     admits: tuple[type[Object], ...] = ()
     reviews: tuple[type[Object], ...] = ()
     accompanies: tuple[type[Object], ...] = ()
+    accompanies_new: tuple[type[Object], ...] = ()  # as `accompanies`, but for creates
 
     def concerns(self, kind: "Kind[Any]") -> bool:
         """Whether the policy applies to a listed kind at all; asked once for each kind."""
@@ -146,7 +147,10 @@ class AdmissionPolicy:
     async def companions(
         self, request: Request, kind: "Kind[Any]", new: Any, old: Any
     ) -> tuple[Object, ...]:
-        """Give new objects, complete with uid, to be stored in the same commit as an update."""
+        """Give new objects, complete with uid, to be stored in the same commit.
+
+        `old` is None if the commit creates `new`.
+        """
         return ()
 
 

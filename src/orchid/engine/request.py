@@ -68,7 +68,7 @@ class OwnCertificate(NamedTuple):
     serial: str  # in hex
 
 
-class Request(msgspec.Struct, eq=False):
+class Request(msgspec.Struct, eq=False, weakref=True):
     """Who asks for what, when, with which options."""
 
     target: Target

@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from orchid.client.client import Client
 from orchid.clock import Clock
-from orchid.kinds.lease import Lease, LeaseSpec
+from orchid.kinds.lease import SERVER_LASTS, Lease, LeaseSpec, server_label, server_prefix
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import ObjectMeta
@@ -25,13 +25,8 @@ from orchid.wire.text import micro_timestamp
 log = logging.getLogger(__name__)
 
 RENEW_EVERY: Final = 10.0  # seconds
-LASTS: Final = 30  # seconds without renewal
+LASTS: Final = SERVER_LASTS
 PAUSE: Final = 0.02  # between two reports, so that many revocations need few
-
-
-def server_label(names: Naming) -> str:
-    """The label of every server's Lease."""
-    return f"{names.identity}/server"
 
 
 def applied_annotation(names: Naming) -> str:
@@ -43,18 +38,26 @@ class AppliedRevision:
     """Reports the applied revision of one server."""
 
     def __init__(
-        self, client: Client, clock: Clock, names: Naming, applied: Callable[[], int]
+        self,
+        client: Client,
+        clock: Clock,
+        names: Naming,
+        applied: Callable[[], int],
+        keys: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`applied`: the revision up to which this process knows all revocations."""
+        """`applied`: the revision up to which this process knows all revocations. `keys`: the
+        annotations that report its token keys.
+        """
         self._client = client
         self._clock = clock
         self._names = names
         self._applied = applied
+        self._keys = keys
         self._changed = asyncio.Event()
-        self.name = f"{names.component}-server-{uuid.uuid4()}"
+        self.name = f"{server_prefix(names)}{uuid.uuid4()}"
 
     def changed(self) -> None:
-        """Report soon: something was revoked."""
+        """Report soon: something was revoked, or other keys are used."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -88,7 +91,7 @@ class AppliedRevision:
             name=self.name,
             namespace=self._names.system_namespace,
             labels={server_label(self._names): "true"},
-            annotations={applied_annotation(self._names): str(self._applied())},
+            annotations={applied_annotation(self._names): str(self._applied()), **self._keys()},
         )
         found = await self._client.find(Lease, self.name, self._names.system_namespace)
         if found is None:

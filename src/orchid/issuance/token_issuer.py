@@ -1,8 +1,8 @@
 """Issue tokens of service accounts: bound objects, claims, signature.
 
 Start with `TokenIssuer`; kinds/token_request.py calls it step by step. It reads the current
-objects, builds the claims and signs them. It has no list of issued tokens and writes nothing;
-counters are passed in.
+objects, builds the claims and signs them. Counters are passed in. A token that outlives the publish
+time of its key is recorded before it is returned (long_tokens.py).
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Randomness
+from orchid.issuance.long_tokens import LongTokens
 from orchid.issuance.token_lifetimes import TokenLifetimes
 from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod
@@ -87,6 +88,7 @@ class TokenIssuer:
         counted: Callable[[str, str, int], None] | None = None,
         revocations: Revocations | None = None,
         lifetimes: TokenLifetimes | None = None,
+        long_tokens: LongTokens | None = None,
     ) -> None:
         self.api_audiences = settings.api_audiences
         self.longest_seconds = settings.longest_seconds
@@ -97,6 +99,7 @@ class TokenIssuer:
         self._counted = counted  # called with each token's key, account uid and expiry
         self._revocations = revocations
         self._lifetimes = lifetimes
+        self._long_tokens = long_tokens
         self._feed = feed
         self._accounts = feed.of(ServiceAccount)
         self._pods = feed.of(Pod)
@@ -153,6 +156,8 @@ class TokenIssuer:
         assert claims.iat is not None
         if self._lifetimes is not None and claims.exp - claims.iat > self._lifetimes.longest:
             await self._lifetimes.note(claims.exp - claims.iat)
+        if claims.exp - claims.iat > signer.long_after and self._long_tokens is not None:
+            await self._long_tokens.record(signer.kid, account, claims.exp)
         try:
             if signer.slow:
                 # An RSA signature takes milliseconds that would block the loop.

@@ -32,6 +32,7 @@ LONGEST: Final = "longestSeconds"
 SINCE: Final = "since"
 HOUR: Final = 3600
 MOST: Final = 1 << 33  # seconds; more than any token may request
+UNKNOWN: Final = timedelta(days=365)  # Pods get tokens for a year
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -58,6 +59,11 @@ class TokenLifetimes:
         if entry is not self._read:
             self._load(entry)
         return self._longest
+
+    def longest_until_now(self) -> timedelta:
+        """The longest lifetime of any token that was issued; at least a year if not known."""
+        longest = timedelta(seconds=self.longest)
+        return longest if self._since == BEGINNING else max(longest, UNKNOWN)
 
     async def begin(self) -> None:
         """Store the start time once: from then on every lifetime is recorded."""

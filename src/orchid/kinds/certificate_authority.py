@@ -53,7 +53,7 @@ from orchid.wire.fields import (
 )
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import PLATFORM_DOMAINS, SETS, Naming
-from orchid.wire.rules.names import label_errors, subdomain_errors
+from orchid.wire.references import SecretReference, reference_errors
 from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
 from orchid.wire.text import human_duration
@@ -85,13 +85,6 @@ class AuthorityKeySpec(Wire):
         proto(1),
         describe("ECDSA-P256, ECDSA-P384, RSA-3072, RSA-4096, Ed25519 or ML-DSA-65."),
     ] = always(str)
-
-
-class SecretReference(Wire):
-    """A Secret in any namespace."""
-
-    name: Annotated[str, proto(1), describe("The name of the Secret.")] = ""
-    namespace: Annotated[str, proto(2), describe("The namespace of the Secret.")] = ""
 
 
 class AuthoritySubject(Wire):
@@ -339,7 +332,7 @@ def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
         )
     else:
         assert spec.secret_ref is not None
-        yield from reference_errors(spec.secret_ref)
+        yield from reference_errors(spec.secret_ref, SPEC / "secretRef")
         text = "given by the certificate in the Secret"
         if spec.subject is not None:
             yield forbidden(SPEC / "subject", text)
@@ -381,18 +374,6 @@ def secret_location(authority: CertificateAuthority, names: Naming) -> SecretLoc
     if reference is not None:
         return SecretLocation(reference.namespace, reference.name)
     return SecretLocation(names.system_namespace, f"authority-{authority.metadata.uid}")
-
-
-def reference_errors(reference: SecretReference) -> Iterator[FieldError]:
-    place = SPEC / "secretRef"
-    for name, text, rule in (
-        ("namespace", reference.namespace, label_errors),
-        ("name", reference.name, subdomain_errors),
-    ):
-        if not text:
-            yield required(place / name)
-        for problem in rule(text) if text else ():
-            yield invalid(place / name, text, problem)
 
 
 def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:

@@ -3,8 +3,8 @@
     main      the credential and the reason; immutable         Rules
     status    the condition Effective and the time of expiry
 
-Exactly one of `certificate`, `token`, `account`, `authority` and `user` is set. A server refuses
-the credential from the next request after it received the change (access/revocations.py).
+Exactly one of `certificate`, `token`, `account`, `authority`, `key` and `user` is set. A server
+refuses the credential from the next request after it received the change (access/revocations.py).
 Permission and the fields that the server fills in are admission
 (admission/revocation_permission.py). Deleting a revocation of a user, or with the reason
 certificateHold, lifts it; all others stay until the credential has expired. A second revocation of
@@ -155,6 +155,15 @@ class RevokedUser(Wire):
     ] = None
 
 
+class RevokedKey(Wire):
+    """Every token that a token key has signed, and the key itself."""
+
+    name: Annotated[str, proto(1), describe("The name of the SigningKey.")] = ""
+    key_id: Annotated[str, proto(2), describe("The `kid` of the key. The server fills it in.")] = (
+        field(name="keyID", default="")
+    )
+
+
 class CredentialRevocationSpec(Wire):
     """The revoked credential and the reason. Exactly one target is set. Immutable."""
 
@@ -180,6 +189,9 @@ class CredentialRevocationSpec(Wire):
         proto(10),
         describe("All credentials of a user."),
     ] = None
+    key: Annotated[
+        RevokedKey | None, proto(7), describe("A token key, and all tokens that it has signed.")
+    ] = None
 
     @property
     def targets(self) -> dict[str, Any]:
@@ -190,6 +202,7 @@ class CredentialRevocationSpec(Wire):
             "account": self.account,
             "authority": self.authority,
             "user": self.user,
+            "key": self.key,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -316,7 +329,9 @@ class Rules(Strategy[CredentialRevocation]):
     def validate(self, new: CredentialRevocation) -> Iterator[FieldError]:
         spec = new.spec
         if len(spec.targets) != 1:
-            text = "exactly one of certificate, token, account, authority and user must be named"
+            text = (
+                "exactly one of certificate, token, account, authority, key and user must be named"
+            )
             yield invalid(SPEC, sorted(spec.targets), text)
         if spec.reason and spec.reason not in REASONS:
             yield unsupported(SPEC / "reason", spec.reason, tuple(REASONS))
@@ -329,6 +344,8 @@ class Rules(Strategy[CredentialRevocation]):
         if spec.account:
             yield from account_errors(spec.account, SPEC / "account")
             yield from future_errors(spec.account.issued_before, SPEC / "account", new)
+        if spec.key:
+            yield from key_errors(spec, SPEC)
         if spec.authority:
             if not spec.authority.signer_name:
                 yield required(SPEC / "authority" / "signerName")
@@ -429,6 +446,8 @@ def cluster_errors(
     """What can be revoked in a cluster, and what here."""
     if not spec.cluster:
         return
+    if spec.key:
+        yield forbidden(SPEC / "key", "not in a cluster: its token keys are not known here")
     if spec.authority:
         text = "not in a cluster: its API server does not report who signed a certificate"
         yield forbidden(SPEC / "authority", text)
@@ -437,6 +456,13 @@ def cluster_errors(
         yield forbidden(SPEC / "account" / "issuedBefore", text)
     if spec.user:
         yield from future_errors(spec.user.issued_before, SPEC / "user", new)
+
+
+def key_errors(spec: CredentialRevocationSpec, path: Path) -> Iterator[FieldError]:
+    if spec.key and not spec.key.name:
+        yield required(path / "key" / "name")
+    if spec.reason == HOLD:
+        yield invalid(path / "reason", spec.reason, "the revocation of a key cannot be lifted")
 
 
 def future_errors(
@@ -496,6 +522,8 @@ def _fact(found: CredentialRevocation, event: str, by: str, **more: Any) -> Fact
         clear = {"sha256": named.sha256, "signer": named.signer_name, "serial": named.serial_number}
     elif spec.authority:
         clear = {"signer": spec.authority.signer_name}
+    elif spec.key:
+        clear = {"key": spec.key.key_id}
     elif spec.token:
         sealed = {"jti": spec.token.jti}
     elif spec.account:
@@ -526,6 +554,8 @@ def _shown(spec: CredentialRevocationSpec) -> str:
         return f"account/{spec.account.namespace}/{spec.account.name}"
     if spec.user:
         return f"user/{spec.user.username}"
+    if spec.key:
+        return f"key/{spec.key.name}"
     return f"authority/{spec.authority.signer_name}" if spec.authority else ""
 
 
@@ -539,6 +569,8 @@ def _target(spec: CredentialRevocationSpec) -> tuple[str, ...]:
         return "account", spec.account.namespace, spec.account.name
     if spec.user:
         return "user", spec.user.username
+    if spec.key:
+        return "key", spec.key.key_id
     return "authority", spec.authority.signer_name if spec.authority else ""
 
 

@@ -1,7 +1,11 @@
-"""Lease: a lock that its holder renews. Used by leaders and node agents."""
+"""Lease: a claim that somebody renews while they live. Leaders and node agents hold them.
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated
+Every serving process of ours has a Lease, too: its annotations report the revision that it has
+applied and the token keys that it has. `LiveServers` is the set of those that are renewed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import field
 
@@ -16,6 +20,7 @@ from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.struct import Wire, describe, proto, replace
 
 SPEC = Path() / "spec"
+SERVER_LASTS: Final = 30  # seconds without renewal, after which a server counts as dead
 
 
 class LeaseSpec(Wire):
@@ -106,3 +111,62 @@ def declare(names: Naming) -> Kind[Lease]:
             AGE,
         ),
     )
+
+
+# --- the Leases of our own servers ------------------------------------------------------------
+
+
+def server_label(names: Naming) -> str:
+    """The label of every server's Lease."""
+    return f"{names.identity}/server"
+
+
+def server_prefix(names: Naming) -> str:
+    """The beginning of the name of every server's Lease."""
+    return f"{names.component}-server-"
+
+
+def keys_annotation(names: Naming) -> str:
+    """The ids of the token keys that a server can use, separated by commas."""
+    return f"{names.identity}/keys"
+
+
+def signs_annotation(names: Naming) -> str:
+    """The id of the token key that a server signs with."""
+    return f"{names.identity}/signs"
+
+
+class ServerKeys(NamedTuple):
+    """The token keys of one server, as its Lease reports them. An older version reports none."""
+
+    keys: frozenset[str] = frozenset()
+    signs: str = ""
+
+
+class LiveServers:
+    """The servers whose Leases are renewed, judged by our own clock, not by times in a Lease."""
+
+    def __init__(self, names: Naming, monotonic: Callable[[], float]) -> None:
+        self._keys, self._signs = keys_annotation(names), signs_annotation(names)
+        self._monotonic = monotonic
+        self._servers: dict[str, tuple[ServerKeys, float]] = {}
+
+    def renewed(self, name: str, annotations: Mapping[str, str]) -> None:
+        listed = annotations.get(self._keys, "")
+        found = ServerKeys(
+            frozenset(filter(None, listed.split(","))), annotations.get(self._signs, "")
+        )
+        self._servers[name] = found, self._monotonic()
+
+    def ended(self, name: str) -> None:
+        self._servers.pop(name, None)
+
+    def clear(self) -> None:
+        self._servers.clear()
+
+    def live(self) -> dict[str, ServerKeys]:
+        """The keys of each live server, by the name of its Lease."""
+        now = self._monotonic()
+        for name in [one for one, (_, at) in self._servers.items() if now - at > SERVER_LASTS]:
+            del self._servers[name]
+        return {name: found for name, (found, _) in self._servers.items()}

@@ -7,7 +7,7 @@ tells that some server came without it.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,15 @@ import msgspec
 
 from orchid.ledger import places
 from orchid.ledger.entries import Fact
-from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store, StoreError
+from orchid.store.interface import (
+    ABSENT,
+    Change,
+    Record,
+    RevisionConflict,
+    Span,
+    Store,
+    StoreError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +46,25 @@ async def note_keys(
             return
 
 
+async def noted_keys(store: Store, what: str) -> Mapping[str, Any]:
+    """The keys that were logged last, by key id."""
+    return _decoded((await store.read(Span.key(_place(what)), limit=1)).records)
+
+
+def _place(what: str) -> str:
+    return f"{places.PREFIX}known/{what}"
+
+
+def _decoded(records: Sequence[Record]) -> dict[str, Any]:
+    return msgspec.json.decode(records[0].value, type=dict[str, Any]) if records else {}
+
+
 async def _note(
     store: Store, what: str, keys: Mapping[str, Mapping[str, Any]], now: datetime
 ) -> None:
-    place = f"{places.PREFIX}known/{what}"
+    place = _place(what)
     records = (await store.read(Span.key(place), limit=1)).records
-    known: dict[str, Any] = msgspec.json.decode(records[0].value) if records else {}
+    known = _decoded(records)
     facts = [Fact(f"{what}.made", {"key": key, **keys[key]}) for key in keys if key not in known]
     facts += [Fact(f"{what}.retired", {"key": key}) for key in known if key not in keys]
     if facts:

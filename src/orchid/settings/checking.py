@@ -16,6 +16,7 @@ from orchid.wire.naming import SETS, Naming
 from orchid.wire.options import duration
 
 LAST_PORT = 65_535
+STORED, FILES = "stored", "files"  # where token keys are
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -34,6 +35,9 @@ class Settings(msgspec.Struct, frozen=True):
     longest_token: int
     signing_duration: float
     issued_retention: float
+    jwks_max_age: float
+    token_key_rotation: float
+    token_key_publish_time: float
     token_webhook_ttl: float
     webhook_allowed_ttl: float
     webhook_refused_ttl: float
@@ -41,6 +45,20 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def url(self) -> str:
         return _url(self.given.advertise_address or self.host, self.port)
+
+    @property
+    def is_unsealed(self) -> bool:
+        """Whether Secrets are stored in clear text although no setting accepts that."""
+        return bool(self.given.etcd_servers) and not self.given.encryption_provider_config
+
+    @property
+    def stores_token_keys(self) -> bool:
+        """Whether token keys are SigningKey objects; otherwise they are files."""
+        given = self.given
+        if given.token_keys:
+            return given.token_keys == STORED
+        has_files = given.service_account_signing_key_file or given.service_account_key_file
+        return not has_files and not self.is_unsealed
 
     def path(self, given: str, default: str) -> Path:
         """The path of a file: as given, or its default in the data directory."""
@@ -52,7 +70,8 @@ def check(given: Given) -> Settings:
     _refuse_contradictions(given)
     host, port = address(given.listen, "listen")
     issuers = given.service_account_issuer or (_url(given.advertise_address or host, port),)
-    return Settings(
+    max_age = _seconds("service-account-jwks-max-age", given.service_account_jwks_max_age)
+    checked = Settings(
         given=given,
         data_dir=Path(given.data_dir),
         host=host,
@@ -70,6 +89,9 @@ def check(given: Given) -> Settings:
         ),
         signing_duration=_seconds("cluster-signing-duration", given.cluster_signing_duration),
         issued_retention=_retention(given.issued_retention),
+        jwks_max_age=max_age,
+        token_key_rotation=_seconds("token-key-rotation", given.token_key_rotation),
+        token_key_publish_time=_publish_time(given.token_key_publish_time, max_age),
         token_webhook_ttl=_seconds(
             "authentication-token-webhook-cache-ttl", given.authentication_token_webhook_cache_ttl
         ),
@@ -82,6 +104,22 @@ def check(given: Given) -> Settings:
             given.authorization_webhook_cache_unauthorized_ttl,
         ),
     )
+    if checked.stores_token_keys and checked.is_unsealed:
+        raise BadSettings(
+            "--token-keys: stored keys are in Secrets, which are not sealed in etcd; start every "
+            "server with the same --encryption-provider-config"
+        )
+    return checked
+
+
+def _publish_time(text: str, max_age: float) -> float:
+    seconds = _seconds("token-key-publish-time", text)
+    if seconds < max_age:
+        raise BadSettings(
+            "--token-key-publish-time: must not be below --service-account-jwks-max-age, for which "
+            "verifiers cache the published keys"
+        )
+    return seconds
 
 
 def _refuse_contradictions(given: Given) -> None:
@@ -90,6 +128,7 @@ def _refuse_contradictions(given: Given) -> None:
     _one_of("namespaces", given.namespaces, ("lenient", "strict"))
     _one_of("store", given.store, ("sqlite", "memory"))
     _one_of("ledger-tokens", given.ledger_tokens, ("counted", "off"))
+    _one_of("token-keys", given.token_keys, ("", STORED, FILES))
     _one_of("log-format", given.log_format, ("text", "json"))
     _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))
     for mode in given.authorization_mode:

@@ -164,6 +164,30 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     service_account_jwks_uri: Annotated[
         str, Help(description="URL of the token keys. Default: under the first issuer.")
     ] = ""
+    service_account_jwks_max_age: Annotated[
+        str, Help(description="How long verifiers may cache the published keys.")
+    ] = "1h"
+    token_keys: Annotated[
+        str,
+        Help(
+            description="stored: token keys are SigningKey objects and rotate; files: they are the "
+            "files of the flags above. Default: stored, unless those flags are given or Secrets "
+            "are not sealed."
+        ),
+    ] = ""
+    token_key_rotation: Annotated[
+        str,
+        Help(
+            description="How long a stored token key signs before its successor does; 0: by hand."
+        ),
+    ] = "2160h"
+    token_key_publish_time: Annotated[
+        str,
+        Help(
+            description="How long a stored token key is published before it may sign; not below "
+            "the max-age of the published keys."
+        ),
+    ] = "24h"
     # authorization
     authorization_mode: Annotated[
         Many, Help(description="Authorizers in order: Node, RBAC, Webhook.")

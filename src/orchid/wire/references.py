@@ -1,7 +1,10 @@
 """References to other objects, used by several kinds."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
+from orchid.wire.fields import FieldError, Path, invalid, required
+from orchid.wire.rules.names import label_errors, subdomain_errors
 from orchid.wire.struct import Wire, describe, proto
 
 
@@ -27,3 +30,25 @@ class LocalObjectReference(Wire):
     atomic = True
 
     name: Annotated[str, proto(1), describe("The name of the object.")] = ""
+
+
+class SecretReference(Wire):
+    """A Secret in any namespace."""
+
+    name: Annotated[str, proto(1), describe("The name of the Secret.")] = ""
+    namespace: Annotated[str, proto(2), describe("The namespace of the Secret.")] = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def reference_errors(reference: SecretReference, path: Path) -> Iterator[FieldError]:
+    """Check the namespace and the name of a referenced Secret."""
+    for name, text, rule in (
+        ("namespace", reference.namespace, label_errors),
+        ("name", reference.name, subdomain_errors),
+    ):
+        if not text:
+            yield required(path / name)
+        for problem in rule(text) if text else ():
+            yield invalid(path / name, text, problem)

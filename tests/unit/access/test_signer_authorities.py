@@ -7,10 +7,10 @@ from orchid.kinds.certificate_authority import (
     CertificateAuthority,
     CertificateAuthoritySpec,
     SecretLocation,
-    SecretReference,
 )
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.references import SecretReference
 from tests.unit.access.world import World
 
 SIGNER = "example.com/web"

@@ -19,7 +19,6 @@ from orchid.issuance.applied_revision import (
     LASTS,
     AppliedRevision,
     applied_annotation,
-    server_label,
 )
 from orchid.kinds.credential_revocation import (
     CredentialRevocation,
@@ -31,7 +30,7 @@ from orchid.kinds.credential_revocation import (
 )
 from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateStatus, Revoked
-from orchid.kinds.lease import Lease, LeaseSpec
+from orchid.kinds.lease import Lease, LeaseSpec, server_label
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH

@@ -19,8 +19,9 @@ import msgspec
 from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.authenticators.secret_token import SecretTokens
 from orchid.access.revocations import Revocations
+from orchid.access.token_keys import StoredKeys
 from orchid.clock import Clock
-from orchid.credentials.refusals import NotAToken, TokenRefused, WrongIssuer
+from orchid.credentials.refusals import NotAToken, TokenRefused, UnknownKey, WrongIssuer
 from orchid.credentials.tokens import (
     AccountClaims,
     AccountReader,
@@ -61,7 +62,7 @@ class Acceptance(msgspec.Struct, frozen=True):
 
     since: float
     until: float  # seconds; the lower bound matters if the clock steps back
-    entries: tuple[CachedObject, ...]  # the account and the bound objects
+    entries: tuple[CachedObject, ...]  # account, bound objects and stored key
     revocations: KindCache[Any] | None
     generation: int  # of the revocations
 
@@ -109,8 +110,11 @@ class ServiceAccountTokenAuthenticator:
         names: Naming,
         legacy: SecretTokens | None = None,
         revocations: Revocations | None = None,
+        keys: StoredKeys | None = None,
     ) -> None:
+        """`keys`: the keys of the verifier, if they are stored objects."""
         self._verifier = verifier
+        self._keys = keys
         self._feed = feed
         self._accounts = feed.of(ServiceAccount)
         self._secrets = feed.of(Secret)
@@ -130,11 +134,13 @@ class ServiceAccountTokenAuthenticator:
             verified = self._verifier.open(token, seconds)
         except (NotAToken, WrongIssuer):
             return None
+        except UnknownKey:
+            verified = await self._open_with_new_key(token, seconds)
         except TokenRefused as refusal:
             raise Rejected(str(refusal)) from None
         found = verified.claims
         if isinstance(found, LegacyClaims):
-            return await self._authenticate_legacy(found, token, audiences)
+            return await self._authenticate_legacy(found, verified.kid, token, audiences)
         meant = found.claims.aud
         good = (
             audiences if meant and meant == audiences else self._shared_audiences(meant, audiences)
@@ -150,6 +156,18 @@ class ServiceAccountTokenAuthenticator:
                 found.user, good, still_valid=self._recheck(verified, found)
             )
         return found.accepted
+
+    async def _open_with_new_key(
+        self, token: str, seconds: float
+    ) -> Verified[BoundToken | LegacyClaims]:
+        """Open a token whose key is unknown here: another server may just have stored it."""
+        if self._keys is not None:
+            await self._feed.fresh()
+            self._keys.catch_up()
+        try:
+            return self._verifier.open(token, seconds)
+        except TokenRefused as refusal:
+            raise Rejected(str(refusal)) from None
 
     async def refuse_ended(
         self, verified: Verified[Any], found: BoundToken, now: datetime, seconds: float
@@ -171,6 +189,8 @@ class ServiceAccountTokenAuthenticator:
     ) -> Acceptance | None:
         """Check all objects of a token; return the acceptance, if it may be cached."""
         there = self._refuse_gone(found.account, now)
+        if self._keys is not None:
+            there += (self._keys.require(verified.kid),)
         revocations, generation = None, 0
         if self._revocations is not None:
             account = found.account.namespace, found.account.serviceaccount.name
@@ -185,7 +205,7 @@ class ServiceAccountTokenAuthenticator:
 
     async def still_valid(self, verified: Verified[Any], found: BoundToken) -> bool:
         """Whether a token that was accepted would be accepted again now."""
-        if verified.generation != self._verifier.generation:
+        if verified.kid not in self._verifier.kids:
             return False
         now = self._clock.now()
         try:
@@ -205,12 +225,14 @@ class ServiceAccountTokenAuthenticator:
         return functools.partial(self.still_valid, replace(verified, claims=None), bare)
 
     async def _authenticate_legacy(
-        self, claims: LegacyClaims, token: str, audiences: Audiences
+        self, claims: LegacyClaims, kid: str, token: str, audiences: Audiences
     ) -> Authenticated | None:
         if self._legacy is None:
             return None
         good = self._shared_audiences((), audiences)
         await self._feed.fresh()
+        if self._keys is not None:
+            self._keys.require(kid)
         found = self._legacy.judge(claims, token)
         notes = ((self._no_audience_key, claims.sub), *found.notes)
         return Authenticated(found.user, good, found.warnings, notes)

@@ -277,6 +277,15 @@ class _Writer:
             rule(("revoke",), identity, ("clusters",)),
         )
         self._role("ledger-viewer", urls("/ledger/*"))
+        # Importing or revoking a key takes more: see docs/rotation.md.
+        self._role(
+            "system:key-operator",
+            rule(
+                ("activate", "create", "patch", "retire", "update", *READ),
+                identity,
+                ("signingkeys",),
+            ),
+        )
 
     def _controller_manager(self) -> None:
         names = self._names

@@ -60,7 +60,9 @@ def key_files(here: Installation) -> Iterator[Finding]:
     signing = signing_files(given, here.settings.names)
     elsewhere = [*(each.key for each in signing), given.etcd_keyfile]
     files = here.files
-    paths = [files.ca_key, files.signing_key, files.ledger_key, files.serving_key]
+    paths = [files.ca_key, files.ledger_key, files.serving_key]
+    if not here.settings.stores_token_keys or files.signing_key.exists():
+        paths.append(files.signing_key)
     paths += [files.kubeconfig, *(Path(path) for path in elsewhere if path)]
     problems = {path: problem for path in paths if (problem := _unreadable(path))}
     for path, problem in problems.items():
@@ -123,6 +125,9 @@ def _renewal(path: Path, here: Installation) -> str:
 
 def token_keys(here: Installation) -> Iterator[Finding]:
     """What signs tokens also verifies them."""
+    if here.settings.stores_token_keys:
+        yield good("token keys are stored as SigningKey objects")
+        return
     named = [Path(path) for path in here.settings.given.service_account_key_file]
     if _unreadable(here.files.signing_key):
         return  # told already

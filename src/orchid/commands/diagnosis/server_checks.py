@@ -35,6 +35,8 @@ LARGEST_DOCUMENT: Final = 1 << 20
 MOST_NAMED: Final = 5
 LONGEST_WAIT: Final = 60.0  # seconds that an entry of the ledger may wait for its place
 LEDGER_METRICS: Final = re.compile(r"^orchid_ledger_(\w+) (\S+)$", re.MULTILINE)
+SIGNING_KEYS: Final = "/apis/identity.orch.io/v1alpha1/signingkeys"
+SIGNING_STATES: Final = ("Published", "Active")
 CONFIGURATION: Final = "/.well-known/openid-configuration"
 
 Asked = Iterator[Finding]
@@ -115,13 +117,28 @@ def issuer(here: Installation) -> Asked:
         return
     if document.get("issuer") != address:
         yield wrong(f"{address} says that it is {document.get('issuer')}: tokens are refused")
-    elif keys.load_signing_key(here.files.signing_key).kid in [key.get("kid") for key in published]:
+        return
+    missing = signing_kids(here.server, here) - {str(key.get("kid")) for key in published}
+    if not missing:
         yield good(f"{address} publishes the key that signs tokens")
+    elif here.settings.stores_token_keys:
+        yield wrong(
+            f"{address} does not publish {len(missing)} of the token keys",
+            "see --service-account-jwks-uri",
+        )
     else:
         yield wrong(
             f"{address} does not publish the key that signs tokens",
             "add it to --service-account-key-file of every server, and to what they publish",
         )
+
+
+def signing_kids(server: ServerConnection, here: Installation) -> set[str]:
+    """The ids of the keys that sign tokens, now or next."""
+    if not here.settings.stores_token_keys:
+        return {keys.load_signing_key(here.files.signing_key).kid}
+    stored = server.get(SIGNING_KEYS).get("items", [])
+    return {one["status"]["keyID"] for one in stored if one["spec"]["state"] in SIGNING_STATES}
 
 
 def fetched(url: str, here: Installation) -> dict[str, Any]:

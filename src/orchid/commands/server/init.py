@@ -32,6 +32,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint(f"{problem}; stop the server first") from None
     try:
         files = data_directory.prepare(settings, times.now())
+        data_directory.make_signing_key(files, settings)
         data_directory.make_encryption(files, settings)
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None

@@ -23,6 +23,13 @@ class Signer(msgspec.Struct, frozen=True):
     crl_url: str = ""  # the URL of that list for certificates; "" for none
 
 
+class KeyRotation(msgspec.Struct, frozen=True):
+    """When stored token keys are replaced and removed."""
+
+    period: timedelta  # how long a key signs; zero: it is replaced by hand
+    retention: timedelta  # how long a Retired key is kept
+
+
 class ControllerContext(msgspec.Struct, frozen=True):
     """Dependencies of the controllers besides the API."""
 
@@ -35,6 +42,7 @@ class ControllerContext(msgspec.Struct, frozen=True):
     token_issuer: Callable[[], TokenSigner] | None  # of the tokens of Secrets
     root_ca: Callable[[], str]  # the CA bundle for this server; "" if unknown
     identity: str  # of this process among the candidates for leader
+    key_rotation: KeyRotation | None = None  # None: token keys are files
 
 
 def list_url(base: str, authority: str) -> str:

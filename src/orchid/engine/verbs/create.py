@@ -69,7 +69,10 @@ class Creating:
             try:
                 if request.options.dry_run:
                     return await self._tried(kind, candidate)
-                return await self._objects.write(kind, candidate, None, request)
+                beside: tuple[Object, ...] = ()
+                if self._admission.asked[kind].accompanying_new:
+                    beside = await self._admission.companions(request, kind, candidate, None)
+                return await self._objects.write(kind, candidate, None, request, companions=beside)
             except Raced as raced:
                 await self._objects.catch_up(raced)
         raise self._taken(kind, candidate)

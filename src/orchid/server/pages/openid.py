@@ -1,11 +1,12 @@
 """The two OpenID documents, from which a relying party learns to verify our tokens.
 
 `configuration` names the issuer and where its keys are; `key_set` is the keys (RFC 7517). Both are
-made once per set of keys, as bytes, with the headers that make them cacheable. `problem_with` says
+made once per set of keys, as bytes, with an entity tag. `problem_with` says
 why an issuer cannot have them; the server then starts without these paths and logs the reason.
 Only the first issuer is described. No private part of a key passes through here.
 """
 
+import hashlib
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,7 +20,6 @@ KEY_SET_PATH: Final = "/openid/v1/jwks"
 PATHS: Final = (CONFIGURATION_PATH, KEY_SET_PATH)
 JSON: Final = "application/json"
 JWK_SET: Final = "application/jwk-set+json"  # RFC 7517 section 8.5.2
-MAX_AGE: Final = 3600
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -27,7 +27,11 @@ class Document(msgspec.Struct, frozen=True):
 
     media_types: tuple[str, ...]  # the first one that the client accepts is sent
     body: bytes
-    cache_control: str = f"public, max-age={MAX_AGE}"
+
+    @property
+    def tag(self) -> str:
+        """The entity tag, without quotes."""
+        return hashlib.sha256(self.body).hexdigest()[:32]
 
 
 def configuration(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -> Document:
@@ -43,7 +47,7 @@ def configuration(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -
 
 
 def key_set(keys: Iterable[VerificationKey]) -> Document:
-    """Publish every verification key, in configured order, each once.
+    """Publish every verification key, in the given order, each once.
 
     Many clients ask for `application/json` alone.
     """
@@ -57,12 +61,10 @@ def default_jwks_uri(issuer: str) -> str:
     return issuer.rstrip("/") + KEY_SET_PATH
 
 
-def problem_with(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -> str | None:
+def problem_with(issuer: str, jwks_uri: str) -> str | None:
     """Say why there can be no documents for this issuer; None means that there can."""
     if not issuer:
         return "empty issuer URL"
-    if not any(True for _ in keys):
-        return "no keys provided for validating keyset"
     try:
         url, where = urlsplit(issuer), urlsplit(jwks_uri)
     except ValueError:

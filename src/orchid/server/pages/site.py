@@ -24,6 +24,7 @@ from orchid.server.negotiate import (
     require_route_accepts,
 )
 from orchid.server.pages import openid
+from orchid.server.pages.conditional import is_current
 from orchid.server.pages.health import Health
 from orchid.server.respond import compressed, document, head, is_large
 from orchid.server.sockets.messages import Response
@@ -132,9 +133,12 @@ class Pages:
         return raw_json(exchange, msgspec.json.encode({"paths": paths}))
 
 
-def openid_page(keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Document]) -> Page:
-    """A document about the token keys, made anew when they change."""
-    made: dict[int, tuple[KeySet, openid.Document]] = {}
+def openid_page(
+    keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Document], max_age: float
+) -> Page:
+    """A document about the token keys, encoded again when they change."""
+    made: dict[int, tuple[KeySet, openid.Document, str]] = {}
+    cache = b"public, max-age=%d" % max_age
 
     def page(exchange: Exchange) -> Response:
         if exchange.http.method != "GET":
@@ -142,12 +146,16 @@ def openid_page(keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Docu
         found = keys()
         known = made.get(0)
         if known is None or known[0] is not found:
-            known = made[0] = (found, make(found))
-        served = known[1]
+            document = make(found)
+            known = made[0] = (found, document, document.tag)
+        _, served, tag = known
         media = require_route_accepts(exchange.accept, served.media_types)
+        marked = f'Etag: "{tag}"\r\n'.encode()
+        if is_current(exchange.http, tag):
+            return Response(304, head(exchange, marked, cache=cache))
         content_type = f"Content-Type: {media}\r\n".encode()
-        cache = served.cache_control.encode()
-        return Response(200, head(exchange, content_type, cache=cache), served.body, is_kept=True)
+        headers = head(exchange, content_type + marked, cache=cache)
+        return Response(200, headers, served.body, is_kept=True)
 
     return page
 

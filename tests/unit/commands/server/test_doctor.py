@@ -82,7 +82,7 @@ def expose_key(data: Path) -> None:
 
 
 def lose_key(data: Path) -> None:
-    (data / "token-signing.key").unlink()
+    (data / "ledger.key").unlink()
 
 
 def swap_key(data: Path) -> None:
@@ -117,7 +117,7 @@ def cut_certificate(data: Path) -> None:
     ("damage", "check", "words"),
     [
         (expose_key, "keys", "chmod 0600"),
-        (lose_key, "keys", "token-signing.key: No such file"),
+        (lose_key, "keys", "ledger.key: No such file"),
         (lose_key, "keys", "put it back from a copy"),
         (swap_key, "pairs", "serving.key"),
         (open_directory, "directory", "chmod 0700"),

@@ -1,0 +1,205 @@
+"""Token keys of files become SigningKey objects, and a new installation gets its first key.
+
+Start with `TokenKeyImport.run`, once at each start of a server whose token keys are stored. The
+first key becomes Active: the one of the signing file, so that an upgrade keeps its key id, or a new
+one. Every other key of a file that no object has becomes Verifying. Object and Secret are one
+commit: a crash leaves both or none, and of two servers that start together one is first. The file
+that the server made itself remains until its key is Retired.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from orchid.admission.signing_key_material import create_key, private_key_secret, status_of
+from orchid.clock import Clock
+from orchid.credentials import keys
+from orchid.credentials.files import write_private
+from orchid.credentials.refusals import Refusal
+from orchid.data_directory import DataDirectory
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.objects import stored_form
+from orchid.engine.interfaces import Randomness
+from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import (
+    ACTIVE,
+    IMPORTED,
+    MADE,
+    RETIRED,
+    VERIFYING,
+    KeyDependents,
+    SigningKey,
+    SigningKeySpec,
+    SigningKeyTimes,
+    key_secret,
+    next_name,
+)
+from orchid.ledger import places
+from orchid.ledger.entries import Fact
+from orchid.ledger.known_keys import noted_keys
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.references import SecretReference
+from orchid.wire.struct import replace
+from orchid.wire.text import whole_seconds
+
+log = logging.getLogger(__name__)
+
+
+class TokenKeyImport:
+    """Brings the token keys of one server's files into the store."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        files: DataDirectory,
+        feed: Feed,
+        store: Store,
+        randomness: Randomness,
+        *,
+        clock: Clock,
+        unrecorded: Callable[[], timedelta],
+    ) -> None:
+        """`unrecorded`: the longest lifetime of tokens that were issued until now."""
+        self._settings = settings
+        self._files = files
+        self._feed = feed
+        self._store = store
+        self._random = randomness
+        self._clock = clock
+        self._unrecorded = unrecorded
+        self._cache = feed.of(SigningKey)
+        self._kind = self._cache.kind
+
+    async def run(self) -> None:
+        """Store each key that has no object."""
+        try:
+            signing, others = self._file_keys()
+        except Refusal as refusal:
+            raise BadSettings(str(refusal)) from None
+        while True:
+            await self._feed.fresh()
+            stored = [entry.object for entry in self._cache.entries.values()]
+            known = {key.key_id for key in stored if not key.is_file}
+            try:
+                if not known:
+                    await self._store_first(stored, signing)
+                elif missing := self._missing(known, signing, others):
+                    await self._store_verifying(stored, missing)
+                else:
+                    break
+            except RevisionConflict:
+                continue  # another server was faster
+        self._remove_retired(signing)
+
+    def _file_keys(self) -> tuple[keys.SigningKey | None, list[keys.VerificationKey]]:
+        """The private key of the signing file, and the keys of the other files."""
+        given, path = self._settings.given, self._files.signing_key
+        is_needed = bool(given.service_account_signing_key_file)
+        signing = keys.load_signing_key(path) if is_needed or path.exists() else None
+        others = [
+            key
+            for name in given.service_account_key_file
+            for key in keys.load_verification_keys(Path(name))
+        ]
+        return signing, others
+
+    def _missing(
+        self,
+        known: set[str],
+        signing: keys.SigningKey | None,
+        others: list[keys.VerificationKey],
+    ) -> keys.VerificationKey | None:
+        """A key of a file that no object has."""
+        is_shared = bool(self._settings.given.etcd_servers)
+        is_given = bool(self._settings.given.service_account_signing_key_file)
+        found = list(others)
+        if signing is not None and (is_shared or is_given):
+            found.insert(0, signing.public)
+        elif signing is not None and signing.kid not in known:
+            # One server has the store to itself: it is no key that ever signed for this store.
+            log.warning("tokens.file_not_used", extra={"file": self._files.signing_key.name})
+        return next((key for key in found if key.kid not in known), None)
+
+    async def _store_first(self, stored: list[SigningKey], signing: keys.SigningKey | None) -> None:
+        private, source = signing, IMPORTED
+        if private is None:
+            private, source = await create_key("ES256"), MADE
+            if not self._settings.given.etcd_servers:
+                write_private(self._files.signing_key, private.pem().reveal().encode())
+        now, uid = whole_seconds(self._clock.now()), self._random.uid()
+        key = self._object(stored, private.public, uid)
+        home = self._settings.names.system_namespace
+        publish = self._settings.given.token_key_publish_time
+        unrecorded = self._unrecorded()
+        key = replace(
+            key,
+            spec=SigningKeySpec(
+                secret_ref=SecretReference(name=key_secret(key), namespace=home), state=ACTIVE
+            ),
+            status=replace(
+                status_of(private.public, source),
+                times=SigningKeyTimes(published=now, active=now),
+                publish_time=publish,
+                dependents=KeyDependents(unknown_until=now + unrecorded) if unrecorded else None,
+            ),
+        )
+        names = self._settings.names
+        secret = private_key_secret(names, self._kind, key, private.pem(), self._random.uid())
+        await self._commit(key, secret, [Fact("token-key.activated", {"key": key.key_id})])
+        log.info("tokens.key_imported", extra={"key": key.name, "state": key.state})
+
+    async def _store_verifying(
+        self, stored: list[SigningKey], public: keys.VerificationKey
+    ) -> None:
+        now = whole_seconds(self._clock.now())
+        key = replace(
+            self._object(stored, public, self._random.uid()),
+            spec=SigningKeySpec(public_key=public.pem(), state=VERIFYING),
+            status=replace(
+                status_of(public, IMPORTED),
+                times=SigningKeyTimes(verifying=now),
+                publish_time=self._settings.given.token_key_publish_time,
+                dependents=KeyDependents(unknown_until=now + self._unrecorded()),
+            ),
+        )
+        await self._commit(key, None, [])
+        log.info("tokens.key_imported", extra={"key": key.name, "state": key.state})
+
+    def _object(
+        self, stored: list[SigningKey], public: keys.VerificationKey, uid: str
+    ) -> SigningKey:
+        """The object of a key; one that showed it as a file's is replaced."""
+        shown = next((key for key in stored if key.is_file and key.key_id == public.kid), None)
+        meta = ObjectMeta(
+            name=shown.name if shown else next_name(stored),
+            uid=shown.metadata.uid if shown else uid,
+            creation_timestamp=whole_seconds(self._clock.now()),
+            generation=1,
+        )
+        return SigningKey(kind=self._kind.name, api_version=self._kind.api_version, metadata=meta)
+
+    async def _commit(self, key: SigningKey, secret: Secret | None, facts: list[Fact]) -> None:
+        place = self._kind.key("", key.name)
+        there: Entry[SigningKey] | None = self._cache.entries.get(place)
+        changes = [Change(place, stored_form(key), there.revision if there else ABSENT)]
+        if secret is not None:
+            where = self._feed.of(Secret).kind.key(secret.namespace, secret.name)
+            changes.append(Change(where, stored_form(secret), ABSENT))
+        if key.key_id not in await noted_keys(self._store, "token-key"):
+            made = {"key": key.key_id, "algorithm": key.status.algorithm}
+            facts = [Fact("token-key.made", made), *facts]
+        now = self._clock.now()
+        await self._store.commit([*changes, *places.pending(facts, key.metadata.uid, now)])
+
+    def _remove_retired(self, signing: keys.SigningKey | None) -> None:
+        """Delete the file that the server made, once its key is Retired."""
+        given = self._settings.given.service_account_signing_key_file
+        states = {entry.object.key_id: entry.object.state for entry in self._cache.entries.values()}
+        if signing is not None and not given and states.get(signing.kid) == RETIRED:
+            self._files.signing_key.unlink(missing_ok=True)
+            log.info("tokens.file_removed", extra={"file": self._files.signing_key.name})

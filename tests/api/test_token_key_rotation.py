@@ -1,0 +1,242 @@
+"""The rotation of token keys by the controller, over the whole server in one process."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchid.controllers.rotate_token_keys import RotateTokenKeys
+from orchid.controllers.runtime.context import KeyRotation
+from orchid.controllers.runtime.events import EventRecorder
+from orchid.kinds.lease import Lease, keys_annotation, signs_annotation
+from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import SigningKey
+from tests.api.world import Api, api
+
+KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
+HOME = "orch-system"
+DAY = timedelta(days=1)
+
+
+class Rotating:
+    """A server, its controller, and a clock that a test may move."""
+
+    def __init__(self, server: Api, monkeypatch: pytest.MonkeyPatch, period: timedelta) -> None:
+        self.server = server
+        self.api = server.server
+        self._shift = timedelta()
+        monkeypatch.setattr(self.api.clock, "now", self.now)
+        self.events = EventRecorder(self.api.clients("events"), self.api.clock)
+        self.controller = RotateTokenKeys(
+            self.api.clients("token-key-rotation"),
+            self.api.settings.names,
+            self.api.clock,
+            self.events,
+            KeyRotation(period, 30 * DAY),
+        )
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self._shift
+
+    async def later(self, shift: timedelta) -> None:
+        """Move the clock, and have the controller look again."""
+        self._shift += shift
+        await self.report()
+        self.controller.queue.add(("", "tokens"))
+
+    async def report(self) -> None:
+        """What the server writes into its Lease."""
+        await self.api.applied.report()
+
+    async def until(self, name: str, holds: Any) -> SigningKey:
+        """Wait until a key is as expected; the cache notifies of each change."""
+        cache, changed = self.api.feed.of(SigningKey), asyncio.Event()
+        cache.listen(changed, lambda _changes: changed.set())
+        try:
+            async with asyncio.timeout(20):
+                while True:
+                    changed.clear()
+                    entry = cache.get("", name)
+                    if holds(entry.object if entry else None):
+                        return entry.object if entry else SigningKey()
+                    await changed.wait()
+        finally:
+            cache.forget(changed)
+
+    async def state(self, name: str, wanted: str) -> SigningKey:
+        return await self.until(name, lambda key: key is not None and key.state == wanted)
+
+    async def published(self, name: str) -> SigningKey:
+        """Wait for a successor, and until the controller knows that the server has it."""
+        await self.state(name, "Published")
+        await self.report()
+        return await self.until(name, lambda key: key.status.times.published is not None)
+
+
+@contextlib.asynccontextmanager
+async def rotating(
+    path: Path, monkeypatch: pytest.MonkeyPatch, period: timedelta = 90 * DAY
+) -> AsyncIterator[Rotating]:
+    async with api(path / "data") as server:
+        made = Rotating(server, monkeypatch, period)
+        running = [
+            asyncio.create_task(made.controller.run()),
+            asyncio.create_task(made.events.run()),
+        ]
+        try:
+            yield made
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_a_successor_is_always_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verifiers and backups have it one period in advance."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        found = await here.published("tokens-2")
+
+        assert found.status.algorithm == "ES256"
+        assert found.status.source == "Made"
+
+
+async def test_a_whole_rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Successor, activation after the period, Verifying, private key deleted, Retired, removed."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        await here.server.account("builder")
+        old = await here.state("tokens-1", "Active")
+        await here.published("tokens-2")
+        await here.later(90 * DAY)
+        new = await here.state("tokens-2", "Active")
+        await here.state("tokens-1", "Verifying")
+        await here.published("tokens-3")
+        secrets = here.api.feed.of(Secret)
+
+        assert here.api.access.keys.signs == new.key_id
+        assert secrets.get(HOME, f"signing-key-{old.metadata.uid}") is not None
+        await here.later(DAY + timedelta(minutes=3))
+        await here.state("tokens-1", "Retired")
+        assert secrets.get(HOME, f"signing-key-{old.metadata.uid}") is None
+        await here.later(31 * DAY)
+        await here.until("tokens-1", lambda key: key is None)
+
+
+async def test_conditions_have_the_message_of_the_rejection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kubectl wait` works, and an operator reads there why not."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        await here.published("tokens-2")
+        found = await here.until("tokens-2", lambda key: "from 2" in message(key, "Activatable"))
+        body = {"spec": {"state": "Active"}}
+        answer = await here.server.call(
+            "PATCH",
+            f"{KEYS}/tokens-2",
+            body,
+            headers={"content-type": "application/merge-patch+json"},
+        )
+
+        assert answer.status == 422
+        assert message(found, "Activatable") in answer.text
+        await here.later(DAY)
+        await here.until("tokens-2", lambda key: status(key, "Activatable") == "True")
+        await here.until("tokens-1", lambda key: status(key, "Ready") == "True")
+
+
+def message(key: SigningKey, type_: str) -> str:
+    return next((one.message for one in key.status.conditions if one.type == type_), "")
+
+
+def status(key: SigningKey, type_: str) -> str:
+    return next((one.status for one in key.status.conditions if one.type == type_), "")
+
+
+async def test_a_server_without_the_key_blocks_the_activation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Lease has no annotation about keys, as of an earlier version; the event names it."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        await here.published("tokens-2")
+        name = "orch-server-earlier"
+        body = {
+            "metadata": {"name": name, "labels": {"identity.orch.io/server": "true"}},
+            "spec": {"holderIdentity": name},
+        }
+        await here.server.make(f"/apis/coordination.orch.io/v1/namespaces/{HOME}/leases", body)
+        await here.later(90 * DAY)
+        blocked = await here.until("tokens-2", lambda key: name in message(key, "Activatable"))
+
+        assert blocked.state == "Published"
+        assert here.api.access.keys.signs != blocked.key_id
+
+
+async def test_a_lost_secret_is_reported_and_the_successor_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as the conditions allow; until then the process signs with the key in memory."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        old = await here.state("tokens-1", "Active")
+        await here.published("tokens-2")
+        secret = f"/api/v1/namespaces/{HOME}/secrets/signing-key-{old.metadata.uid}"
+        await here.server.call("DELETE", secret)
+        lost = await here.until("tokens-1", lambda key: status(key, "Ready") == "False")
+
+        assert [one.reason for one in lost.status.conditions if one.type == "Ready"] == ["KeyLost"]
+        assert here.api.access.keys.signs == old.key_id
+        await here.later(DAY)
+        await here.state("tokens-2", "Active")
+
+
+async def test_after_a_revocation_the_keys_rotate_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First to the successor, at once; then to a key whose id no verifier has cached."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        await here.published("tokens-2")
+        spec = {"key": {"name": "tokens-1"}, "reason": "keyCompromise"}
+        revocations = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
+        await here.server.make(revocations, {"metadata": {"name": "lost"}, "spec": spec})
+        await here.state("tokens-1", "Retired")
+        await here.state("tokens-2", "Active")
+        await here.published("tokens-3")
+        await here.later(DAY)
+        await here.state("tokens-3", "Active")
+        await here.published("tokens-4")
+        await here.later(DAY)
+        await here.report()
+
+        assert (await here.state("tokens-3", "Active")).state == "Active"
+
+
+async def test_without_a_period_an_operator_activates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The successor is published all the same, for an emergency."""
+    async with rotating(tmp_path, monkeypatch, period=timedelta()) as here:
+        await here.published("tokens-2")
+        await here.later(400 * DAY)
+        found = await here.until("tokens-2", lambda key: status(key, "Activatable") == "True")
+
+        assert found.state == "Published"
+
+
+async def test_a_lease_reports_the_keys_of_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which it can use, and which one it signs with."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        first = await here.state("tokens-1", "Active")
+        second = await here.published("tokens-2")
+        lease = here.api.feed.of(Lease).get(HOME, here.api.applied.name)
+        names = here.api.settings.names
+
+        assert lease is not None
+        notes = lease.meta.annotations
+        assert set(notes[keys_annotation(names)].split(",")) == {first.key_id, second.key_id}
+        assert notes[signs_annotation(names)] == first.key_id

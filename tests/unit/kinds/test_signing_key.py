@@ -1,0 +1,231 @@
+"""SigningKey: its fields, its steps, and the one function that selects signer and verifiers."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchid.credentials import keys
+from orchid.kinds.signing_key import (
+    ACTIVE,
+    FILE,
+    MADE,
+    PUBLISHED,
+    RETIRED,
+    STATES,
+    VERIFYING,
+    SigningKey,
+    SigningKeySpec,
+    SigningKeyStatus,
+    SigningKeyTimes,
+    declare,
+    key_changes,
+    next_name,
+    select,
+)
+from orchid.wire.codec.documents import convert
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
+from tests.unit.access.policy_world import ask
+from tests.unit.admission.asking import a_request
+
+KIND = declare(ORCH)
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+PRIVATE = keys.generate()
+PUBLIC = PRIVATE.public.pem()
+
+
+def sent(name: str = "tokens-2", **spec: Any) -> SigningKey:
+    """A key as the server sees it: what was sent, and the defaults."""
+    assert KIND.defaults is not None
+    plain = {"metadata": {"name": name}, "spec": spec}
+    return KIND.defaults(convert(plain, SigningKey))
+
+
+def problems(new: SigningKey) -> list[str]:
+    return [str(error) for error in KIND.rules.validate(new)]
+
+
+def changes(new: SigningKey, old: SigningKey) -> list[str]:
+    return [str(error) for error in KIND.rules.validate_update(new, old)]
+
+
+def stored(
+    number: int, state: str, *, active: int | None = None, born: int = 0, source: str = MADE
+) -> SigningKey:
+    times = SigningKeyTimes(active=None if active is None else NOW + timedelta(seconds=active))
+    return SigningKey(
+        metadata=ObjectMeta(
+            name=f"tokens-{number}",
+            uid=f"uid-{number:04d}",
+            creation_timestamp=NOW + timedelta(seconds=born),
+        ),
+        spec=SigningKeySpec(algorithm="ES256", state=state),
+        status=SigningKeyStatus(key_id=f"kid-{number}", source=source, times=times),
+    )
+
+
+# --- fields -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", keys.MADE_ALGORITHMS)
+def test_a_key_that_the_server_creates_starts_as_published(algorithm: str) -> None:
+    """Nothing but the algorithm is needed."""
+    new = sent(algorithm=algorithm)
+
+    assert problems(new) == []
+    assert new.state == PUBLISHED
+
+
+def test_a_public_key_starts_as_verifying() -> None:
+    """It verifies and never signs."""
+    assert problems(sent(publicKey=PUBLIC)) == []
+    assert sent(publicKey=PUBLIC).state == VERIFYING
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "text"),
+    [
+        ("tokens-2", {}, "spec: Required value: exactly one of"),
+        ("tokens-2", {"algorithm": "ES256", "publicKey": PUBLIC}, "exactly one of"),
+        ("tokens-2", {"algorithm": "HS256"}, "spec.algorithm: Unsupported value"),
+        ("tokens-02", {"algorithm": "ES256"}, "metadata.name: Invalid value"),
+        ("mine", {"algorithm": "ES256"}, "metadata.name: Invalid value"),
+        ("tokens-2", {"algorithm": "ES256", "authority": "web"}, "spec.authority: Forbidden"),
+        ("tokens-2", {"algorithm": "ES256", "state": ACTIVE}, "a new key of this source is"),
+        ("tokens-2", {"algorithm": "ES256", "state": "Mine"}, "spec.state: Unsupported value"),
+        ("tokens-2", {"publicKey": PUBLIC, "state": PUBLISHED}, "a new key of this source is"),
+        ("tokens-2", {"publicKey": "nothing"}, "spec.publicKey: Invalid value"),
+        ("tokens-2", {"publicKey": PUBLIC * 2}, "must be one PEM block"),
+        ("tokens-2", {"publicKey": "x" * 20_000}, "spec.publicKey: Too long"),
+        ("tokens-2", {"secretRef": {"name": "k"}}, "spec.secretRef.namespace: Required value"),
+    ],
+)
+def test_bad_keys_are_refused(name: str, spec: dict[str, Any], text: str) -> None:
+    """Each with its field and the reason."""
+    (found,) = problems(sent(name, **spec))
+
+    assert text in found
+
+
+def test_a_private_key_is_never_taken_for_a_public_one() -> None:
+    """The object is readable by many; the refusal does not repeat it."""
+    (found,) = problems(sent(publicKey=PRIVATE.pem().reveal()))
+
+    assert "must be one PEM block with a public key" in found
+    assert "PRIVATE" not in found
+
+
+@pytest.mark.parametrize("before", STATES)
+@pytest.mark.parametrize("after", STATES)
+def test_only_some_steps_exist(before: str, after: str) -> None:
+    """A state follows another only as docs/rotation.md says."""
+    old = stored(1, before)
+    new = replace(old, spec=replace(old.spec, state=after))
+    back = before == VERIFYING and after == ACTIVE
+    onward = STATES.index(after) == STATES.index(before) + 1
+    revoked = after == RETIRED
+
+    assert (changes(new, old) == []) == (before == after or back or onward or revoked)
+
+
+def test_nothing_but_the_state_changes() -> None:
+    """What a key is stays as it is."""
+    old = stored(1, PUBLISHED)
+    new = replace(old, spec=replace(old.spec, algorithm="ES384"))
+
+    assert "field is immutable" in changes(new, old)[0]
+
+
+def test_a_public_key_never_becomes_active() -> None:
+    """There is nothing to sign with."""
+    old = sent(publicKey=PUBLIC)
+
+    assert changes(replace(old, spec=replace(old.spec, state=ACTIVE)), old)
+
+
+def test_the_next_number_follows_the_greatest() -> None:
+    """Gaps are not filled: a name is not given again while a later key exists."""
+    assert next_name([]) == "tokens-1"
+    assert next_name([stored(1, ACTIVE), stored(7, PUBLISHED)]) == "tokens-8"
+
+
+def test_steps_are_entries_of_the_ledger() -> None:
+    """A key that was made, began to sign, or no longer verifies; files are recorded elsewhere."""
+    request = a_request(ask("update", "signingkeys"))
+    new, active, retired = (stored(1, state) for state in (PUBLISHED, ACTIVE, RETIRED))
+
+    def facts(after: SigningKey | None, before: SigningKey | None) -> list[str]:
+        return [fact.type for fact in key_changes(after, before, request)]
+
+    assert facts(new, None) == ["token-key.made"]
+    assert facts(active, new) == ["token-key.activated"]
+    assert facts(retired, active) == ["token-key.retired"]
+    assert facts(None, new) == ["token-key.retired"]
+    assert facts(None, retired) == []
+    assert facts(stored(1, ACTIVE, source=FILE), None) == []
+
+
+# --- the selection ----------------------------------------------------------------------------
+
+some_keys = st.lists(
+    st.tuples(st.sampled_from(STATES), st.integers(0, 3), st.integers(0, 3)), max_size=7
+).map(
+    lambda rows: [
+        stored(number, state, active=active if state != PUBLISHED else None, born=born)
+        for number, (state, active, born) in enumerate(rows)
+    ]
+)
+
+
+@given(some_keys, st.sets(st.integers(0, 6)), st.randoms())
+def test_the_selection_depends_on_the_objects_alone(
+    objects: list[SigningKey], revoked: set[int], random: Any
+) -> None:
+    """In whatever order a server has read them, it selects the same keys."""
+    ids = {f"kid-{number}" for number in revoked}
+    shuffled = random.sample(objects, len(objects))
+
+    assert select(shuffled, ids) == select(objects, ids)
+
+
+@given(some_keys, st.sets(st.integers(0, 6)))
+def test_what_is_selected(objects: list[SigningKey], revoked: set[int]) -> None:
+    """No revoked or Retired key verifies; the signer verifies and is the first of the JWKS."""
+    ids = {f"kid-{number}" for number in revoked}
+    usable = [key for key in objects if key.state != RETIRED and key.key_id not in ids]
+    found = select(objects, ids)
+
+    assert sorted(key.name for key in found.verifying) == sorted(key.name for key in usable)
+    active = [key for key in usable if key.state == ACTIVE]
+    published = [key for key in usable if key.state == PUBLISHED]
+    if not active and not published:
+        assert found.signer is None
+        return
+    assert found.signer is not None
+    assert found.verifying[0] == found.signer
+    if active:
+        latest = max((key.status.times.active or NOW, key.metadata.uid) for key in active)
+        assert found.signer.metadata.uid == latest[1]
+    else:
+        oldest = min(
+            (key.metadata.creation_timestamp or NOW, key.metadata.uid) for key in published
+        )
+        assert found.signer.metadata.uid == oldest[1]
+    others = [key.state == PUBLISHED for key in found.verifying[1:]]
+    assert others == sorted(others, reverse=True)
+
+
+def test_keys_of_files_are_only_shown() -> None:
+    """The files decide, not the object."""
+    assert select([stored(1, ACTIVE, source=FILE)], ()).verifying == ()
+
+
+def test_without_an_active_key_the_oldest_published_one_signs() -> None:
+    """After the revocation of the only Active key no server is without a signer."""
+    objects = [stored(1, ACTIVE), stored(3, PUBLISHED, born=2), stored(2, PUBLISHED, born=1)]
+
+    assert [key.name for key in select(objects, {"kid-1"}).signers] == ["tokens-2", "tokens-3"]
