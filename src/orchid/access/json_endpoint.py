@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.https_client import JSON, TIMEOUT, HttpsClient
-from orchid.outbound.remote import Remote
+from orchid.outbound.remote import FollowedKubeconfig, Remote
 
 T = TypeVar("T")
 
@@ -50,13 +50,18 @@ class JsonEndpoint:
 
     def __init__(
         self,
-        remote: Remote,
+        remote: Remote | FollowedKubeconfig,
         *,
         timeout: float = TIMEOUT,
         max_answer: int = MAX_ANSWER,
         accept: str = JSON,
     ) -> None:
-        self._client = HttpsClient(remote, timeout=timeout, max_answer=max_answer, accept=accept)
+        self._followed = remote if isinstance(remote, FollowedKubeconfig) else None
+        self._remote = remote.current() if isinstance(remote, FollowedKubeconfig) else remote
+        self._connect = functools.partial(
+            HttpsClient, timeout=timeout, max_answer=max_answer, accept=accept
+        )
+        self._client = self._connect(self._remote)
 
     async def get(self) -> bytes:
         """Fetch a document; raises AnswerRefused for anything but a success."""
@@ -81,7 +86,7 @@ class JsonEndpoint:
     async def _call(self, method: str, body: bytes) -> bytes:
         # A handler first runs without a task of its own, which a timeout needs.
         await asyncio.sleep(0)
-        answer = await self._client.send(method, body=body)
+        answer = await self._current_client().send(method, body=body)
         status = answer.status
         if status in _OK:
             return answer.body
@@ -90,3 +95,9 @@ class JsonEndpoint:
                 f"answered with a redirect ({status}), which is not followed", status
             )
         raise AnswerRefused(f"answered with status {status}", status, answer.retry_after)
+
+    def _current_client(self) -> HttpsClient:
+        remote = self._remote if self._followed is None else self._followed.current()
+        if remote is not self._remote:
+            self._remote, self._client = remote, self._connect(remote)
+        return self._client

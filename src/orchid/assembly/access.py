@@ -64,7 +64,7 @@ from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.assembly.authorization import authorization
 from orchid.assembly.controlling import signing_certificates
-from orchid.clock import Clock
+from orchid.clock import Clock, Monotonic
 from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials.authorities.issuer_chain import subject_key_id
 from orchid.credentials.files import Reloading
@@ -89,7 +89,7 @@ from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.pod_certificate_request import PodCertificateRequest
-from orchid.outbound.remote import read_kubeconfig
+from orchid.outbound.remote import FollowedKubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
@@ -269,6 +269,7 @@ class Access:
             _remote(
                 "authentication-token-webhook-config-file",
                 given.authentication_token_webhook_config_file,
+                self.clock.monotonic,
             ).post_patiently,
             self.clock,
             self.settings.api_audiences,
@@ -459,9 +460,9 @@ def _terms_of(platform: TermsOf, authorities_of: AuthoritiesOf) -> TermsOf:
     return lambda signer: platform(signer) or own(signer)
 
 
-def _remote(flag: str, path: str) -> JsonEndpoint:
-    """A webhook, as a kubeconfig describes it."""
+def _remote(flag: str, path: str, monotonic: Monotonic) -> JsonEndpoint:
+    """A webhook, as a kubeconfig describes it now."""
     try:
-        return JsonEndpoint(read_kubeconfig(Path(path)))
+        return JsonEndpoint(FollowedKubeconfig(Path(path), monotonic))
     except (ValueError, Refusal) as problem:
         raise BadSettings(f"--{flag}: {problem}") from None

@@ -9,7 +9,7 @@ old one while the new files are invalid.
 import os
 import secrets
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -23,7 +23,7 @@ CHECK_INTERVAL_SECONDS = 1.0  # between checks of followed files
 
 _ROOT = 0
 
-_Fingerprint = tuple[tuple[int, int, int, int], ...]
+Fingerprint = tuple[tuple[int, int, int, int], ...]
 
 
 def read_bounded(path: Path, limit: int = MAX_KEY_FILE) -> bytes:
@@ -122,7 +122,7 @@ class Reloading(Generic[T]):
             self._reload(seen)
         return self._value
 
-    def _reload(self, seen: _Fingerprint) -> None:
+    def _reload(self, seen: Fingerprint) -> None:
         try:
             self._value = self._load()
         except Refusal as refusal:
@@ -132,8 +132,13 @@ class Reloading(Generic[T]):
         # Also after a failure: the same invalid files are not parsed at every call.
         self._seen = seen
 
-    def _fingerprint(self) -> _Fingerprint:
-        return tuple(_fingerprint(path) for path in self._paths)
+    def _fingerprint(self) -> Fingerprint:
+        return fingerprint(self._paths)
+
+
+def fingerprint(paths: Iterable[Path]) -> Fingerprint:
+    """A value that changes when one of the files does."""
+    return tuple(_fingerprint(path) for path in paths)
 
 
 def _fingerprint(path: Path) -> tuple[int, int, int, int]:

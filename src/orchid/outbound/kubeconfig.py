@@ -53,6 +53,7 @@ class ServerAccess(msgspec.Struct, frozen=True):
     given_token: SecretValue | None = None
     token_file: Path | None = None
     plugin: DeclaredPlugin | None = None
+    files: tuple[Path, ...] = ()  # read for all this, except the token file
 
     def token(self) -> SecretValue | None:
         """The bearer token as it is now; a file is read each time, so that it may be rotated."""
@@ -108,6 +109,11 @@ def read(
         given_token=fit_token(given, str(users.path)) if given else None,
         token_file=token_file,
         plugin=users.plugin(user),
+        files=(
+            *paths,
+            *clusters.files(cluster, "certificate-authority"),
+            *users.files(user, "client-certificate", "client-key"),
+        ),
     )
 
 
@@ -162,6 +168,11 @@ class _Document:
                 "file with --kubeconfig"
             )
         return path
+
+    def files(self, entry: Mapping[str, Any], *words: str) -> list[Path]:
+        """The files that an entry names."""
+        found = (self.located(entry, word) for word in words if not entry.get(f"{word}-data"))
+        return [path for path in found if path is not None]
 
     def plugin(self, entry: Mapping[str, Any]) -> DeclaredPlugin | None:
         """The program by which a user logs in; None if there is none."""

@@ -1,21 +1,27 @@
 """A server to call: `Remote` says where it is, whom to trust and what to show.
 
-`read_kubeconfig` makes one of a kubeconfig file. An address is https, with a host, and holds no
-credential; one that is not is refused when it is configured, not when it is called.
+`read_kubeconfig` makes one of a kubeconfig file; `FollowedKubeconfig` makes another one when that
+file, or a certificate or key that it names, has changed. An address is https, with a host, and
+holds no credential; one that is not is refused when it is configured, not when it is called.
 """
 
 import functools
+import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orchid.clock import Monotonic
+from orchid.credentials.files import CHECK_INTERVAL_SECONDS, Fingerprint, fingerprint
 from orchid.credentials.secret import SecretValue
 from orchid.outbound import kubeconfig, tls
 from orchid.outbound.failures import AnswerRefused
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
 from orchid.outbound.tls import UnusableTls
+
+log = logging.getLogger(__name__)
 
 
 class InvalidRemote(ValueError):
@@ -58,14 +64,70 @@ def trusting(authorities: str = "") -> ssl.SSLContext:
 
 def read_kubeconfig(path: Path) -> Remote:
     """Make a Remote of the current context of a kubeconfig file."""
+    return _remote_of(_read(path), path)
+
+
+class FollowedKubeconfig:
+    """The Remote of a kubeconfig file as it is now.
+
+    While the changed files cannot be used (they are replaced one by one), the last Remote stays and
+    the reason is logged. The files are checked at most once a second.
+    """
+
+    def __init__(self, path: Path, monotonic: Monotonic) -> None:
+        self._path = path
+        self._monotonic = monotonic
+        self._next_look = 0.0
+        self._files: tuple[Path, ...] = ()
+        self._seen: Fingerprint | None = None
+        self._problem = ""
+        self._remote = self._load()
+
+    def current(self) -> Remote:
+        now = self._monotonic()
+        if now >= self._next_look:
+            self._next_look = now + CHECK_INTERVAL_SECONDS
+            if fingerprint(self._files) != self._seen:
+                self._reload()
+        return self._remote
+
+    def _reload(self) -> None:
+        try:
+            self._remote = self._load()
+        except InvalidRemote as problem:
+            if str(problem) != self._problem:
+                log.error("kubeconfig.reload_refused: %s", problem)
+            self._problem = str(problem)  # tried again at the next check
+        else:
+            log.info("kubeconfig.reloaded: %s", self._path)
+            self._problem = ""
+
+    def _load(self) -> Remote:
+        seen, before = fingerprint(self._files), self._files
+        access = _read(self._path)
+        remote = _remote_of(access, self._path)
+        self._files = access.files
+        # Files that were not followed before may have changed since: read once more.
+        self._seen = seen if access.files == before else None
+        return remote
+
+
+def _read(path: Path) -> ServerAccess:
     try:
         access = kubeconfig.read([path])
-        if access.insecure:
-            raise InvalidRemote(f"{path}: insecure-skip-tls-verify is not supported")
+    except UnusableKubeconfig as problem:
+        raise InvalidRemote(f"kubeconfig {path}: {problem}") from None
+    if access.insecure:
+        raise InvalidRemote(f"{path}: insecure-skip-tls-verify is not supported")
+    return access
+
+
+def _remote_of(access: ServerAccess, path: Path) -> Remote:
+    try:
         context = tls.trusting(access.authority.decode("latin-1"))
         if access.key is not None:
             tls.present(context, access.certificate, access.key.reveal().encode("latin-1"))
-    except (UnusableKubeconfig, UnusableTls) as problem:
+    except UnusableTls as problem:
         raise InvalidRemote(f"kubeconfig {path}: {problem}") from None
     return Remote(
         url=access.server,

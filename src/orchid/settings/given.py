@@ -134,7 +134,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     )
     oidc_ca_file: Annotated[str, Help(description="CAs of the issuer's serving certificate.")] = ""
     authentication_token_webhook_config_file: Annotated[
-        str, Help(description="kubeconfig of a webhook that reviews tokens.")
+        str, Help(description="kubeconfig of a webhook that reviews tokens; reloaded when changed.")
     ] = ""
     authentication_token_webhook_cache_ttl: Annotated[
         str, Help(description="How long its responses are cached.")
@@ -200,7 +200,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         Help(description="Allow the creator of a certificate request to approve it."),
     ] = False
     authorization_webhook_config_file: Annotated[
-        str, Help(description="kubeconfig of a webhook that authorizes.")
+        str, Help(description="kubeconfig of a webhook that authorizes; reloaded when changed.")
     ] = ""
     authorization_webhook_version: Annotated[
         str, Help(description="SubjectAccessReview version of its requests: v1 or v1beta1.")

@@ -9,7 +9,13 @@ import yaml
 
 from orchid.access.json_endpoint import JsonEndpoint
 from orchid.credentials.secret import SecretValue
-from orchid.outbound.remote import InvalidRemote, Remote, read_kubeconfig, trusting
+from orchid.outbound.remote import (
+    FollowedKubeconfig,
+    InvalidRemote,
+    Remote,
+    read_kubeconfig,
+    trusting,
+)
 from tests.unit.outbound.loopback import CA, OK, PEM, serving
 
 
@@ -140,3 +146,95 @@ def test_file_that_is_no_kubeconfig_is_a_start_up_error(tmp_path: Path, text: st
 
     with pytest.raises(InvalidRemote):
         read_kubeconfig(path)
+
+
+class Seconds:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 2.0
+        return self.now
+
+
+def write(path: Path, text: str | bytes) -> None:
+    """Replace a file, as those who rotate do."""
+    new = path.with_name("new")
+    new.write_bytes(text.encode() if isinstance(text, str) else text)
+    new.chmod(0o600)
+    new.replace(path)
+
+
+async def test_a_changed_kubeconfig_is_used_without_a_restart(tmp_path: Path) -> None:
+    """Another address and another token; a file that cannot be used leaves the last one."""
+    path = tmp_path / "config"
+    async with serving(OK) as first, serving(OK) as second:
+        write(path, kubeconfig(first.url, {"token": "old"}))
+        endpoint = JsonEndpoint(FollowedKubeconfig(path, Seconds()))
+        await endpoint.post(b"{}")
+        write(path, "{")
+        await endpoint.post(b"{}")
+        write(path, kubeconfig(second.url, {"token": "new"}))
+        await endpoint.post(b"{}")
+
+    assert len(first.requests) == 2
+    assert [b"Bearer new" in one for one in second.requests] == [True]
+
+
+async def test_changed_certificates_of_a_kubeconfig_are_used(tmp_path: Path) -> None:
+    """Files are replaced one by one: until both fit, the last pair is shown."""
+    old, new = CA.issue_cert("old.example"), CA.issue_cert("new.example")
+    path, crt, key = tmp_path / "config", tmp_path / "tls.crt", tmp_path / "tls.key"
+    write(crt, old.cert_chain_pems[0].bytes())
+    write(key, old.private_key_pem.bytes())
+    write(
+        path,
+        kubeconfig("https://a.example", {"client-certificate": "tls.crt", "client-key": "tls.key"}),
+    )
+    followed = FollowedKubeconfig(path, Seconds())
+    followed.current()
+    first = followed.current()
+
+    write(crt, new.cert_chain_pems[0].bytes())
+    between = followed.current()
+    write(key, new.private_key_pem.bytes())
+    after = followed.current()
+
+    assert followed.current() is after
+    assert between is first
+    assert after is not first
+
+
+async def test_a_file_that_appears_later_is_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A kubeconfig may be written before the authority that it names."""
+    path = tmp_path / "config"
+    write(path, kubeconfig("https://a.example", {}))
+    followed = FollowedKubeconfig(path, Seconds())
+    changed = kubeconfig(
+        "https://b.example",
+        {},
+        **{"certificate-authority-data": "", "certificate-authority": "ca.crt"},
+    )
+    write(path, changed)
+    urls = [followed.current().url, followed.current().url]
+    write(tmp_path / "ca.crt", PEM)
+
+    assert urls == ["https://a.example"] * 2
+    assert followed.current().url == "https://b.example"
+    assert caplog.text.count("kubeconfig.reload_refused") == 1
+
+
+def test_files_are_checked_at_most_once_a_second(tmp_path: Path) -> None:
+    """Not at every request."""
+    path = tmp_path / "config"
+    write(path, kubeconfig("https://a.example", {}))
+    times = iter([0.0, 0.5, 0.9, 1.1])
+    followed = FollowedKubeconfig(path, lambda: next(times))
+    first = followed.current()
+    write(path, kubeconfig("https://b.example", {}))
+
+    assert [followed.current() is first for _ in range(2)] == [True, True]
+    assert followed.current().url == "https://b.example"

@@ -25,7 +25,7 @@ from orchid.clock import Clock
 from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.expressions.cel import Compiler
-from orchid.outbound.remote import read_kubeconfig
+from orchid.outbound.remote import FollowedKubeconfig
 from orchid.wire.naming import Naming
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class Authorization:
         conditions = (
             Conditions(expressions, wanted.name, self.metrics, monotonic) if expressions else None
         )
-        remote = read_kubeconfig(Path(settings.kubeconfig))
+        remote = FollowedKubeconfig(Path(settings.kubeconfig), monotonic)
         return Webhook(
             self._names,
             JsonEndpoint(remote, timeout=settings.timeout),
