@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-revocation lock dist install man
+.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -76,6 +76,13 @@ conformance: .venv/.installed-dev
 demo-revocation: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m tests.e2e.demo_revocation $(ARGS)
+
+# An unmodified kube-apiserver asks two Orchid servers; two credentials are revoked, with the times:
+# make demo-cluster KUBE_APISERVER=path/to/kube-apiserver
+demo-cluster: .venv/.installed-dev
+	@test -x "$(KUBE_APISERVER)" || { echo "KUBE_APISERVER=path names no program"; exit 2; }
+	scripts/system-packages
+	$(BIN)/python -m tests.e2e.demo_cluster --kube-apiserver "$(KUBE_APISERVER)" $(ARGS)
 
 # What rights and credentials rest on is taken away, so many times, on one process and with workers;
 # half an hour or so: make removals ROUNDS=10000

@@ -1,5 +1,7 @@
 """Clusters and their webhook: what it denies, what it leaves to others, and what is counted."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from orchid.assembly.server import SELF
 from orchid.issuance.cluster_status import ClusterStatusWriter
 from tests.api.clusters import (
     CLUSTERS,
+    CREDENTIAL_ID,
     ISSUER,
     NO_OPINION,
     REVOCATIONS,
@@ -334,3 +337,31 @@ async def test_the_metrics_page_counts_calls_that_were_not_authorized(server: Ap
     for code in ("200", "401", "403"):
         assert any(f'code="{code}"' in line for line in counted), (code, lines)
     assert 'orchid_cluster_reviews_total{cluster="prod",result="no-opinion"} 1' in page
+
+
+FILES = (Path(__file__).parents[1] / "data" / "cluster-reviews").glob("*.json")
+RECORDED = {file.stem: file.read_bytes() for file in sorted(FILES)}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_recorded_reviews_are_answered(server: Api, name: str) -> None:
+    """As a kube-apiserver sent them: no opinion, and a denial once the credential is revoked."""
+    await cluster(server)
+    sent = json.loads(RECORDED[name])
+    ids = sent["spec"].get("extra", {}).get(CREDENTIAL_ID, ["JTI=none"])
+    word, _, value = ids[0].partition("=")
+
+    async def ask() -> Any:
+        target = f"{webhook('prod')}?timeout=3s"
+        headers = {"content-type": "application/json", "accept": "application/json, */*"}
+        answer = await server.call("POST", target, RECORDED[name], headers=headers)
+        assert answer.status == 200, answer.text
+        assert answer.json["apiVersion"] == sent["apiVersion"]
+        return answer.json["status"]
+
+    before = await ask()
+    target = {"token": {"jti": value}} if word == "JTI" else {"certificate": {"sha256": value}}
+    await revoked(server, "stolen", **target)
+
+    assert before == NO_OPINION
+    assert await ask() == (NO_OPINION if "anonymous" in name else denied("stolen"))
