@@ -1,4 +1,4 @@
-"""What holds for every test: missing system packages skip by name, and their number is told.
+"""Setup of all tests: tests of missing system packages are skipped, and the skips are counted.
 
 A test that needs a program of the operating system says so with
 `@pytest.mark.system_package("etcd")`, or, within a fixture, by calling `require_program("etcd")`

@@ -172,7 +172,7 @@ async def test_repeated_keys(server: Api) -> None:
 
 
 async def test_creating_by_apply_needs_the_right_to_create(server: Api) -> None:
-    """Who may only patch can apply to what is there, and is told so otherwise."""
+    """With the verb patch alone, apply changes an existing object and creates none."""
     rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["patch"]}
     group = "rbac.authorization.orch.io"
     await server.make(f"{RBAC}/roles", {"metadata": {"name": "r"}, "rules": [rule]})

@@ -23,7 +23,7 @@ def body(name: str = "web", **terms: Any) -> dict[str, Any]:
 
 
 async def test_a_policy_is_created_ready_and_shown(server: Api) -> None:
-    """With the columns that tell it from others."""
+    """The table has the columns of the kind."""
     made = await server.call("POST", POLICIES, body())
     table = await server.call("GET", POLICIES, headers=TABLE)
 

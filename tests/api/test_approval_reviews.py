@@ -70,7 +70,7 @@ async def review(server: Api, token: str | None = None, **spec: Any) -> Any:
     return await server.call("POST", REVIEWS, {"spec": spec}, **more)
 
 
-async def test_a_review_tells_policy_by_policy_and_check_by_check(server: Api) -> None:
+async def test_a_review_returns_every_check_of_every_policy(server: Api) -> None:
     """Those that do not select it too: that is what people ask for."""
     await server.call("POST", POLICIES, body("web"))
     await server.call("POST", POLICIES, body("other", signerNames=["other.com/*"]))
@@ -98,7 +98,7 @@ async def test_a_review_tells_policy_by_policy_and_check_by_check(server: Api) -
     ]
 
 
-async def test_rules_are_told_with_their_outcome(server: Api) -> None:
+async def test_rules_are_returned_with_their_result(server: Api) -> None:
     """Each by its number, with what it gave."""
     rules = [
         {"expression": "request.dnsNames.size() == 1"},
@@ -222,7 +222,7 @@ async def test_nothing_is_stored(server: Api) -> None:
         (BAD, "deny", "policies would deny this request"),
     ],
 )
-async def test_a_dry_run_tells_what_would_become_of_a_request(
+async def test_a_dry_run_warns_of_the_decision_of_the_policies(
     server: Api, host: str, otherwise: str, forecast: str
 ) -> None:
     """As warnings; nothing is stored, and nothing else is different."""
@@ -238,7 +238,7 @@ async def test_a_dry_run_tells_what_would_become_of_a_request(
     assert (await server.call("GET", f"{REQUESTS}/r")).status == 404
 
 
-async def test_only_a_dry_run_is_told(server: Api) -> None:
+async def test_only_a_dry_run_returns_the_warning(server: Api) -> None:
     """A request that is stored hears from the controller."""
     await server.call("POST", POLICIES, body("web"))
 

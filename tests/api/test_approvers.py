@@ -85,7 +85,7 @@ async def approve(server: Api, headers: dict[str, str] | None = None, **conditio
     assert answer.status == 200, answer.text
 
 
-async def test_whoever_approved_by_put_is_named(server: Api) -> None:
+async def test_an_approver_by_put_is_recorded(server: Api) -> None:
     """The name is the caller's, and no policy is named."""
     await asked(server)
     await approve(server)
@@ -94,7 +94,7 @@ async def test_whoever_approved_by_put_is_named(server: Api) -> None:
 
 
 @pytest.mark.parametrize("media", [PATCH, APPLY], ids=["patch", "apply"])
-async def test_whoever_approved_by_patch_is_named(server: Api, media: str) -> None:
+async def test_an_approver_by_patch_is_recorded(server: Api, media: str) -> None:
     """A patch and an apply are approvals like a PUT."""
     await asked(server)
     query, said = "", {"status": {"conditions": [APPROVED]}}
@@ -110,7 +110,7 @@ async def test_whoever_approved_by_patch_is_named(server: Api, media: str) -> No
 
 
 async def test_who_acts_under_another_name_is_named_beside_it(server: Api) -> None:
-    """As the audit log does, the record tells of both."""
+    """The record names both users, as the audit log does."""
     await asked(server)
     await approve(server, ACTING)
 
@@ -118,7 +118,7 @@ async def test_who_acts_under_another_name_is_named_beside_it(server: Api) -> No
 
 
 async def test_who_edits_an_approval_has_not_approved(server: Api) -> None:
-    """An approval cannot be taken back, so the first who wrote it is the approver."""
+    """An approval cannot be removed, so the user who wrote it first is the approver."""
     await asked(server)
     await approve(server, ACTING)
     await approve(server, message="looks good to me too")
@@ -159,12 +159,12 @@ async def test_the_record_alone_proves_the_entry_of_the_approval(server: Api) ->
 
     waiting = (await server.server.store.read(places.PENDING)).records
     entries = [json.loads(one.value) for one in waiting]
-    [told] = [one for one in entries if one["type"] == "request.approved"]
+    [entry] = [one for one in entries if one["type"] == "request.approved"]
     name, uid = record["request"]["name"], record["request"]["uid"]
     said = {"name": name, "requester": "bob", "decider": record["approver"]["username"]}
 
-    assert told["object"] == object_seal(uid)
-    assert told["sealed"] == seal(uid, said)
+    assert entry["object"] == object_seal(uid)
+    assert entry["sealed"] == seal(uid, said)
     assert record["requester"]["username"] == "bob"
 
 

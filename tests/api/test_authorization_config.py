@@ -199,7 +199,7 @@ def hashes(counted: dict[str, float]) -> set[str]:
 async def test_a_changed_file_takes_effect_and_a_bad_one_does_not(
     server_files: Path, file: File, allowing: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The last good configuration stays in force, and the log and the metrics tell why."""
+    """The last valid configuration stays in use; log and metrics report the invalid one."""
     path = file.write(*BUILT_IN)
     async with api(server_files, authorization_config=path) as server:
         follower = server.server.access.authorization
@@ -294,11 +294,11 @@ async def test_the_file_is_looked_at_while_the_server_runs(
         follower = server.server.access.authorization
         look, looked = follower.look, asyncio.Event()
 
-        async def look_and_tell() -> None:
+        async def look_and_notify() -> None:
             await look()
             looked.set()
 
-        monkeypatch.setattr(follower, "look", look_and_tell)
+        monkeypatch.setattr(follower, "look", look_and_notify)
         file.write(*reversed(BUILT_IN))
         following = asyncio.create_task(follower.follow())
         async with asyncio.timeout(10):

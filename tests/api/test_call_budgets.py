@@ -46,7 +46,7 @@ Job = Callable[[int], tuple[str, str, Any]]
 
 
 class Wire(asyncio.Transport):
-    """Takes what a connection writes, and tells when something was written."""
+    """Records what a connection writes, and sets an event at each write."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
@@ -179,7 +179,9 @@ JOBS: dict[str, tuple[int, Job]] = {
 TOKEN_REVIEW = 67
 BOUND_GET = 49  # by the token of an account, with a right from a binding
 APART = 22  # more calls for a body that comes apart from its head
-COMMIT = 1  # more or fewer, by when the thread that writes is done; a head read anew takes a dozen
+COMMIT = (
+    1  # more or fewer, by when the thread that writes is done; parsing a new head takes a dozen
+)
 APPROVAL = 203  # of a request for a certificate
 SIGNED = 126  # a certificate of a user
 HANDED_OUT = 331  # a certificate, put into its request and on record; 322 by itself

@@ -57,7 +57,7 @@ def may(verbs: list[str], group: str, resource: str, *names: str) -> dict[str, A
 
 
 async def test_one_is_created_with_defaults_and_shown(server: Api) -> None:
-    """With the columns that tell it from others; it is not ready before a controller says so."""
+    """The table has the columns of the kind; Ready is empty until a controller sets it."""
     made = await server.call("POST", AUTHORITIES, body())
     table = await server.call("GET", AUTHORITIES, headers=TABLE)
 
@@ -95,7 +95,7 @@ async def test_apply_makes_one_and_changes_its_terms(server: Api) -> None:
 
 
 async def test_a_second_authority_for_a_signer_is_refused(server: Api) -> None:
-    """Requests could not tell which of them signs."""
+    """Otherwise it would be undefined which authority signs a request."""
     await server.call("POST", AUTHORITIES, body())
 
     second = await server.call("POST", AUTHORITIES, body("second"))

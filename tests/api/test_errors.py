@@ -36,7 +36,7 @@ async def test_not_found(server: Api) -> None:
 
 @pytest.mark.parametrize("path", [f"/{SA}", f"/{SA}/x", f"//{CSR}", "//livez", "//apis"])
 async def test_path_that_begins_with_two_slashes_leads_nowhere(server: Api, path: str) -> None:
-    """Whoever stands before us may read it otherwise; what it seems to name is not served."""
+    """A proxy may parse such a path differently, so it gets 404."""
     answer = await server.call("GET", path)
 
     assert (answer.status, answer.text) == (404, "404 page not found\n")
@@ -250,7 +250,7 @@ async def test_names_that_are_tricks(server: Api) -> None:
 
 
 async def test_a_watch_path_that_names_nothing(server: Api) -> None:
-    """`/watch` with nothing behind it is the client's mistake, told before everything else."""
+    """`/watch` without a resource is a client error."""
     answer = await server.call("GET", "/api/v1/watch", token=None)
 
     assert answer.status in (400, 404, 401)
@@ -317,7 +317,7 @@ async def test_an_audit_id_is_echoed_or_made(server: Api) -> None:
 
 
 async def test_a_failed_patch_reveals_nothing(server: Api) -> None:
-    """A patch that gives no object is told with its own words only."""
+    """The error for a patch whose result is no object quotes only the patch."""
     await server.account("a")
     answer = await server.call(
         "PATCH", f"{SA}/a", json.dumps({"metadata": 1}).encode(), headers=MERGE
@@ -352,10 +352,10 @@ async def test_a_put_where_nothing_is(server: Api, meta: dict[str, str], status:
         ("application/yaml", b"kind: [\n", "yaml: line 1: did not find expected node content"),
     ],
 )
-async def test_what_has_no_kind_is_told_by_its_beginning(
+async def test_an_error_about_a_missing_kind_quotes_the_beginning_of_the_body(
     server: Api, media: str, body: bytes, message: str
 ) -> None:
-    """The fault itself, without a word about a kind that nobody looked for yet."""
+    """The error is that of the parser, not one about a missing kind."""
     path = "/api/v1/namespaces/default/serviceaccounts"
     answer = await server.call("POST", path, body, headers={"content-type": media})
 

@@ -38,7 +38,7 @@ REPORTED = {
     "regarding": POD,
     "reportingController": "example.com/signer",
 }
-TOLD = {
+CORE_EVENT = {
     **SAME,
     "message": "It was signed.",
     "involvedObject": POD,
@@ -54,7 +54,7 @@ OLDER = {
 
 
 def event(target: str, name: str = "a", **fields: Any) -> dict[str, Any]:
-    content = REPORTED if target == NEW else TOLD
+    content = REPORTED if target == NEW else CORE_EVENT
     head = {"kind": "Event", "apiVersion": VERSIONS[target]}
     return {**head, "metadata": {"name": name}, **content, **fields}
 
@@ -68,7 +68,7 @@ def written(target: str) -> dict[str, Any]:
     """What is answered: some fields are there although nobody set them."""
     times = ("firstTimestamp", "lastTimestamp")
     if target == OLD:
-        return {**TOLD, "source": {}, **dict.fromkeys(times)}
+        return {**CORE_EVENT, "source": {}, **dict.fromkeys(times)}
     return {
         **REPORTED,
         "deprecatedSource": {},
@@ -96,7 +96,7 @@ async def test_an_event_of_one_group_is_read_in_the_other(
 
 
 async def test_an_event_is_stored_once(server: Api) -> None:
-    """Whoever writes, the stored bytes are those of the core group under one key."""
+    """Events of both groups are stored in the form of the core group, under one key."""
     for name, target in zip("ab", BOTH, strict=True):
         await server.make(target, event(target, name))
     entries = server.server.feed.of(Event).entries
@@ -108,7 +108,7 @@ async def test_an_event_is_stored_once(server: Api) -> None:
 
 
 async def test_an_older_event_shows_its_fields_as_deprecated(server: Api) -> None:
-    """What only older events have is told, under names that say so."""
+    """Fields that only older events have are returned under their deprecated names."""
     await server.make(OLD, {"metadata": {"name": "a"}, **OLDER})
     got = (await server.call("GET", f"{NEW}/a")).json
 
@@ -178,7 +178,7 @@ async def test_protobuf_has_the_numbers_of_its_group(server: Api, target: str) -
 
 
 async def test_both_groups_show_the_same_table(server: Api) -> None:
-    """New events tell when they were noticed, how often and by whom, as older ones do."""
+    """New events show time, count and reporter, as older ones do."""
     await server.make(NEW, event(NEW))
     await server.make(OLD, {"metadata": {"name": "b"}, **OLDER})
     tables = [(await server.call("GET", target, headers=TABLE)).json for target in BOTH]
@@ -233,7 +233,7 @@ async def test_who_tracks_fields_in_one_group_is_forgotten_by_writes_in_the_othe
 
 
 async def test_in_its_own_group_an_event_must_be_complete(server: Api) -> None:
-    """Older fields stay empty, and everything wrong is told at once."""
+    """Older fields must be empty, and all errors are reported together."""
     poor = {
         "metadata": {"name": "Bad_Name"},
         "series": {},

@@ -7,8 +7,8 @@ SA = "/api/v1/namespaces/default/serviceaccounts"
 REVIEW = "/apis/authentication.orch.io/v1/selfsubjectreviews"
 
 
-async def test_identity_is_worked_out_anew_for_every_request(server: Api) -> None:
-    """On one connection, each request is its own caller's, whoever came before."""
+async def test_every_request_is_authenticated_separately(server: Api) -> None:
+    """On one connection, the credential of each request counts, not that of an earlier one."""
     peer = Peer("127.0.0.1:1")
     statuses = [
         (await server.call("GET", SA, token=token, peer=peer)).status

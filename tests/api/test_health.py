@@ -49,12 +49,12 @@ async def test_one_check_alone(server: Api) -> None:
 
 @pytest.mark.parametrize("path", ["/livez/ping", "/readyz/etcd", "/healthz/ping"])
 async def test_one_check_alone_is_not_for_everybody(server: Api, path: str) -> None:
-    """Who has no credential learns whether the server is well, and not how it is made."""
+    """Without a credential, only the overall result is returned, not single checks."""
     assert (await server.call("GET", path, token=None)).status == 403
 
 
 async def test_a_stopping_server_is_live_but_not_ready(server: Api) -> None:
-    """While it drains, only readiness fails; the reason is told to who asks for it alone."""
+    """While the server drains, only readiness fails; the single check returns the reason."""
     server.server.readiness.stopping = True
 
     ready = await server.call("GET", "/readyz")

@@ -269,7 +269,7 @@ async def test_marking_a_namespace_is_no_new_generation(server: Api) -> None:
 # --- Events ---------------------------------------------------------------------------------------
 
 EVENTS = "/api/v1/namespaces/default/events"
-TOLD = {
+SERIES_EVENT = {
     "eventTime": "2026-01-02T03:04:05.000000Z",
     "reportingComponent": "example.com/controller",
     "reportingInstance": "controller-1",
@@ -292,11 +292,11 @@ TOLD = {
         ({"eventTime": None, "action": "", "message": "x" * 1025}, []),
     ],
 )  # fmt: skip
-async def test_an_event_that_tells_when_it_was_noticed_tells_who_and_why(
+async def test_an_event_with_an_event_time_needs_reporter_action_and_reason(
     server: Api, change: Any, fields: list[str]
 ) -> None:
     """Older events may leave all of that out."""
-    body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Node"}, **TOLD, **change}
+    body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Node"}, **SERIES_EVENT, **change}
     answer = await server.call("POST", EVENTS, body)
 
     assert answer.status == (422 if fields else 201)
@@ -321,6 +321,8 @@ async def test_where_an_event_is_and_where_its_object_is(
     events = f"/api/v1/namespaces/{place}/events"
     about_pod = {"involvedObject": {"kind": "Pod", "namespace": about}}
     old = await server.call("POST", events, {"metadata": {"name": "old"}, **about_pod})
-    new = await server.call("POST", events, {"metadata": {"name": "new"}, **about_pod, **TOLD})
+    new = await server.call(
+        "POST", events, {"metadata": {"name": "new"}, **about_pod, **SERIES_EVENT}
+    )
 
     assert (old.status, new.status) == (older, newer)

@@ -111,7 +111,7 @@ async def test_a_greedy_caller_waits_for_himself(
 
 
 async def test_unauthenticated_callers_take_no_seat(narrow: Api) -> None:
-    """Who is not known is told so before seats are looked for."""
+    """An unauthenticated request gets 401 before it takes a seat."""
     with taken(narrow):
         answer = await narrow.call("GET", SA, token=None)
 

@@ -53,7 +53,7 @@ async def test_a_collection_of_several_pages_is_deleted_whole(
     assert (rest.status, none.json["items"]) == (200, [])
 
 
-async def test_a_watch_from_before_the_history_is_told_so(server: Api) -> None:
+async def test_a_watch_from_before_the_history_gets_410(server: Api) -> None:
     """More bytes of changes than are kept: 410, and never a stream with a hole in it."""
     large = {"large": "x" * 100_000}
     history = server.server.feed.history

@@ -3,8 +3,8 @@
 Two tables. PAGES gives the status of each page for each group of callers. RIGHTS gives, for each
 resource, the verbs that are allowed: c create, d delete, D deletecollection, g get, l list,
 p patch, u update, w watch. A verb that is not allowed is a 403; one that is allowed gets the
-answer that ANSWERS states, because nothing of that name exists and bodies are empty. Whoever is
-not known gets 401 everywhere but on the pages that are open to all.
+answer that ANSWERS states, because nothing of that name exists and bodies are empty. An
+unauthenticated caller gets 401 except on the pages that are open to all.
 """
 
 from collections.abc import AsyncIterator

@@ -29,7 +29,7 @@ async def test_good_names(server: Api, name: str) -> None:
     ],
 )
 async def test_bad_names(server: Api, name: str, fields: int, detail: str) -> None:
-    """Length and pattern are told apart, and both if both are wrong."""
+    """Length and pattern are separate errors; both are reported if both are wrong."""
     answer = await server.call("POST", SA, {"metadata": {"name": name}})
 
     assert answer.status == 422
@@ -76,8 +76,10 @@ async def test_generated_names(server: Api) -> None:
     assert named["metadata"]["name"] == "mine"
 
 
-async def test_a_taken_name_beside_a_base_is_told_as_a_generated_one(server: Api) -> None:
-    """As the reference does: whoever sends a base is told to try again, also while it goes."""
+async def test_a_taken_name_with_a_generate_name_is_reported_as_a_generated_one(
+    server: Api,
+) -> None:
+    """As in Kubernetes: with a generateName the client may retry, also during a deletion."""
     both = {"metadata": {"generateName": "job-", "name": "mine", "finalizers": ["acme.io/hold"]}}
     await server.make(SA, both)
     taken = await server.call("POST", SA, both)

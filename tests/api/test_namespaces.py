@@ -23,7 +23,7 @@ async def test_one_comes_into_being_with_its_first_object(server: Api) -> None:
     assert made.json["metadata"]["labels"]
 
 
-async def test_whoever_names_one_owns_the_label_with_its_name(server: Api) -> None:
+async def test_the_creator_owns_the_label_with_the_name(server: Api) -> None:
     """It is a default, put in before anybody looks who set what."""
     made = await server.call("POST", "/api/v1/namespaces", {"metadata": {"name": "named"}})
     (entry,) = made.json["metadata"]["managedFields"]

@@ -261,7 +261,7 @@ async def test_a_watch_is_not_served_as_yaml(server: Api) -> None:
 async def test_a_watch_is_refused_for_its_options_before_its_form(
     server: Api, query: str, status: int
 ) -> None:
-    """That nothing is streamed as YAML is told once everything else is in order."""
+    """A watch as YAML is refused only after all other checks."""
     answer = await get(server, f"{SA}?watch=true&{query}", "application/yaml")
     preferred = await get(server, f"{SA}?watch=true&{query}", "application/yaml, application/json")
 

@@ -101,7 +101,7 @@ async def test_what_does_not_exist_cannot_be_patched(server: Api, media: dict[st
 
 
 @pytest.mark.parametrize("media", [JSON_PATCH, MERGE, STRATEGIC])
-async def test_what_does_not_exist_is_told_before_a_bad_patch(
+async def test_a_missing_object_is_reported_before_a_bad_patch(
     server: Api, media: dict[str, str]
 ) -> None:
     """The same patch is a mistake where there is something to change."""
@@ -231,15 +231,15 @@ async def test_a_patch_cannot_make_something_else_of_an_object(
         (b'[{"op":"x","op":"test","path":"/secrets","value":null}]', JSON_PATCH, "[0].op"),
     ],
 )
-async def test_a_repeated_key_in_a_patch_is_told(
+async def test_a_repeated_key_in_a_patch_is_reported(
     server: Api, body: bytes, media: dict[str, str], finding: str
 ) -> None:
-    """As an error to those who are strict, not at all to those who do not care."""
+    """Strict validation returns an error, Ignore does not report it."""
     await server.account("a")
-    for mode, status, told in (("Ignore", 200, 0), ("Strict", 422, 1)):
+    for mode, status, reports in (("Ignore", 200, 0), ("Strict", 422, 1)):
         answer = await server.call("PATCH", f"{SA}/a?fieldValidation={mode}", body, headers=media)
         assert answer.status == status
-        assert answer.json.get("message", "").count(f'duplicate field "{finding}"') == told
+        assert answer.json.get("message", "").count(f'duplicate field "{finding}"') == reports
 
 
 async def test_operations_of_the_wrong_form_are_a_bad_request(server: Api) -> None:
@@ -262,7 +262,7 @@ async def test_a_version_in_a_patch_must_be_a_number(server: Api) -> None:
 
 
 async def test_elements_that_share_a_key_are_owned_as_one(server: Api) -> None:
-    """Who repeats an element owns it, and whoever owned one that went owns it no longer."""
+    """The manager that repeats an element owns it; a removed element has no owner."""
     await server.make(SA, {"metadata": {"name": "a"}, "secrets": [{"name": "x"}, {"name": "y"}]})
     answer = await patch(server, "a", {"secrets": [{"name": "x"}, {"name": "x"}]}, MERGE)
     fields = answer.json["metadata"]["managedFields"][0]["fieldsV1"]

@@ -158,7 +158,7 @@ async def test_a_container_with_something_in_that_place_keeps_it(server: Api) ->
 
 
 async def test_a_volume_of_that_name_is_used(server: Api) -> None:
-    """Whoever brings the volume along gets no second one."""
+    """A Pod that already has the volume gets no second one."""
     await account(server)
     own = [{"name": "orch-api-access-mine", "emptyDir": {}}]
     made = (await server.make(PODS, pod(volumes=own)))["spec"]

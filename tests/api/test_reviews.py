@@ -67,7 +67,7 @@ async def test_a_status_that_is_sent_is_dropped(server: Api, target: str) -> Non
 async def test_a_review_that_is_sent_again_is_answered_like_the_first(
     server: Api, target: str
 ) -> None:
-    """The server remembers what is in the body; who asks, and by what, is told of each request."""
+    """The answer to a repeated body has the caller and user agent of its own request."""
     await server.account("a")
     body, _ = REVIEWS[target]
     agents = ("first/1", "second/1", "third/1", "fourth/1")

@@ -1,4 +1,4 @@
-"""A store that does not answer: requests are told so, readiness falls, and all comes back."""
+"""A store that does not answer: requests get 503, readiness fails, and both recover."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Objects whose stored bytes cannot be read: told by name, and removable by one option alone."""
+"""Objects whose stored bytes cannot be read: errors name them, and one option deletes them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -42,7 +42,7 @@ async def server(server_files: Path, store: MemoryStore) -> AsyncIterator[Api]:
         yield made
 
 
-def told(answer: Answer, *places: str) -> bool:
+def reports(answer: Answer, *places: str) -> bool:
     causes = answer.json["details"]["causes"]
     return (
         (answer.status, answer.json["reason"]) == (500, "StorageReadError")
@@ -52,19 +52,19 @@ def told(answer: Answer, *places: str) -> bool:
 
 
 @pytest.mark.parametrize("value", UNREADABLE.values(), ids=UNREADABLE)
-async def test_an_object_that_cannot_be_read_is_told_by_its_name(
+async def test_an_object_that_cannot_be_read_is_named(
     server: Api, store: MemoryStore, value: bytes
 ) -> None:
-    """A get and every list that it belongs to name it; all others go on."""
+    """A get and every list that should contain it name the object; other requests succeed."""
     await server.account("well")
     await server.account("other", "elsewhere")
     await damage(server, store, value)
 
     for target in (f"{SA}/broken", SA, "/api/v1/serviceaccounts", f"{SA}?limit=1"):
-        assert told(await server.call("GET", target), "default/broken"), target
+        assert reports(await server.call("GET", target), "default/broken"), target
     assert (await server.call("GET", f"{SA}/well")).status == 200
     assert (await server.call("GET", "/api/v1/namespaces/elsewhere/serviceaccounts")).status == 200
-    assert told(await server.call("DELETE", f"{SA}/broken"), "default/broken")
+    assert reports(await server.call("DELETE", f"{SA}/broken"), "default/broken")
     again = await server.call("POST", SA, {"metadata": {"name": "broken"}})
     assert (again.status, again.json["reason"]) == (409, "AlreadyExists")
 
@@ -79,12 +79,12 @@ async def test_a_server_starts_with_an_object_that_cannot_be_read(
     async with api(server_files, store=store) as server:
         await server.account("well")
 
-        assert told(await server.call("GET", SA), "default/broken")
+        assert reports(await server.call("GET", SA), "default/broken")
         assert (await server.call("GET", f"{SA}/well")).status == 200
 
 
 async def test_watches_go_on_without_it(server: Api, store: MemoryStore) -> None:
-    """Whoever follows the kind sees all others, and that a readable one went."""
+    """A watch of the kind receives all other objects, and the deletion of a readable one."""
     await server.account("well")
     async with server.watch(f"{SA}?watch=1") as stream:
         await damage(server, store, UNREADABLE["cut off"])

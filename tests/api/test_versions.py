@@ -69,7 +69,7 @@ def said_of(target: str) -> dict[str, str]:
 
 
 async def test_an_object_is_stored_once(server: Api) -> None:
-    """Whoever writes, the stored bytes are those of one version under one key."""
+    """Objects of both versions are stored in the form of one version, under one key."""
     for name, target in zip("ab", BOTH, strict=True):
         await server.make(target, bundle(name, target))
     entries = server.server.feed.of(ClusterTrustBundle).entries

@@ -22,7 +22,7 @@ TABLE = "application/json;as=Table;g=meta.orch.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.orch.io;v=v1"
 
 
-def told(event: Any) -> tuple[str, str]:
+def summary(event: Any) -> tuple[str, str]:
     return event["type"], event["object"]["metadata"].get("name", "")
 
 
@@ -45,7 +45,7 @@ async def test_the_life_of_an_object(server: Api) -> None:
         gone = await server.call("DELETE", f"{SA}/a")
         added, modified, deleted = await stream.take(3)
 
-    assert [told(e) for e in (added, modified, deleted)] == [
+    assert [summary(e) for e in (added, modified, deleted)] == [
         ("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a"),
     ]  # fmt: skip
     assert modified["object"] == changed.json
@@ -80,7 +80,7 @@ async def test_a_client_goes_on_where_it_stopped(server: Api) -> None:
     async with server.watch(f"{SA}?watch=1&resourceVersion={version}") as second:
         events = await second.take(2)
 
-    assert [told(event) for event in events] == [("ADDED", "b"), ("ADDED", "c")]
+    assert [summary(event) for event in events] == [("ADDED", "b"), ("ADDED", "c")]
 
 
 async def test_many_watchers_get_the_same_bytes(server: Api) -> None:
@@ -93,7 +93,7 @@ async def test_many_watchers_get_the_same_bytes(server: Api) -> None:
 
 
 async def test_what_all_see_is_not_what_a_selector_sees(server: Api) -> None:
-    """A change is told by one event to all who select nothing, and otherwise by the selection."""
+    """Watchers without a selector get one event per change; others by their selection."""
     await server.account("a")
     async with (
         server.watch(f"{EVERYWHERE}?watch=1&labelSelector=x") as chosen,
@@ -104,11 +104,11 @@ async def test_what_all_see_is_not_what_a_selector_sees(server: Api) -> None:
             patch = json.dumps({"metadata": {"labels": labels}}).encode()
             await server.call("PATCH", f"{SA}/a", patch, headers=MERGE)
 
-        assert [told(event) for event in await chosen.take(2)] == [
+        assert [summary(event) for event in await chosen.take(2)] == [
             ("ADDED", "a"), ("DELETED", "a"),
         ]  # fmt: skip
         modified = await one.take(2)
-        assert [told(event) for event in modified] == [("MODIFIED", "a"), ("MODIFIED", "a")]
+        assert [summary(event) for event in modified] == [("MODIFIED", "a"), ("MODIFIED", "a")]
         assert await two.take(2) == modified
 
 
@@ -135,7 +135,7 @@ async def test_changes_of_one_commit_are_written_at_once(
             events = await one.take(3)
             assert await two.take(3) == events
 
-    assert [told(event) for event in events] == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+    assert [summary(event) for event in events] == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
     assert len(sent[0]) == pieces
     assert all(mine is other for mine, other in zip(*sent, strict=True))
 
@@ -201,7 +201,7 @@ async def test_no_time_for_the_latest_state_is_an_error(server: Api) -> None:
     assert event["object"]["message"] == "context deadline exceeded"
 
 
-async def test_bookmarks_tell_how_far_the_stream_is(
+async def test_bookmarks_contain_the_revision_of_the_stream(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once in a while, if anything has happened that this watcher did not see."""
@@ -210,7 +210,7 @@ async def test_bookmarks_tell_how_far_the_stream_is(
     async with server.watch(target) as stream:
         marked = await stream.next()
         await asyncio.sleep(0.05)
-        assert stream.now() == []  # nothing new, nothing to tell
+        assert stream.now() == []  # nothing new, no bookmark
         made = await server.account("a")
         bookmark = await stream.next()
 
@@ -246,12 +246,12 @@ async def test_old_watch_paths(server: Api) -> None:
     await server.account("b")
     path = "/api/v1/watch/namespaces/default/serviceaccounts"
     async with server.watch(f"{path}?watch=false") as everything:
-        assert [told(e) for e in await everything.take(2)] == [("ADDED", "a"), ("ADDED", "b")]
+        assert [summary(e) for e in await everything.take(2)] == [("ADDED", "a"), ("ADDED", "b")]
     async with server.watch(f"{path}/b") as one:
-        assert told(await one.next()) == ("ADDED", "b")
+        assert summary(await one.next()) == ("ADDED", "b")
         await server.account("c")
         await server.call("DELETE", f"{SA}/b")
-        assert told(await one.next()) == ("DELETED", "b")
+        assert summary(await one.next()) == ("DELETED", "b")
     refused = await server.call("GET", f"{path}/b?fieldSelector=metadata.name%3Da")
     posted = await server.call("POST", path, {})
 
@@ -289,13 +289,13 @@ async def test_a_name_scoped_right_is_enough_for_a_watch_of_that_name(server: Ap
     )
     await server.account("a")
     async with server.watch(f"{SA}?watch=1&fieldSelector=metadata.name=a", token=BOB) as stream:
-        assert told(await stream.next()) == ("ADDED", "a")
+        assert summary(await stream.next()) == ("ADDED", "a")
 
     assert (await server.call("GET", f"{SA}?watch=1", token=BOB)).status == 403
 
 
 async def test_a_watcher_hears_when_history_is_lost(server: Api) -> None:
-    """If the feed must load anew, the stream ends with a 410, so that the client lists again."""
+    """If the feed must reload, the stream ends with a 410, so that the client lists again."""
     async with server.watch(f"{SA}?watch=1") as stream:
         await server.server.feed._load()
         events = await stream.rest()

@@ -50,15 +50,15 @@ def main() -> int:
 
 def parsed() -> argparse.Namespace:
     as_written = argparse.RawTextHelpFormatter
-    told = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
-    told.add_argument("first")
-    told.add_argument("second")
-    told.add_argument("--tokens", type=Path, required=True, help="CSV: token,user,uid,groups")
-    told.add_argument("--requests", type=int, default=1000)
-    told.add_argument("--seed", type=int, default=1)
-    told.add_argument("--tag", default="", help="what the names of this run have in common")
-    told.add_argument("--resources", default="", help="only these, like secrets,pods/status")
-    return told.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
+    parser.add_argument("first")
+    parser.add_argument("second")
+    parser.add_argument("--tokens", type=Path, required=True, help="CSV: token,user,uid,groups")
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tag", default="", help="a part of all names of this run")
+    parser.add_argument("--resources", default="", help="only these, like secrets,pods/status")
+    return parser.parse_args()
 
 
 def read_tokens(path: Path) -> dict[str, str]:

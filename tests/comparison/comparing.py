@@ -127,7 +127,7 @@ class Comparison:
             self._both(delete)  # there it goes only now
 
     def _look_what_is_left(self, asked: Asked, one: dict[str, Any], other: dict[str, Any]) -> None:
-        """The answers do not tell which objects went."""
+        """The answers do not contain the deleted objects."""
         collection = asked.request.target.partition("?")[0]
         for answer, names in zip((one, other), self._names(collection), strict=True):
             answer["left"] = sorted(map(without_generated, names))

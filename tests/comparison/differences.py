@@ -8,7 +8,7 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def differences(one: Any, other: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every place at which two values differ, the most telling first."""
+    """Every path at which two values differ, the most important first."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted(one.keys() | other.keys(), key=_rank):
             if key not in one:
@@ -27,7 +27,7 @@ def differences(one: Any, other: Any, place: str = "") -> Iterator[tuple[str, An
 def class_of(label: str, one: dict[str, Any], other: dict[str, Any]) -> str | None:
     """What sort of difference it is; None if there is none."""
     if one["status"] != other["status"]:
-        return f"{label}: status {_told(one)} / {_told(other)}"
+        return f"{label}: status {_status_and_reason(one)} / {_status_and_reason(other)}"
     for place, mine, theirs in differences(one, other):
         shown = ""
         if place.endswith(("message", "reason", "code")) or place.count(".") == 1:
@@ -36,7 +36,7 @@ def class_of(label: str, one: dict[str, Any], other: dict[str, Any]) -> str | No
     return None
 
 
-def _told(answer: dict[str, Any]) -> str:
+def _status_and_reason(answer: dict[str, Any]) -> str:
     body = answer["body"]
     reason = body.get("reason", "") if isinstance(body, dict) else ""
     return f"{answer['status']} {reason}".strip()

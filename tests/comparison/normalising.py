@@ -101,7 +101,7 @@ def _replaced(value: Any, text: str) -> Any:
 
 def _settled(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        # What a column is for is told in one's own words.
+        # Descriptions of table columns are our own.
         shown = value.items() if key != "columnDefinitions" else _without_description(value)
         return {name: _settled(inner, name) for name, inner in shown}
     if isinstance(value, list):

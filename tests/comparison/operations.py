@@ -1,7 +1,7 @@
 """What can be asked: the operations that both servers publish in their OpenAPI documents.
 
 Start with `common_operations`. An operation has its path, method, parameters and, where there is a
-body, the schema of it. What only one of the two publishes is left out; `only_one_has` tells it.
+body, the schema of it. Operations of only one server are omitted; `only_one_has` lists them.
 """
 
 import json

@@ -26,7 +26,7 @@ class Answer:
 
 
 class Client:
-    """Trusts whoever answers: it is meant for servers on one's own machine."""
+    """Does not verify the server: use it only for servers on the same machine."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")

@@ -169,7 +169,7 @@ def test_every_place_that_differs_is_found(one: Any, other: Any, places: list[st
     assert [place for place, _, _ in differences(one, other)] == places
 
 
-def test_a_class_tells_what_and_where() -> None:
+def test_a_class_of_differences_names_field_and_values() -> None:
     """The status first, then the first place that differs; none where nothing does."""
     ours = {"status": 200, "body": {"a": 1}}
 

@@ -2,7 +2,7 @@
 
 Start with `corpus()`. Each sample has a name that says what is odd about it, and a kind: a
 `request` (for spec.request), a `certificate` (for status.certificate) or a `bundle` (for
-spec.trustBundle). Whoever takes them in must refuse each with a 4xx, or accept it and then stay
+spec.trustBundle). The server must refuse each with a 4xx, or accept it and then stay
 within its own rules; nothing may raise, hang, or answer at many times the size.
 
 Everything is written byte by byte (nothing that a library refuses to write is out of reach) and is
@@ -124,7 +124,7 @@ def certificate_der(
     algorithm: bytes = ECDSA_SHA256,
     issuer: bytes = NODE,
 ) -> bytes:
-    """Write a certificate from raw parts; its signature is not verified by whoever stores it."""
+    """Write a certificate from raw parts; its signature is not verified when it is stored."""
     body = der.encode(
         der.SEQUENCE,
         version,

@@ -105,7 +105,7 @@ def started(targets: Sequence[str], seconds: float, jobs: int) -> Iterator[Outco
             yield Outcome(target, int(code.read_text()), said.read_text(errors="replace"))
 
 
-def told(outcome: Outcome) -> str:
+def summary(outcome: Outcome) -> str:
     """One line about a target; the whole of what was said if something was found."""
     last = re.findall(r"^(?:#\d|Done).*", outcome.said, re.MULTILINE)[-2:]
     line = f"{outcome.target}: {'FOUND' if outcome.code else 'nothing found'}; {'; '.join(last)}"
@@ -144,7 +144,7 @@ def main(words: list[str]) -> int:
     if importlib.util.find_spec("atheris") is None:
         return blindly(given.target, seconds / given.jobs)
     outcomes = list(started(given.target, seconds, given.jobs))
-    print(*map(told, outcomes), sep="\n")
+    print(*map(summary, outcomes), sep="\n")
     return 1 if any(outcome.code for outcome in outcomes) else 0
 
 

@@ -89,8 +89,8 @@ def read(pieces: list[bytes]) -> Any:
     for piece in pieces:
         reader.feed(piece)
     requests = [arrived.request for arrived in reader.ready]
-    told = [(each.method, each.target, each.headers, each.body) for each in requests]
-    return told, reader.refusal
+    seen = [(each.method, each.target, each.headers, each.body) for each in requests]
+    return seen, reader.refusal
 
 
 def new_reader() -> RequestReader:

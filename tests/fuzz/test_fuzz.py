@@ -4,7 +4,7 @@ import pytest
 
 from tests.extras import needs_atheris
 from tests.fuzz import blind
-from tests.fuzz.run import CORPUS, TARGETS, started, told
+from tests.fuzz.run import CORPUS, TARGETS, started, summary
 from tests.fuzz.targets import TARGETS as FUNCTIONS
 
 SECONDS = 4
@@ -38,5 +38,5 @@ def test_new_inputs_are_answered_or_refused() -> None:
 
     assert [outcome.target for outcome in outcomes] == list(TARGETS)
     for outcome in outcomes:
-        assert outcome.code == 0, told(outcome)
+        assert outcome.code == 0, summary(outcome)
         assert "Done" in outcome.said

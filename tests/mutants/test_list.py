@@ -22,11 +22,11 @@ def test_mistake_can_be_made(mutant: Mutant) -> None:
 
 
 def test_no_mistake_is_listed_twice() -> None:
-    """A share is told of different mistakes."""
+    """The shares of a run contain different mistakes."""
     assert len({(mutant.file, mutant.before, mutant.after) for mutant in MUTANTS}) == len(MUTANTS)
 
 
-def test_mistake_that_does_not_fit_is_told() -> None:
+def test_a_mistake_that_does_not_apply_is_reported() -> None:
     """A row whose text is gone, or is there twice, says so."""
     mutant = Mutant("a.py", "x", "y", ("t",))
 

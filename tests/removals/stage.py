@@ -1,7 +1,7 @@
-"""A server whose files may change and which may start anew, and connections that stay open to it.
+"""A server whose files may change and that may restart, and open connections to it.
 
 Start with `Stage`. The administrator has connections of their own, so that nothing disturbs what is
-remembered for a caller's. Who calls is told by the token that goes with a request, or by the
+remembered for a caller's. The caller is identified by the token of a request, or by the
 certificate that was shown when the connection was opened.
 """
 
@@ -179,6 +179,6 @@ def staged(directory: Path, *, workers: int, chance: random.Random) -> Iterator[
         yield stage
     except BaseException:
         with suppress(ProcessLookupError):
-            stage.server.kill()  # the block's own failure is the one to tell
+            stage.server.kill()  # the failure of the block is the one to report
         raise
     stage.close()

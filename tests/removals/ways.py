@@ -70,7 +70,7 @@ def namespace(stage: Stage) -> Given:
 
 
 def _bound(stage: Stage) -> tuple[Given, str, str, str]:
-    """Give an account the right to list; tell where the binding is, its name, and the role."""
+    """Give an account the right to list; return the path and name of the binding, and the role."""
     name, client = stage.name(), stage.caller()
     token = _token(stage, name)
     inside = f"{RBAC}/namespaces/{NAMESPACE}"
@@ -108,7 +108,7 @@ def secret(stage: Stage) -> Given:
 
 
 def revocation(stage: Stage) -> Given:
-    """Nothing is removed: a token, all tokens of an account or a certificate are taken back."""
+    """Revoke a token, all tokens of an account or a certificate; nothing is removed."""
     name = stage.name()
     what = stage.chance.choice(("token", "account", "certificate"))
     if what == "certificate":
