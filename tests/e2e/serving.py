@@ -69,9 +69,11 @@ class Server:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.abort()
-            raise ServerFailed(self.told(f"did not stop in {seconds} s after SIGTERM")) from None
+            raise ServerFailed(
+                self.with_log(f"did not stop in {seconds} s after SIGTERM")
+            ) from None
         if code != 0:
-            raise ServerFailed(self.told(f"ended with exit code {code}"))
+            raise ServerFailed(self.with_log(f"ended with exit code {code}"))
 
     def kill(self) -> None:
         """End the server and all it started, at once, as a power cut would."""
@@ -102,7 +104,7 @@ class Server:
     def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def told(self, what: str) -> str:
+    def with_log(self, what: str) -> str:
         return f"orchid serve (pid {self.pid}) {what}; its log ends:\n{self.log_text()[-LOG_TAIL:]}"
 
 
@@ -162,10 +164,10 @@ def wait_until_ready(server: Server, seconds: float = READY_SECONDS) -> Server:
     deadline = server.started + seconds
     while not server.is_ready():
         if (code := server.process.poll()) is not None:
-            raise ServerFailed(server.told(f"ended with exit code {code} before it was ready"))
+            raise ServerFailed(server.with_log(f"ended with exit code {code} before it was ready"))
         if time.monotonic() > deadline:
             server.abort()
-            raise ServerFailed(server.told(f"was not ready after {seconds} s"))
+            raise ServerFailed(server.with_log(f"was not ready after {seconds} s"))
         time.sleep(POLL_SECONDS)
     took = time.monotonic() - server.started
     return Server(

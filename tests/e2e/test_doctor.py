@@ -110,7 +110,7 @@ def wait_until_alive(server: Server) -> None:
             if client.send("GET", "/livez").status == 200:
                 return
         time.sleep(POLL_SECONDS)
-    raise ServerFailed(server.told("was not alive in time"))
+    raise ServerFailed(server.with_log("was not alive in time"))
 
 
 def test_secrets_sealed_with_a_lost_key_are_told(tmp_path: Path) -> None:

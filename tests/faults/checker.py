@@ -238,7 +238,7 @@ def points(history: History, timelines: Timelines, made: dict[int, Call]) -> Ite
             yield Point(call.began, call.ended, lowest, call)
     for watcher in history.watchers:
         for segment in watcher.segments:
-            for event in segment.events:  # whoever was told of a change knows that it happened
+            for event in segment.events:  # an event shows that its change was committed
                 yield Point(event.at, event.at, _fact(event.revision), event)
 
 
@@ -325,7 +325,7 @@ def _segment_violations(
 
 
 def _as_events(log: Iterable[Commit]) -> Iterator[Event]:
-    """The log as a watcher is told of it; a deletion shows what it took away."""
+    """The log as watch events; a deletion contains the deleted value."""
     values: dict[str, str] = {}
     for revision, key, value in log:
         if value is None:

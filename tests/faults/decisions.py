@@ -1,9 +1,9 @@
-"""Decisions while faults strike, and whether the ledger tells of everything exactly once.
+"""Decisions during faults, and whether the ledger records each of them exactly once.
 
-`Decisions.run` makes certificate requests and approves them, by any server that is there, so that
-the signing controller always has something in its hands. Then `ledger_violations` reads the store
-itself: the signed log must hold, and have one entry for every approval, certificate and revocation
-and for nothing else; entries that still wait for their place count as well.
+`Decisions.run` creates certificate requests and approves them, on any available server, so that the
+signing controller always has work. Then `ledger_violations` reads the store: the signed log must
+verify, and have one entry for every approval, certificate and revocation and no other entries;
+pending entries count too.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ APPROVED = {"type": "Approved", "status": "True", "reason": "Faults"}
 REVOKED = ("certificate", "token", "account", "authority")
 
 
-class Told(NamedTuple):
-    """A sort of thing that the ledger tells of: where it is stored, and the types of entries."""
+class Recorded(NamedTuple):
+    """A kind of object in the ledger: where it is stored, and the types of its entries."""
 
     what: str
     stored: Span
@@ -46,14 +46,14 @@ class Told(NamedTuple):
     ended: frozenset[str] = frozenset()  # types of entries about its removal
 
 
-TOLD = (
-    Told("approval", STORED_REQUESTS, frozenset({"request.approved"})),
-    Told(
+RECORDED = (
+    Recorded("approval", STORED_REQUESTS, frozenset({"request.approved"})),
+    Recorded(
         "certificate",
         Span.prefix("identity/issuedcertificates/"),
         frozenset({"certificate.issued"}),
     ),
-    Told(
+    Recorded(
         "revocation",
         Span.prefix("identity/credentialrevocations/"),
         frozenset(f"{what}.revoked" for what in REVOKED),
@@ -111,7 +111,7 @@ async def ledger_violations(
         return [f"the ledger does not hold: {refusal}"]
     return [
         text
-        for each in TOLD
+        for each in RECORDED
         for text in _wrong(
             each.what,
             Counter(one["object"] for one in entries_there if one["type"] in each.types),
@@ -123,12 +123,12 @@ async def ledger_violations(
 
 
 def _wrong(
-    what: str, told: Counter[str], there: set[str], acknowledged: set[str], ended: set[str]
+    what: str, logged: Counter[str], there: set[str], acknowledged: set[str], ended: set[str]
 ) -> Iterator[str]:
-    """How entries and what they tell of, both by the seal of a uid, do not fit each other."""
-    yield from (f"{count} entries tell of one {what}" for count in told.values() if count > 1)
-    yield from (f"a stored {what} has no entry" for _ in there - told.keys())
-    yield from (f"an entry tells of {what}s that were not" for _ in told.keys() - there - ended)
+    """Differences between entries and stored objects, both by the hash of their uid."""
+    yield from (f"{count} entries for one {what}" for count in logged.values() if count > 1)
+    yield from (f"a stored {what} has no entry" for _ in there - logged.keys())
+    yield from (f"an entry for an unknown {what}" for _ in logged.keys() - there - ended)
     yield from (f"an acknowledged {what} is lost" for _ in acknowledged - there - ended)
     yield from (f"an entry says that a stored {what} was removed" for _ in ended & there)
 
@@ -145,7 +145,7 @@ async def _logged(store: Store, data: Path) -> AsyncIterator[Any]:
         yield json.loads(entry)
 
 
-async def _there(store: Store, each: Told) -> list[str]:
+async def _there(store: Store, each: Recorded) -> list[str]:
     """The uids of what is stored; a request counts once it is decided."""
     found = [json.loads(record.value) for record in (await store.read(each.stored)).records]
     is_request = each.stored == STORED_REQUESTS

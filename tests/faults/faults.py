@@ -6,8 +6,8 @@ systems.py and to nothing else. Every fault ends healed: what was stopped goes o
 is started again, and is ready before the next.
 
 A full disk is one: a file takes all the room (or, where no small disk could be mounted, no file
-may grow). A slow disk is played: whoever owns the data is stopped and let go again, many times a
-second, so that whatever it has begun takes long. Clocks jump by an hour, in either direction.
+may grow). A slow disk is simulated: the process that owns the data is stopped and continued many
+times a second, so that its operations take long. Clocks jump by an hour, in either direction.
 
 Three faults come with operations of their own (`Clients`): revocations are changed while no
 controller runs, right after the leader of the controllers was killed, and between a backup and its

@@ -41,7 +41,7 @@ class Commit(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a watcher was told; a bookmark has no key."""
+    """One event of a watch; a bookmark has no key."""
 
     at: float
     type: str
@@ -102,7 +102,7 @@ class History:
     end: int = ABSENT  # a revision that every watcher must have come to
 
     def save(self, path: Path, log: list[Commit]) -> None:
-        """Write everything down, for whoever wants to know what led to a violation."""
+        """Write the complete history to a file, to find the cause of a violation."""
         path.write_bytes(msgspec.json.encode({**asdict(self), "log": log}, enc_hook=_plain))
 
 

@@ -1,4 +1,4 @@
-"""Certificates that are issued, used and taken back while faults strike.
+"""Certificates that are issued, used and revoked during faults.
 
 `Issuing.run` asks for a certificate, approves the request, waits until a signing controller has
 handed it out, and looks by every server whether it is on record. Then it proves itself with it,
@@ -44,7 +44,7 @@ class Issued(NamedTuple):
 
 
 Certified = Callable[[bytes], AbstractAsyncContextManager[Sequence[Way]]]
-"""Gives a way to every server for whoever has a certificate, by its chain."""
+"""Connects to every server with a client certificate, by its chain."""
 
 
 class NotDone(Exception):
@@ -66,7 +66,7 @@ class Issuing:
         self.improper: list[str] = []
 
     async def run(self, stop: asyncio.Event, most: int | None = None) -> None:
-        """Issue and revoke until told to stop, or so many."""
+        """Issue and revoke until `stop` is set, or so many times."""
         for _ in range(most) if most is not None else itertools.count():
             if stop.is_set():
                 return
@@ -117,7 +117,7 @@ class Issuing:
         raise NotDone
 
     async def _look_for(self, facts: IssuedFacts) -> None:
-        """Whoever was handed a certificate finds its record, whichever server is asked."""
+        """An issued certificate has its record on every server."""
         for way in self._ways:
             with suppress(Lost):
                 status, answer = await way.send("GET", f"{RECORDS}/{facts.serial}")

@@ -115,7 +115,7 @@ class Revoking:
             await self._surely(partial(self._revoke, subject, HOLD))
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Change one revocation after the other until told to stop."""
+        """Change one revocation after the other until `stop` is set."""
         while not stop.is_set():
             with suppress(Lost, NotDone):
                 if sum(not one.is_revoked for one in self.subjects) < FEWEST:

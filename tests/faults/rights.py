@@ -1,4 +1,4 @@
-"""Rights that are taken away while faults strike: whoever asks afterwards does not have them.
+"""Rights that are removed during faults: later requests are refused.
 
 `Rights.run` gives an account a right and a token, sees that they count, removes what they rest on
 by any server that is there, and, once that is acknowledged, asks by every server. The binding of
@@ -69,7 +69,7 @@ class Rights:
         self.improper: list[str] = []
 
     async def run(self, stop: asyncio.Event, most: int | None = None) -> None:
-        """Take one right away after the other until told to stop, or so many."""
+        """Remove one right after the other until `stop` is set, or so many."""
         async with self._callers(self._token) as admins:
             turns = itertools.cycle(admins)
             for number in itertools.count():

@@ -49,7 +49,7 @@ class Report:
     only: str = ""  # the faults that were wanted, by a part of their name
     log: list[Commit] = field(default_factory=list)
     removed: Counter[str] = field(default_factory=Counter)  # what rights rested on, acknowledged
-    decided: int = 0  # approvals that were acknowledged, each of which the ledger tells of once
+    decided: int = 0  # acknowledged approvals, each of which the ledger has once
     issued: int = 0  # certificates that were seen, each of which is on record
     revoked: int = 0  # those of them that were accepted before, and refused after
     changed: Counter[str] = field(default_factory=Counter)  # holds and revocations, and checks
@@ -73,7 +73,7 @@ class Report:
             f"  calls: {_counted(calls)}",
             f"  unknown: {_counted(why)}",
             f"  watches: {len(watchers)} watchers, {sessions} sessions, {events} events, "
-            f"{over} times begun anew",
+            f"{over} times begun again",
             f"  ledger: {self.decided} approvals acknowledged",
             f"  certificates: {self.issued} handed out, {self.revoked} accepted and then revoked",
             f"  holds and revocations: {_counted(self.changed)}",
@@ -240,7 +240,7 @@ def _counted(counter: Counter[str]) -> str:
 def _show_logs(system: System) -> None:
     for machine in system.machines:
         if machine.server is not None:
-            _say(machine.server.told("was there"))
+            _say(machine.server.with_log("was there"))
 
 
 def _say(text: str) -> None:

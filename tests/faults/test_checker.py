@@ -28,7 +28,7 @@ from orchid.store.memory import MemoryStore
 from tests.api.world import ADMIN, Api, api
 from tests.faults.checker import Violation, violations
 from tests.faults.history import Call, Commit, History, Outcome, Segment, Version, Watcher
-from tests.faults.history import Event as Told
+from tests.faults.history import Event as Recorded
 from tests.faults.store_log import commits_of
 from tests.faults.systems import complaints_in
 from tests.faults.workload import NAMESPACE, Lost, OverTls, Workload, read
@@ -203,7 +203,7 @@ async def test_sound_store_passes(files: Path) -> None:
 async def test_server_that_panics_now_and_then_is_caught(
     files: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One GET in twenty ends in a 500 of plain text: its answers and its log tell."""
+    """One GET in twenty gets a plain-text 500: answers and log show it."""
     really_get, count = Reading.get, itertools.count(1)
 
     async def get(self: Reading, kind: Any, request: Any) -> Any:
@@ -241,13 +241,13 @@ async def test_watch_that_is_answered_with_a_panic_is_caught() -> None:
         await Workload([way], history, seed=1)._session(Watcher(0, [Segment(1)]), way, 1)
         await way.close()
 
-    [told] = history.improper
-    assert "500" in told
-    assert "failed inside" in told
+    [text] = history.improper
+    assert "500" in text
+    assert "failed inside" in text
 
 
 def test_log_of_a_server_that_went_wrong_is_known() -> None:
-    """Both ways in which a server tells that it met what nobody foresaw; the rest is in order."""
+    """A plain-text 500 and a log line are both violations; everything else is allowed."""
     failure = "12:00:01 error   request.failed audit_id=1\n    ValueError at chain.py:80\n"
     trace = "12:00:01 error   store.watch_failed\n    Traceback (most recent call last):\n"
 
@@ -282,11 +282,11 @@ def sound() -> History:
                     Segment(
                         1,
                         [
-                            Told(1, "ADDED", "k", "a", 2),
-                            Told(11, "MODIFIED", "k", "b", 3),
-                            Told(12, "BOOKMARK", "", "", 4),
-                            Told(21, "DELETED", "k", "b", 5),
-                            Told(31, "ADDED", "k", "c", 7),
+                            Recorded(1, "ADDED", "k", "a", 2),
+                            Recorded(11, "MODIFIED", "k", "b", 3),
+                            Recorded(12, "BOOKMARK", "", "", 4),
+                            Recorded(21, "DELETED", "k", "b", 5),
+                            Recorded(31, "ADDED", "k", "c", 7),
                         ],
                     )
                 ],
@@ -378,7 +378,7 @@ def test_what_nothing_explains_is_found(call: Call, rule: str) -> None:
 
 
 def test_a_read_of_the_future_is_found() -> None:
-    """Whoever reads what is only written later shows that times or revisions lie."""
+    """A read of a value that is written later means that times or revisions are wrong."""
     assert rules(with_call(get(C, 22, 23))) == ["stale"]
 
 
@@ -400,7 +400,7 @@ def test_a_read_that_goes_back_is_found() -> None:
 
 
 def test_a_read_older_than_a_watch_event_is_found() -> None:
-    """What a watcher has been told of, later reads must show."""
+    """Later reads must include every change that a watcher has received."""
     history = sound()
     history.calls[1].ended = 19  # the answer takes longer than the event, which comes at 11
     history.calls.append(get(A, 12, 13))
@@ -459,7 +459,7 @@ def mangled(*order: int) -> History:
 @pytest.mark.parametrize(
     "order",
     [
-        (0, 2, 3, 4),  # the bookmark tells that one is missing
+        (0, 2, 3, 4),  # the bookmark shows that one is missing
         (0, 1, 3),  # not to the end
         (1, 2, 3, 4),
         (0, 0, 1, 2, 3, 4),
@@ -474,7 +474,7 @@ def test_a_watch_that_is_not_the_log_is_found(order: tuple[int, ...]) -> None:
     assert "watch" in rules(mangled(*order))
 
 
-def test_a_status_that_no_fault_excuses_is_told() -> None:
+def test_a_status_that_no_fault_excuses_is_reported() -> None:
     """A 500 is a mistake whatever else was going on."""
     history = sound()
     history.improper.append("a call was answered 500")

@@ -10,7 +10,7 @@ from orchid.ledger import places
 from orchid.ledger.entries import Fact
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
-from tests.faults.decisions import STORED_REQUESTS, TOLD, Told, ledger_violations
+from tests.faults.decisions import STORED_REQUESTS, RECORDED, Recorded, ledger_violations
 from tests.unit.ledger.logs import KEY, NOW, grow, sequencer
 
 FACT = Fact("request.approved", {"signer": "s"})
@@ -40,7 +40,7 @@ async def test_an_approval_with_its_entry_is_right(data: Path, logged: bool) -> 
 
 
 async def test_each_way_to_be_wrong_is_found(data: Path) -> None:
-    """An approval without an entry, an entry without one, one told twice, one lost."""
+    """An approval without an entry, an entry without one, one logged twice, one lost."""
     store = MemoryStore()
     await grow(store, 0, 1)
     await store.commit([approved("silent")])
@@ -49,15 +49,15 @@ async def test_each_way_to_be_wrong_is_found(data: Path) -> None:
     await sequencer(store).drain()
 
     assert sorted(await ledger_violations(store, data, {"approval": {"uid-gone"}})) == [
-        "2 entries tell of one approval",
+        "2 entries for one approval",
         "a stored approval has no entry",
         "an acknowledged approval is lost",
-        "an entry tells of approvals that were not",
+        "an entry for an unknown approval",
     ]
 
 
-@pytest.mark.parametrize("sort", TOLD, ids=[sort.what for sort in TOLD])
-async def test_each_sort_is_looked_for(data: Path, sort: Told) -> None:
+@pytest.mark.parametrize("sort", RECORDED, ids=[sort.what for sort in RECORDED])
+async def test_each_kind_of_entry_is_checked(data: Path, sort: Recorded) -> None:
     """What is stored without a word in the ledger is found, whatever it is."""
     store = MemoryStore()
     await grow(store, 0, 1)
@@ -73,7 +73,7 @@ async def test_each_sort_is_looked_for(data: Path, sort: Told) -> None:
 
 
 async def test_a_log_that_does_not_hold_is_found(data: Path) -> None:
-    """A changed tile is told before anything else is looked at."""
+    """A changed tile is reported before all other checks."""
     store = MemoryStore()
     await grow(store, 0, 2)
     [tile] = (await store.read(places.Span.prefix(f"{places.PREFIX}tile/"))).records

@@ -27,7 +27,7 @@ ROUNDS = 3
 
 
 class ByCertificate:
-    """The way into a server in this process, of whoever shows a certificate."""
+    """In-process calls to a server with a client certificate."""
 
     def __init__(self, server: Api, certificate: bytes) -> None:
         self._server = server
@@ -80,7 +80,7 @@ async def test_sound_server_passes(tmp_path: Path) -> None:
 async def test_certificate_without_a_record_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whoever was handed it, and in the store afterwards."""
+    """In the request during the run, and in the store afterwards."""
 
     async def nothing(*_: Any) -> tuple[()]:
         return ()

@@ -45,8 +45,10 @@ async def test_binding_that_still_counts_is_found(
 
     rights = await rights_of_a_server(tmp_path)
 
-    told = [text.split()[:2] for text in rights.improper]
-    assert told.count(["200", "was"]) == told.count(["a", "review"]) == 4  # two, by two ways
+    reported = [text.split()[:2] for text in rights.improper]
+    assert (
+        reported.count(["200", "was"]) == reported.count(["a", "review"]) == 4
+    )  # two, by two ways
 
 
 async def test_account_and_bound_object_that_still_count_are_found(
@@ -74,5 +76,5 @@ async def test_revocation_that_does_not_count_is_found(
 
     rights = await rights_of_a_server(tmp_path)
 
-    told = [text.rpartition("after its ")[2] for text in rights.improper]
-    assert told.count("token was removed") == told.count("tokens was removed") == 4
+    reported = [text.rpartition("after its ")[2] for text in rights.improper]
+    assert reported.count("token was removed") == reported.count("tokens was removed") == 4

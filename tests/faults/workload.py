@@ -39,7 +39,7 @@ TARGET = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 KEYS = tuple(f"k{number}" for number in range(8))
 END = "end"  # written when all is over: who has seen it has seen everything
 ANSWER_SECONDS = 4.0
-# Once connected. Whoever is cancelled in a handshake leaves its socket open (httpcore).
+# Once connected. A cancelled handshake leaves its socket open (httpcore).
 ENDLESS = httpx.Timeout(None, connect=ANSWER_SECONDS)
 LONGEST_PAUSE = 0.05
 AFTER_TROUBLE = 0.25
@@ -154,7 +154,7 @@ class Workload:
                 raise problem
 
     async def run(self, stop: asyncio.Event, most: int | None = None) -> None:
-        """Work until told to stop, or until each client has made so many calls."""
+        """Run until `stop` is set, or until each client has made so many calls."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(1, self.clients + 1):
                 tasks.create_task(self._work(number, stop, most))
@@ -225,7 +225,7 @@ class Workload:
         return await self._learn_refusal(call, intent)
 
     async def _learn_refusal(self, call: Call, intent: Intent) -> Call:
-        """Whoever was refused looks what is there, or would be refused for ever."""
+        """After a refused write, read the object, or every further write would be refused."""
         if call.outcome is Outcome.REFUSED:
             await self._get(call.client, intent)
         return call
@@ -359,7 +359,7 @@ class Workload:
             listed = await self._until_done(lambda intent: self._list(0, intent))
             watcher.segments.append(Segment(listed.revision))
         elif status["code"] not in OPEN:
-            self.history.improper.append(f"watcher {watcher.number} was told {status}")
+            self.history.improper.append(f"watcher {watcher.number} got {status}")
 
     @staticmethod
     def _reached(watcher: Watcher) -> int:
@@ -368,9 +368,9 @@ class Workload:
 
 
 class OverTls:
-    """The way to a server's port, over as many connections as it takes.
+    """Calls to the port of a server, over a pool of connections.
 
-    Whoever goes it shows a token, or a certificate: `identity` is a file with both its parts.
+    The caller has a token, or a certificate: `identity` is a file with certificate and key.
     """
 
     def __init__(self, url: str, token: str = "", identity: Path | None = None) -> None:
@@ -409,7 +409,7 @@ class OverTls:
 
 
 def read(content: bytes) -> Any:
-    """What a body says; one that is no JSON, such as a panic's, is told as the text that it is."""
+    """The decoded body; a body that is no JSON, such as that of a panic, is returned as text."""
     try:
         return json.loads(content)
     except ValueError:
@@ -417,7 +417,7 @@ def read(content: bytes) -> Any:
 
 
 def refusal(status: int, answer: Any) -> Any:
-    """A watch that was refused, told as one that was begun and ended with an error."""
+    """A refused watch, as a watch that began and ended with an error."""
     return {"type": "ERROR", "object": {"code": status, "message": answer}}
 
 

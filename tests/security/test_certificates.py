@@ -23,7 +23,7 @@ from tests.api.callers import VIEWER
 from tests.api.world import ADMIN, ALICE, BOB, Api, api
 from tests.data import hostile
 from tests.security.certified import cluster_authority, issued, other_authority, twin
-from tests.unit.controllers.beside import Beside, beside, told_of_policies
+from tests.unit.controllers.beside import Beside, beside, policies_loaded
 from tests.unit.credentials import samples
 from tests.unit.credentials.samples import STRING_TYPES, attribute, name, raw_request, utf8
 
@@ -141,7 +141,7 @@ USERS = {"approve": "approver", "sign": "signer", "attest": "viewer", "nothing":
 
 
 async def give_roles(server: Api) -> None:
-    """Everybody may write every endpoint; only the verb on one signer tells them apart."""
+    """All callers may write every endpoint; they differ only in the verb on one signer."""
     group = {"apiGroups": ["certificates.orch.io"]}
     endpoints = [f"certificatesigningrequests/{one}" for one in ("approval", "status")]
     common = [
@@ -230,7 +230,7 @@ async def test_names_that_nobody_vouches_for_are_never_approved_by_themselves(
     """Serving certificates wait for a person, and so does any request that brings host names."""
     (controller,) = world.made("csrapproving")
     assert isinstance(controller, ApproveRequests)
-    await told_of_policies(controller)
+    await policies_loaded(controller)
     node = UserInfo(username="system:node:n1", groups=("system:nodes", MASTERS))
     subject = ("system:node:n1", ("system:nodes",))
     host = (x509.DNSName("api.example.com"),)

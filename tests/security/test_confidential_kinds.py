@@ -108,9 +108,9 @@ def forms_of(text: str) -> list[str]:
     return [text[:12], text[-12:], encoded[:12], encoded[4:16]]
 
 
-def assert_untold(told: str) -> None:
+def assert_not_revealed(text: str) -> None:
     for canary in (*forms_of(KEPT), *forms_of(SENT)):
-        assert canary not in told
+        assert canary not in text
 
 
 async def refusals(server: Api, plural: str) -> AsyncIterator[Any]:
@@ -142,7 +142,7 @@ async def refusals(server: Api, plural: str) -> AsyncIterator[Any]:
 async def test_no_refusal_quotes_a_confidential_kind(
     audited: tuple[Api, Path], plural: str
 ) -> None:
-    """Wrong patches of all four types and wrong bodies of all three forms tell no content."""
+    """Errors about patches of all four types and bodies of all three forms quote no content."""
     server, _ = audited
 
     answers = [answer async for answer in refusals(server, plural)]
@@ -151,7 +151,7 @@ async def test_no_refusal_quotes_a_confidential_kind(
     for answer in answers:
         assert 400 <= answer.status < 500
         assert answer.json["message"]
-        assert_untold(answer.text)
+        assert_not_revealed(answer.text)
 
 
 @pytest.mark.parametrize("plural", STORED)
@@ -175,7 +175,7 @@ async def test_no_audit_line_quotes_a_confidential_kind(
 
     lines = record.read_text()
     assert lines.count(f'"resource":"{plural}"') > 150
-    assert_untold(lines)
+    assert_not_revealed(lines)
 
 
 async def test_tokens_in_requests_and_reviews_are_not_recorded(
@@ -196,7 +196,7 @@ async def test_tokens_in_requests_and_reviews_are_not_recorded(
     assert wrong.status == 400
     assert '"resource":"tokenreviews"' in lines
     assert token.rpartition(".")[2] not in lines
-    assert_untold(lines + wrong.text)
+    assert_not_revealed(lines + wrong.text)
 
 
 class Inner(Wire):

@@ -19,10 +19,10 @@ from tests.unit.controllers.beside import MovingClock
 from tests.unit.server.listening import Running, serving, until
 
 
-async def test_identity_is_worked_out_anew_for_every_request_of_a_connection(
+async def test_every_request_of_a_connection_is_authenticated(
     open_server: Running, trust: ssl.SSLContext
 ) -> None:
-    """An administrator's request leaves nothing behind for whoever speaks next."""
+    """The identity of an administrator does not stay for the next request."""
     client = await open_server.connect(trust)
 
     lines = [[bearer(ADMIN)], [], [bearer(BOB)], [bearer("wrong")], [bearer(ADMIN)], []]

@@ -39,7 +39,7 @@ OURS = [
 async def test_a_page_of_another_site_writes_nothing_by_certificate(
     server: Api, method: str, headers: dict[str, str]
 ) -> None:
-    """Of an administrator, for whom everything is allowed; and of whoever else is on the way."""
+    """Certificates of an administrator, who may do everything, and of a front proxy."""
     jane = issued(cluster_authority(server.server.files.path), "jane", MASTERS)
     await server.account("a")
     path = ACCOUNTS if method == "POST" else f"{ACCOUNTS}/a"

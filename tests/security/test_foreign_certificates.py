@@ -1,4 +1,4 @@
-"""The attack: to write somebody else's certificate into a request of one's own signer.
+"""The attack: write another party's certificate into a request for a signer of the attacker.
 
 It would be recorded as issued by that signer, and could then be revoked with the right on it.
 """
@@ -121,7 +121,7 @@ async def test_a_certificate_of_another_key_or_authority_is_not_recorded(
 
 
 @pytest.mark.parametrize("signer", [OWN, PLATFORM])
-async def test_what_the_authority_signed_is_recorded_whoever_writes_it(
+async def test_a_certificate_of_the_authority_is_recorded_for_any_writer(
     server: Api, signer: str
 ) -> None:
     """An operator may sign by hand, with the authority's key."""

@@ -129,7 +129,7 @@ async def test_an_administrator_approves_what_was_created_by_impersonation(world
 async def test_a_policy_does_not_approve_for_its_writer(
     world: Beside, wrote: tuple[str, dict[str, str]], created: tuple[str, dict[str, str]]
 ) -> None:
-    """Whoever of the two users acts through the other, at either end; an event says why."""
+    """Creator and writer of the policy may each be impersonated by the other; an event says why."""
     await written(world, *wrote)
     made = await requested(world, *created)
 

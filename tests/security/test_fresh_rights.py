@@ -1,8 +1,8 @@
-"""What was taken away is gone: for whoever asks after the removal was acknowledged, anywhere.
+"""A removed right or credential is refused everywhere once the removal was acknowledged.
 
-Another worker, or another server on the same store, removes something; this one has not heard of
-it yet when it is asked. It has to wait until it has. tests/e2e/test_fresh_rights.py tries the same
-with processes.
+Another worker, or another server on the same store, removes it; this server gets a request before
+it has received the change, and must wait for it. tests/e2e/test_fresh_rights.py tests the same with
+processes.
 """
 
 import asyncio
@@ -198,7 +198,7 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("asking", SPELLINGS)
 async def test_a_certificate_is_gone_with_its_revocation(behind: Behind, asking: str) -> None:
-    """One that another server has taken back opens nothing, not even what needs no right."""
+    """A certificate that another server revoked is refused, also where no right is needed."""
     server = behind.server
     jane = issued(cluster_authority(server.server.files.path), "jane", MASTERS)
     before = await server.call("GET", asking, token=None, peer=jane.peer)
@@ -210,8 +210,8 @@ async def test_a_certificate_is_gone_with_its_revocation(behind: Behind, asking:
     assert (before.status == 401, after.status) == (False, 401)  # an empty ledger is not found
 
 
-async def test_health_is_told_by_certificate_while_the_store_is_behind(behind: Behind) -> None:
-    """A page waits for nobody, whoever asks."""
+async def test_health_is_reported_by_certificate_while_the_store_is_behind(behind: Behind) -> None:
+    """Health pages do not wait for the store, with any credential."""
     server = behind.server
     jane = issued(cluster_authority(server.server.files.path), "jane", MASTERS)
 
@@ -282,7 +282,7 @@ async def test_a_node_brings_no_namespace_with_it(behind: Behind) -> None:
 
 
 @pytest.mark.parametrize("page", ["/livez", "/readyz", "/healthz"])
-async def test_health_is_told_while_the_store_is_behind(behind: Behind, page: str) -> None:
+async def test_health_is_reported_while_the_store_is_behind(behind: Behind, page: str) -> None:
     """Health pages hold nothing of the store, and wait for nobody."""
     server = behind.server
     await server.account("any")

@@ -121,7 +121,7 @@ async def test_a_proxys_expired_certificate_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"requestheader_client_ca_file": ""}, "needs --requestheader-client-ca-file"),
         ({"requestheader_client_ca_file": "none.crt"}, "cannot read none.crt"),
@@ -130,12 +130,12 @@ async def test_a_proxys_expired_certificate_is_refused(
     ],
 )
 async def test_a_proxy_that_could_not_prove_itself_stops_the_start(
-    change: dict[str, Any], told: str, server_files: Path, tmp_path: Path
+    change: dict[str, Any], message: str, server_files: Path, tmp_path: Path
 ) -> None:
     """Headers without an authority, or the reverse, are a mistake and not a default."""
     settings = front_proxy_settings(tmp_path, PROXIES) | change
 
-    with pytest.raises(BadSettings, match=told):
+    with pytest.raises(BadSettings, match=message):
         async with api(server_files, **settings):
             pass
 

@@ -67,7 +67,7 @@ async def test_a_head_made_to_take_long_gets_its_answer(
     for credentials, wanted in ([], {401, status}), ([bearer(ADMIN)], {status}):
         client = await open_server.connect(trust)
 
-        async with told_how_long_it_is_held(what):
+        async with blocking_time_reported(what):
             client.get(ACCOUNTS, *credentials, *lines)
             answer = await client.answer()
 
@@ -75,7 +75,7 @@ async def test_a_head_made_to_take_long_gets_its_answer(
 
 
 @asynccontextmanager
-async def told_how_long_it_is_held(what: str) -> AsyncIterator[None]:
+async def blocking_time_reported(what: str) -> AsyncIterator[None]:
     """Print the longest time between two turns of the event loop."""
     longest = 0.0
 

@@ -397,13 +397,13 @@ async def test_a_body_that_unfolds_is_refused_with_a_sentence(
 ) -> None:
     """By its size where it has no reason to be large, else by the number of what it holds."""
     server, probe = probed
-    target, media, body, status, told = REFUSED[what]
+    target, media, body, status, message = REFUSED[what]
     method, headers = method_of(target, media, what), {"content-type": media}
 
     answer = await probe.during(what, server.call(method, target, body(), headers=headers))
 
     assert answer.status == status
-    assert told in answer.json["message"]
+    assert message in answer.json["message"]
     assert len(answer.body) < 10_000
 
 

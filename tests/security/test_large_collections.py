@@ -152,15 +152,15 @@ async def test_a_watcher_gets_hundreds_of_events_in_pieces(server: Api) -> None:
 
     for (form, accept), (start, asked) in product(FORMS.items(), FROM.items()):
         async with server.watch(f"{PLACE}?watch=1{asked}", accept=accept) as stream:
-            told = [0]
-            while told[-1] < len(names):
-                told.append(stream.received.count(b"ADDED"))
+            sent = [0]
+            while sent[-1] < len(names):
+                sent.append(stream.received.count(b"ADDED"))
                 await asyncio.sleep(0)
 
-        assert max(now - before for before, now in pairwise(told)) <= PIECE_EVENTS, (form, start)
+        assert max(now - before for before, now in pairwise(sent)) <= PIECE_EVENTS, (form, start)
 
 
-async def test_changes_while_a_watch_begins_are_told_once_and_in_order(server: Api) -> None:
+async def test_changes_while_a_watch_begins_are_sent_once_and_in_order(server: Api) -> None:
     """The collection as it was, then all that has happened since, then what happens."""
     names = [f"o{number:03}" for number in range(3 * PIECE_EVENTS)]
     for name in names:
@@ -173,8 +173,8 @@ async def test_changes_while_a_watch_begins_are_told_once_and_in_order(server: A
         await server.make(PLACE, {"metadata": {"name": "b"}})
         events.append(await stream.next())
 
-    told = [(event["type"], event["object"]["metadata"].get("name")) for event in events]
-    assert told == [
+    received = [(event["type"], event["object"]["metadata"].get("name")) for event in events]
+    assert received == [
         *(("ADDED", name) for name in names),
         ("BOOKMARK", None),
         ("DELETED", names[-1]),

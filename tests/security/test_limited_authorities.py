@@ -1,7 +1,7 @@
 """The attack: a client certificate by an authority that is limited to certificates of servers.
 
-Whoever holds a web server's issuing authority under the root that clients are proven by could
-make himself `system:masters`: until November 2026 the limit of the intermediate was not looked at.
+With an intermediate for servers under the root of client certificates, an attacker could issue a
+certificate for `system:masters`, because the limit of the intermediate was not checked.
 """
 
 import datetime

@@ -17,7 +17,7 @@ ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 async def test_a_delete_without_its_last_word_deletes_nothing(
     server: Api, target: str, message: str
 ) -> None:
-    """Whoever lost a namespace or a name, in a script perhaps, did not mean all of them."""
+    """A path with an empty namespace or name, as from a faulty script, must not mean all."""
     await server.account("a")
     await server.make("/api/v1/namespaces", {"metadata": {"name": "other"}})
     await server.account("b", "other")

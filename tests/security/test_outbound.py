@@ -54,12 +54,12 @@ async def fetch_keys(server: Server) -> None:
         username=ClaimMapping("sub", ""),
         authorities=PEM,
     )
-    told: list[Any] = []
-    source = KeySource(settings, fetching(settings), FakeClock(), lambda *new: told.append(new))
+    reported: list[Any] = []
+    source = KeySource(settings, fetching(settings), FakeClock(), lambda *new: reported.append(new))
     await source.refresh()
     assert source.problem
     assert not source.ready
-    assert told == []
+    assert reported == []
 
 
 def moved(elsewhere: Server, status: int) -> bytes:
@@ -75,7 +75,7 @@ def document(value: object) -> bytes:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("call", [ask_token_webhook, ask_authorization_webhook, fetch_keys])
 async def test_no_outbound_call_follows_a_redirect(call: Call, status: int) -> None:
-    """Webhooks and published keys: whoever answers cannot have us ask another."""
+    """A webhook or issuer cannot redirect the server to another host."""
     async with serving(OK) as elsewhere, serving(moved(elsewhere, status)) as server:
         await call(server)
 

@@ -1,7 +1,7 @@
-"""A data directory that somebody left where one works: the command does not go where it leads.
+"""A planted data directory in the working directory: the command does not use it.
 
-The attacker plants `./orchid-data/admin.kubeconfig`, waits at the address in it, and would like to
-be told a file of whoever types `orchid whoami` there.
+The attacker plants `./orchid-data/admin.kubeconfig` with the address of their own server, which
+would receive a file of the user who runs `orchid whoami` there.
 """
 
 import os
@@ -38,7 +38,7 @@ def attacker() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def planted(attacker: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The kubeconfig in the directory that one stands in; as yet it is one's own."""
+    """The kubeconfig in the working directory; it still belongs to the user."""
     path = tmp_path / "orchid-data" / "admin.kubeconfig"
     path.parent.mkdir(mode=0o700)
     path.write_text(TEXT.format(port=attacker.getsockname()[1], token_file="token"))
@@ -77,7 +77,7 @@ def test_ones_own_directory_is_taken(planted: Path, attacker: socket.socket) -> 
 def test_a_planted_directory_leads_nowhere(
     planted: Path, attacker: socket.socket, whose: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever put it there does not choose the server."""
+    """A kubeconfig of another user does not choose the server."""
     gives_away(planted.parent if whose == "directory" else planted)
 
     code = main(["whoami"])
@@ -91,7 +91,7 @@ def test_a_planted_directory_leads_nowhere(
 def test_a_planted_file_sends_no_file_of_ones_own(
     planted: Path, attacker: socket.socket, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As unpacked from an archive: the files are one's own, but what they name is not theirs."""
+    """As unpacked from an archive: the user owns the files, but they name other files."""
     (planted.parent.parent / "secret").write_text("mine")
     if how == "path":
         planted.write_text(planted.read_text().replace("tokenFile: token", "tokenFile: ../secret"))

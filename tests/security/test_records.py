@@ -50,7 +50,7 @@ async def test_nobody_hides_behind_a_name_that_looks_like_a_token(
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """What a server writes that tells everything as text."""
+    """The output of a server with text logs at the level debug."""
     log, text = logging.getLogger("orchid"), io.StringIO()
     handler, before = logging.StreamHandler(text), log.level
     handler.setFormatter(TextFormatter())
@@ -72,8 +72,8 @@ async def test_nobody_writes_a_line_of_their_own(
         answer = await server.call("GET", ACCOUNTS, token="mallory-token")
 
     lines = written.getvalue().splitlines()
-    (told,) = [line for line in lines if "user=mallory" in line]
+    (line,) = [line for line in lines if "user=mallory" in line]
     assert answer.status == 403
-    assert FORGED in told
+    assert FORGED in line
     assert all(line.isprintable() for line in lines)
     assert not [line for line in lines if line.startswith(FORGED)]

@@ -72,7 +72,7 @@ CALLERS: dict[str, tuple[str, dict[str, str]]] = {
     "nobody as owner": (CAROL, {"impersonate-user": "alice"}),
 }
 
-# yes; no: the right is missing; eyes: it is one's own request.
+# yes; no: the right is missing; eyes: the caller created the request.
 TABLE = """
                   create  use  approve  sign  attest  revoke
 owner             yes     yes  eyes     yes   yes     yes
@@ -211,7 +211,7 @@ async def test_a_setting_opens_it_for_all(tmp_path: Path) -> None:
 
 
 async def test_no_other_verb_revokes(server: Api) -> None:
-    """Whoever approves, signs and attests for a signer takes nothing back by that."""
+    """The verbs approve, sign and attest do not include revoke."""
     role = (await server.call("GET", f"{RBAC}/clusterroles/all")).json
     for rule in role["rules"]:
         rule["verbs"] = [verb for verb in rule["verbs"] if verb != "revoke"]

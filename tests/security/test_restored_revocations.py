@@ -1,4 +1,4 @@
-"""A restored backup revives no credential that was taken back since."""
+"""A restored backup makes no credential valid that was revoked after it."""
 
 import contextlib
 import http.client
@@ -14,7 +14,7 @@ from tests.e2e.serving import Server, running_server
 
 
 def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) -> None:
-    """It is told at the restore, and in force when the server starts; a lifted hold is not."""
+    """The restore reports it, and the server applies it at start; a lifted hold stays lifted."""
     data, copy, home = tmp_path / "data", tmp_path / "copy.db", tmp_path / "home"
     home.mkdir()
     person = Person(home, data / "admin.kubeconfig")

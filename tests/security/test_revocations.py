@@ -1,4 +1,4 @@
-"""The attack: to go on with a credential that was taken back, or to take back somebody else's."""
+"""The attack: use a revoked credential, or revoke the credential of another user."""
 
 import base64
 import hashlib
@@ -147,7 +147,7 @@ async def test_a_revoked_token_is_refused_and_reviewed_as_such(server: Api) -> N
 
 
 async def test_a_tokens_id_counts_for_the_account_that_was_named_only(server: Api) -> None:
-    """Whoever may revoke one account's tokens cannot take those of another by naming their id."""
+    """The right to revoke tokens of one account does not cover a token of another by its id."""
     await server.account("robot")
     await server.account("other")
     token = await server.token("robot")
@@ -201,7 +201,7 @@ async def test_all_certificates_of_a_signer_go_and_the_next_one_works(server: Ap
 async def test_what_a_revoked_signer_may_have_issued_needs_no_record(
     server: Api, clock: MovingClock
 ) -> None:
-    """The key and the beginning of a certificate tell; but for the group that no signer permits."""
+    """Without a record, key and notBefore decide, except for the group system:masters."""
     authority = cluster_authority(server.server.files.path)
     jane, admin = issued(authority, "jane"), issued(authority, "admin", "system:masters")
     forged = {"signerName": ORCH.client_signer, "keys": ["0" * 64]}
@@ -220,7 +220,7 @@ async def test_what_a_revoked_signer_may_have_issued_needs_no_record(
 async def test_the_revocation_of_one_signer_leaves_what_another_issued_with_its_key(
     server: Api,
 ) -> None:
-    """Without a record, the names tell: only nodes have certificates of the signer for nodes."""
+    """Without a record, the names decide: only nodes have certificates of the node signer."""
     authority = cluster_authority(server.server.files.path)
     jane, node = issued(authority, "jane"), issued(authority, "system:node:a", "system:nodes")
 
@@ -315,7 +315,7 @@ async def test_a_revocation_whose_work_is_done_can_go(server: Api, clock: Moving
 
 
 async def test_a_revocation_of_tokens_can_go_once_their_account_is_gone(server: Api) -> None:
-    """Not before; and an account that is made anew accepts none of them."""
+    """Not earlier; and an account that is created again accepts none of them."""
     await server.account("robot")
     token = await server.token("robot")
     await revoked(server, "all", account={"namespace": "default", "name": "robot"})

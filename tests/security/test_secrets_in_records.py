@@ -54,8 +54,8 @@ def carriers(directory: Path) -> list[Any]:
 def test_what_holds_a_secret_does_not_print_it(tmp_path: Path) -> None:
     """Neither repr nor str nor format, alone or inside something else."""
     for carrier in carriers(tmp_path):
-        told = f"{carrier!r} {carrier!s} {[carrier]} { ({'x': carrier}) }"
-        assert CANARY not in told, type(carrier)
+        printed = f"{carrier!r} {carrier!s} {[carrier]} { ({'x': carrier}) }"
+        assert CANARY not in printed, type(carrier)
 
 
 def test_private_keys_do_not_print() -> None:
@@ -63,9 +63,9 @@ def test_private_keys_do_not_print() -> None:
     key = generate()
     authority = Authority.create("ca", now=SystemClock().now())
     for one, secret in ((key, key.pem()), (authority, authority.key_pem())):
-        told = f"{one!r} {one!s} {secret!r} {secret!s}"
-        assert "PRIVATE KEY" not in told
-        assert secret.reveal().splitlines()[1] not in told
+        printed = f"{one!r} {one!s} {secret!r} {secret!s}"
+        assert "PRIVATE KEY" not in printed
+        assert secret.reveal().splitlines()[1] not in printed
 
 
 def test_what_the_server_makes_is_for_its_owner_alone(server_files: Path) -> None:
@@ -117,7 +117,7 @@ def becomes_a_strangers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_data_directory_of_somebody_else_stops_the_start(
     own_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever owns it can change every key in it, also under a server that runs as root."""
+    """Its owner could change every key in it, also under a server that runs as root."""
     becomes_a_strangers(own_files, monkeypatch)
 
     with pytest.raises(BadSettings, match=r"--data-dir: directory .* belongs to another user"):
@@ -128,7 +128,7 @@ def test_a_data_directory_of_somebody_else_stops_the_start(
 async def test_a_key_of_somebody_else_stops_the_start(
     name: str, own_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever owns a key has it, also when the server that should use it runs as root."""
+    """The owner of a key file can read it, also when the server runs as root."""
     becomes_a_strangers(own_files / name, monkeypatch)
 
     with pytest.raises(BadSettings, match="belongs to another user"):
@@ -137,7 +137,7 @@ async def test_a_key_of_somebody_else_stops_the_start(
 
 
 @pytest.mark.parametrize(
-    ("server", "told"),
+    ("server", "warnings"),
     [
         ("127.0.0.1:1", ["127.0.0.1:1"]),
         ("http://127.0.0.1:1", ["127.0.0.1:1"]),
@@ -145,9 +145,12 @@ async def test_a_key_of_somebody_else_stops_the_start(
     ],
 )
 async def test_etcd_without_tls_is_warned_of(
-    server: str, told: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: str,
+    warnings: list[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An endpoint without a scheme is plain text; whoever starts the server hears of it."""
+    """An endpoint without a scheme means clear text; the server warns at start."""
     caplog.set_level(logging.WARNING)
 
     async def nobody_there(*_: object, **__: object) -> None:
@@ -161,4 +164,4 @@ async def test_etcd_without_tls_is_warned_of(
             pass
 
     warned = [vars(record) for record in caplog.records if record.message == "store.plaintext"]
-    assert [found["etcd"] for found in warned] == told
+    assert [found["etcd"] for found in warned] == warnings

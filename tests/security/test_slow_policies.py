@@ -27,7 +27,7 @@ from tests.api.world import Api
 from tests.security.test_large_collections import answered
 from tests.security.threads import threads_of
 from tests.unit.approval.cases import ALLOWS
-from tests.unit.controllers.beside import PATIENCE, Beside, beside, told_of_policies
+from tests.unit.controllers.beside import PATIENCE, Beside, beside, policies_loaded
 from tests.unit.controllers.test_approve_requests import BOOT, NODE, grant
 from tests.unit.controllers.test_approve_requests import REQUESTS as NODE_RIGHTS
 from tests.unit.controllers.test_policy_approval import (
@@ -78,7 +78,7 @@ async def test_no_expression_is_compiled_on_the_event_loop(
     async with beside(server_files) as world:
         server = Api(world.server)
         await server.make(POLICIES, body("a", rules=[{"expression": "1 < 2"}]))
-        await told_of_policies(controller_of(world))
+        await policies_loaded(controller_of(world))
         await server.make(REVIEWS, review("2 < 3"))
         await server.make(REVIEWS, {"spec": terms()})
 

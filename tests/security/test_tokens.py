@@ -208,7 +208,7 @@ async def test_an_account_recreated_while_its_token_is_signed_does_not_get_it(
     assert not await gets_in(server, token)
 
 
-async def test_whoever_names_the_uid_of_an_earlier_account_gets_no_token(server: Api) -> None:
+async def test_the_uid_of_an_earlier_account_gets_no_token(server: Api) -> None:
     """Between read and sign: the request is for that very account, and that one is gone."""
     first = await server.account("robot")
     await server.call("DELETE", f"{ACCOUNTS}/robot")
@@ -394,9 +394,9 @@ def test_thousands_of_audiences_are_not_each_compared_with_all_others(
     meant = (*(Compared(f"meant-{number}") for number in range(500)), wanted[7])
     found = Authenticated(UserInfo(username="jane"), meant)
 
-    told = accepted(found, wanted)
+    answer = accepted(found, wanted)
 
-    assert shared(meant, wanted) == told.audiences == (wanted[7],)
+    assert shared(meant, wanted) == answer.audiences == (wanted[7],)
     assert Compared.times < len(wanted) + len(meant)
 
 

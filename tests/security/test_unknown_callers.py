@@ -96,7 +96,7 @@ async def test_a_refused_certificate_is_judged_once_however_often_it_asks(
 async def test_silent_connections_do_not_lock_out_others(
     open_server: Running, trust: ssl.SSLContext
 ) -> None:
-    """More silent sockets than one address may have leave room for whoever speaks."""
+    """More idle connections than one address may have do not keep others from connecting."""
     limit = open_server.listener._limits.max_handshakes_per_address
     address = ("127.0.0.1", open_server.listener.port)
     silent = []

@@ -79,10 +79,10 @@ CHANGES = st.sampled_from(
 @given(st.lists(st.tuples(QUESTIONS, CHANGES), min_size=10, max_size=20))
 def test_what_is_remembered_changes_no_answer(server_files: Path, story: list[Any]) -> None:
     """For several callers on one connection, with rights and objects that change in between."""
-    asyncio.run(told(server_files, story))
+    asyncio.run(compare_answers(server_files, story))
 
 
-async def told(files: Path, story: list[Any]) -> None:
+async def compare_answers(files: Path, story: list[Any]) -> None:
     trust = ssl.create_default_context(cafile=files / "ca.crt")
     async with api(files) as server, listening(server) as running:
         client = await running.connect(trust)

@@ -58,7 +58,7 @@ async def account_deleted(server: Api, _clock: MovingClock) -> None:
     await deleted(server, ROBOT)
 
 
-async def account_made_anew(server: Api, _clock: MovingClock) -> None:
+async def account_recreated(server: Api, _clock: MovingClock) -> None:
     await deleted(server, ROBOT)
     await server.account("robot")
 
@@ -91,7 +91,7 @@ async def deleted_long_ago(server: Api, clock: MovingClock) -> None:
 Ending = Callable[[Api, MovingClock], Awaitable[None]]
 ENDINGS: tuple[Ending, ...] = (
     account_deleted,
-    account_made_anew,
+    account_recreated,
     expired,
     key_removed,
     account_taken_back,

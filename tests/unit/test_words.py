@@ -41,10 +41,8 @@ REMAINING: tuple[str, ...] = (
     "src/orchid/tlog",
     "src/orchid/workers",
     "tests/e2e",
-    "tests/faults",
-    "tests/security",
+    "tests/mutants",
     "tests/unit",
-    "docs",
 )
 
 

@@ -143,7 +143,7 @@ class Beside:
         return await self.admin.get(CertificateSigningRequest, csr.name)
 
 
-async def told_of_policies(controller: ApproveRequests) -> None:
+async def policies_loaded(controller: ApproveRequests) -> None:
     """Let the controller load every policy and authority, without running it."""
     followers = (
         controller.policies.follow(lambda: None),

@@ -9,7 +9,7 @@ from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.user import AUTHENTICATED, UserInfo
-from tests.unit.controllers.beside import Beside, told_of_policies
+from tests.unit.controllers.beside import Beside, policies_loaded
 from tests.unit.credentials import samples
 
 NODE = samples.request("system:node:n1", ("system:nodes",))
@@ -59,7 +59,7 @@ async def test_recognised_request_waits_while_its_requester_may_not(world: Besid
     (controller,) = world.made("csrapproving")
     assert isinstance(controller, ApproveRequests)
 
-    await told_of_policies(controller)
+    await policies_loaded(controller)
 
     with pytest.raises(TryAgain, match="but subject access review was not approved"):
         await controller.reconcile(made)
@@ -82,7 +82,7 @@ async def test_other_requests_are_left_for_people(
     made = await world.request("p", request_, signer=signer, usages=usages)
     (controller,) = world.made("csrapproving")
     assert isinstance(controller, ApproveRequests)
-    await told_of_policies(controller)
+    await policies_loaded(controller)
 
     await controller.reconcile(made)
 

@@ -23,7 +23,7 @@ from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from orchid.wire.user import AUTHENTICATED, UserInfo
 from tests.unit.approval.cases import spec
-from tests.unit.controllers.beside import Beside, told_of_policies
+from tests.unit.controllers.beside import Beside, policies_loaded
 from tests.unit.credentials import samples
 
 ALICE = UserInfo(username="alice", groups=("web", AUTHENTICATED), extra={"env": ("prod",)})
@@ -80,7 +80,7 @@ def controller_of(world: Beside) -> ApproveRequests:
 async def looked_at(world: Beside, csr: Request) -> tuple[Request, float | None]:
     """The request after one look of a controller that knows every policy."""
     controller = controller_of(world)
-    await told_of_policies(controller)
+    await policies_loaded(controller)
     again = await controller.reconcile(csr)
     return await world.admin.get(Request, csr.name), again
 
@@ -193,7 +193,7 @@ async def test_while_following_anew_nothing_is_decided(world: Beside) -> None:
     await write(world, "web")
     made = await ask(world, "r")
     controller = controller_of(world)
-    await told_of_policies(controller)
+    await policies_loaded(controller)
 
     controller.policies.forget()
 
@@ -218,7 +218,7 @@ async def test_a_decision_never_rests_on_an_old_policy(
     policy = await write(world, "web", otherwise="deny")
     made = await ask(world, "r", host)
     controller = controller_of(world)
-    await told_of_policies(controller)
+    await policies_loaded(controller)
     await change(world, policy)
 
     with pytest.raises(TryAgain, match="changed meanwhile"):
@@ -237,7 +237,7 @@ async def test_a_request_whose_slow_rules_could_not_be_judged_is_looked_at_again
     await ask(world, "r")
     controller, again = controller_of(world), []
     monkeypatch.setattr(controller.queue, "add_after", lambda *given: again.append(given))
-    await told_of_policies(controller)
+    await policies_loaded(controller)
     await world.admin.delete(ApprovalPolicy, policy.name)
 
     await controller._decide_slowly("r")
@@ -257,7 +257,7 @@ async def test_what_was_decided_meanwhile_is_left_to_whoever_decided(
     by_hand = await world.admin.get(Request, "r")
     controller, again = controller_of(world), []
     monkeypatch.setattr(controller.queue, "add_after", lambda *given: again.append(given))
-    await told_of_policies(controller)
+    await policies_loaded(controller)
 
     await controller._decide_slowly("r")
 
@@ -311,9 +311,9 @@ async def test_a_stored_policy_that_cannot_be_compiled_says_so(
 
     with monkeypatch.context() as missing:
         missing.setitem(sys.modules, "cel_expr_python", None)
-        await told_of_policies(controller_of(world))
+        await policies_loaded(controller_of(world))
         broken = await world.admin.get(ApprovalPolicy, "web")
-    await told_of_policies(controller_of(world))
+    await policies_loaded(controller_of(world))
     mended = await world.admin.get(ApprovalPolicy, "web")
 
     (condition,) = broken.status.conditions
@@ -376,7 +376,7 @@ async def test_two_looks_at_once_decide_once(world: Beside) -> None:
     made = await ask(world, "r")
     controllers = [controller_of(world), controller_of(world)]
     for one in controllers:
-        await told_of_policies(one)
+        await policies_loaded(one)
 
     results = await asyncio.gather(
         *(one.reconcile(made) for one in controllers), return_exceptions=True

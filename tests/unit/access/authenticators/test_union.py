@@ -112,7 +112,7 @@ async def test_proxy_certificate_without_a_user_is_refused() -> None:
         await front_door().authenticate(presented(path="/livez", peer=peer))
 
 
-async def test_identity_is_worked_out_anew_for_every_request_of_a_connection() -> None:
+async def test_every_request_of_a_connection_is_authenticated() -> None:
     """One keep-alive connection, three callers: none inherits from the one before."""
     peer = Peer("127.0.0.1:1")
 

@@ -50,9 +50,7 @@ async def test_restored_store_holds_what_was_saved(backup: Path, tmp_path: Path)
     assert await keys_of(done.aside) == ["a", "b", "c"]
 
 
-async def test_whoever_knew_a_later_time_is_told_that_it_is_gone(
-    backup: Path, tmp_path: Path
-) -> None:
+async def test_a_watch_from_a_later_revision_gets_compacted(backup: Path, tmp_path: Path) -> None:
     """A revision that the replaced store gave out is compacted away, and never given out again."""
     target = tmp_path / "data.db"
     before = await SQLiteStore.open(target)
