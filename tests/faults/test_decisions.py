@@ -10,7 +10,7 @@ from orchid.ledger import places
 from orchid.ledger.entries import Fact
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
-from tests.faults.decisions import STORED_REQUESTS, RECORDED, Recorded, ledger_violations
+from tests.faults.decisions import RECORDED, STORED_REQUESTS, Recorded, ledger_violations
 from tests.unit.ledger.logs import KEY, NOW, grow, sequencer
 
 FACT = Fact("request.approved", {"signer": "s"})
