@@ -174,7 +174,7 @@ async def test_a_token_is_gone_with_its_account_and_with_what_it_is_bound_to(
     assert (before.status, after.status) == (200, 401)
 
 
-def taken_back(behind: Behind, certificate: bytes) -> Change:
+def revoked(behind: Behind, certificate: bytes) -> Change:
     """A revocation of a certificate, as another server stores it."""
     sha256 = hashlib.sha256(certificate).hexdigest()
     spec = CredentialRevocationSpec(certificate=RevokedCertificate(sha256=sha256))
@@ -204,7 +204,7 @@ async def test_a_certificate_is_gone_with_its_revocation(behind: Behind, asking:
     before = await server.call("GET", asking, token=None, peer=jane.peer)
 
     after = await behind.answer(
-        taken_back(behind, jane.der), server.call("GET", asking, token=None, peer=jane.peer)
+        revoked(behind, jane.der), server.call("GET", asking, token=None, peer=jane.peer)
     )
 
     assert (before.status == 401, after.status) == (False, 401)  # an empty ledger is not found
@@ -216,7 +216,7 @@ async def test_health_is_reported_by_certificate_while_the_store_is_behind(behin
     jane = issued(cluster_authority(server.server.files.path), "jane", MASTERS)
 
     answer = await behind.answer(
-        taken_back(behind, issued(other_authority(), "other").der),
+        revoked(behind, issued(other_authority(), "other").der),
         server.call("GET", "/livez", token=None, peer=jane.peer),
     )
 

@@ -133,7 +133,7 @@ async def test_a_revocation_of_the_account_covers_it(server: Api) -> None:
 
 
 async def test_one_without_a_record_proves_nothing(server: Api) -> None:
-    """Whoever could sign with the key of the authority still needs the inventory."""
+    """A certificate signed with the stolen key of the authority is refused."""
     account, _ = await a_pod(server)
 
     assert await known(server, peer=shown(signed(server, account))) == 401

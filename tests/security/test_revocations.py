@@ -387,8 +387,8 @@ async def test_what_cannot_be_meant_is_refused(
     assert (await server.call("GET", f"{REVOCATIONS}/bad")).status == 404
 
 
-async def test_tokens_that_are_yet_to_be_issued_cannot_be_taken_back(server: Api) -> None:
-    """The account goes on to get tokens, and the one that it has goes on to work."""
+async def test_tokens_of_the_future_cannot_be_revoked(server: Api) -> None:
+    """The account still gets tokens, and its existing token stays valid."""
     account = {"namespace": "default", "name": "builder"}
     place = f"/api/v1/namespaces/{account['namespace']}/serviceaccounts"
     await server.make(place, {"metadata": {"name": account["name"]}})

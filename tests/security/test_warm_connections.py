@@ -73,7 +73,7 @@ async def key_removed(server: Api, _clock: MovingClock) -> None:
     access.verifier.replace_issuers(issuer_keys((ISSUER,), others, access.settings.names))
 
 
-async def account_taken_back(server: Api, _clock: MovingClock) -> None:
+async def account_revoked(server: Api, _clock: MovingClock) -> None:
     spec = {"account": {"namespace": "default", "name": "robot"}, "reason": "keyCompromise"}
     await server.make(REVOCATIONS, {"metadata": {"name": "r"}, "spec": spec})
 
@@ -94,7 +94,7 @@ ENDINGS: tuple[Ending, ...] = (
     account_recreated,
     expired,
     key_removed,
-    account_taken_back,
+    account_revoked,
     deleted_long_ago,
 )
 

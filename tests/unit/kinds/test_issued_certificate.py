@@ -19,7 +19,7 @@ from tests.unit.credentials.samples import NOW
 
 KIND = declare(ORCH)
 GOOD = IssuedCertificateStatus()
-TAKEN_BACK = IssuedCertificateStatus(revoked=Revoked(reason="keyCompromise"))
+REVOKED = IssuedCertificateStatus(revoked=Revoked(reason="keyCompromise"))
 # None of these is the field: two texts with its name in quotes, and a label of that name.
 TEXTS = ('CN="revoked"', 'CN="revoked":{}', "CN=revoked")
 LABELLED = ObjectMeta(name="a1", uid="u", labels={"revoked": "true"})
@@ -43,7 +43,7 @@ def selected(selector: str, entry: Entry[IssuedCertificate]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("selector", "good", "taken_back"),
+    ("selector", "good", "revoked"),
     [
         ("status.revoked=true", False, True),
         ("status.revoked=false", True, False),
@@ -56,17 +56,17 @@ def selected(selector: str, entry: Entry[IssuedCertificate]) -> bool:
 )
 @pytest.mark.parametrize("subject", ["CN=jane", *TEXTS])
 def test_a_revoked_certificate_is_selected_as_such(
-    selector: str, good: bool, taken_back: bool, subject: str
+    selector: str, good: bool, revoked: bool, subject: str
 ) -> None:
     """What is left out in JSON counts as false, whatever other fields say."""
     assert selected(selector, stored(GOOD, subject)) is good
-    assert selected(selector, stored(TAKEN_BACK, subject)) is taken_back
+    assert selected(selector, stored(REVOKED, subject)) is revoked
 
 
 def test_a_label_of_that_name_revokes_nothing() -> None:
     """The name of the field may stand elsewhere in an object."""
     assert not selected("status.revoked=true", stored(GOOD, meta=LABELLED))
-    assert selected("status.revoked=true", stored(TAKEN_BACK, meta=LABELLED))
+    assert selected("status.revoked=true", stored(REVOKED, meta=LABELLED))
 
 
 def test_a_certificate_that_is_good_is_not_decoded() -> None:
