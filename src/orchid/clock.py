@@ -4,14 +4,13 @@
 durations.
 """
 
+import functools
 from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Protocol
 
 Monotonic = Callable[[], float]  # for callers that need only this of a Clock
-
-MILLISECOND = 0.001
 
 
 class Clock(Protocol):
@@ -23,16 +22,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time. Within a millisecond the same object is returned, which is cheaper."""
+    """The clocks of the machine."""
 
+    now = staticmethod(functools.partial(datetime.now, UTC))
     monotonic = staticmethod(monotonic)
-
-    def __init__(self) -> None:
-        self._until = 0.0
-        self._now = datetime.now(UTC)
-
-    def now(self) -> datetime:
-        passed = monotonic()
-        if passed >= self._until:
-            self._now, self._until = datetime.now(UTC), passed + MILLISECOND
-        return self._now

@@ -158,21 +158,21 @@ def certificate(server: Api, number: int) -> bytes:
 JOBS: dict[str, tuple[int, Job]] = {
     "livez": (33, lambda _: ("GET", "/livez", None)),
     "get": (44, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
-    "list": (49, lambda _: ("GET", ACCOUNTS, None)),
+    "list": (46, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
         49,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        90,
+        94,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (135, account),
-    "csr-create": (144, signing_request),
+    "create": (138, account),
+    "csr-create": (147, signing_request),
 }
 
 
@@ -184,8 +184,8 @@ COMMIT = (
 )
 APPROVAL = 203  # of a request for a certificate
 SIGNED = 126  # a certificate of a user
-HANDED_OUT = 331  # a certificate, put into its request and on record; 322 by itself
-HANDED_OUT_INSIDE = 320  # the same by the controller that signs; 315 by itself
+HANDED_OUT = 331  # a certificate, put into its request and on record
+HANDED_OUT_INSIDE = 328  # the same by the controller that signs
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:

@@ -63,10 +63,11 @@ class Revocations:
         if found and (issued_at is None or issued_at < max(found.values()) + 1):
             raise Rejected(REVOKED_USER)
 
-    def has_user(self, username: str) -> bool:
-        """Whether some credentials of the user are revoked."""
+    async def allows_user(self, username: str) -> bool:
+        """Whether no credential of the user is revoked, as of every acknowledged revocation."""
+        await self.fresh()
         self._index.catch_up()
-        return username in self._users
+        return username not in self._users
 
     def refuse_certificate(self, chain: VerifiedChain, username: str) -> None:
         """Raise Rejected if a certificate of the chain is revoked, or is not the one on record.

@@ -15,7 +15,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import LARGEST_BODY, Endpoint, Kind
-from orchid.engine.offload import LARGE_BYTES, Offload, body_weight
+from orchid.engine.offload import Offload, body_weight
 from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.create import in_namespace
@@ -28,7 +28,6 @@ from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Exchange
 from orchid.server.failures import BareRefusal
 from orchid.server.negotiate import (
-    JSON,
     PROTOBUF,
     SERVED,
     STREAMED,
@@ -183,8 +182,6 @@ class Dispatch:
             if version:
                 request.options = request.options._replace(resource_version=version[0])
         entry = await self._verbs.reading.get(kind, request)
-        if exchange.form.is_kept:
-            return entry_response(exchange, 200, entry)
         return await self._entry_answer(exchange, 200, entry)
 
     async def _list(self, exchange: Exchange, request: Request, route: Route) -> Answer:
@@ -242,37 +239,31 @@ class Dispatch:
         # The media type before the options; with a PUT it is the reverse.
         if exchange.head.media not in SERVED:
             raise unsupported_media()
-        if exchange.http.too_large or len(exchange.http.body) > kind.largest_body:
-            raise TooLarge(f"limit is {kind.largest_body}")
+        body = self._body(exchange, kind.largest_body)
         request.manager = exchange.head.manager
         if exchange.query:
             self._write_options(exchange, request, "CreateOptions", "")
-        new = await self._decoded(exchange, request, kind)
+        new = await self._decoded(exchange, request, kind, body)
         if kind.acts:
             entry = await self._verbs.creating.act(kind, new, request, under=action is not None)
         else:
             entry = await self._verbs.creating.create(kind, new, request)
-        if exchange.form.is_kept:
-            return entry_response(exchange, 201, entry)
         return await self._entry_answer(exchange, 201, entry)
 
     async def _update(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
         require_names(request)
-        if exchange.http.too_large or len(exchange.http.body) > kind.largest_body:
-            raise TooLarge(f"limit is {kind.largest_body}")
+        body = self._body(exchange, kind.largest_body)
         request.manager = exchange.head.manager
         if exchange.query:
             self._write_options(exchange, request, "UpdateOptions", "")
         if exchange.head.media not in SERVED:
             raise unsupported_media()
-        new = await self._decoded(exchange, request, kind)
+        new = await self._decoded(exchange, request, kind, body)
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
             return await self._create_by_update(exchange, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
-        if exchange.form.is_kept:
-            return entry_response(exchange, 200, entry)
         return await self._entry_answer(exchange, 200, entry)
 
     async def _create_by_update(
@@ -392,23 +383,20 @@ class Dispatch:
             raise TooLarge(f"limit is {limit}")
         return exchange.http.body
 
-    async def _decoded(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Any:
+    async def _decoded(
+        self, exchange: Exchange, request: Request, kind: Kind[Any], body: bytes
+    ) -> Any:
         """The object in the body of a create or an update."""
-        media, body = exchange.head.media, exchange.http.body
-        if media != JSON or len(body) > LARGE_BYTES:
-            weight = request.body_weight = body_weight(body, may_be_yaml=media == YAML)
-            decode = functools.partial(self._decode, request, kind, media, body)
-            new = await self._offload(weight, decode)
-        else:
-            request.body_weight = len(body)
-            new = decode_object(self._catalog, kind, body, request)
-        exchange.sent = new
-        return new
-
-    def _decode(self, request: Request, kind: Kind[Any], media: str, body: bytes) -> Any:
+        media = exchange.head.media
         if media == PROTOBUF:
-            return decode_message(self._catalog, kind, body)
-        return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
+            decode = functools.partial(decode_message, self._catalog, kind, body)
+        else:
+            decode = functools.partial(
+                decode_object, self._catalog, kind, body, request, yaml=media == YAML
+            )
+        request.body_weight = body_weight(body, may_be_yaml=media == YAML)
+        exchange.sent = new = await self._offload(request.body_weight, decode)
+        return new
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
         query = exchange.query

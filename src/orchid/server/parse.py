@@ -39,6 +39,7 @@ LONGEST_TARGET = 32_768  # characters of path and query together
 WATCH_PREFIX: Final = "watch"  # the first segment of old paths, as in /api/v1/watch/pods
 PROXY_PREFIX: Final = "proxy"
 _BEHIND_VERSION: Final = {"api": 2, "apis": 3}  # index of the segment behind the version
+_COLLECTION_VERBS: Final = {"get": "list", "delete": "deletecollection"}  # without a name
 _OF_COLLECTIONS: Final = frozenset({"list", "watch", "deletecollection"})
 
 
@@ -78,8 +79,9 @@ def parse_target(http: HttpRequest) -> tuple[Target, Segments, Query]:
             rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
     query = parse_query(http.query) if http.query else NO_QUERY
-    if not name:
-        verb = _collection_verb(verb, query)
+    if not name and verb in _COLLECTION_VERBS:
+        is_watch = verb == "get" and query and wants_watch(query)
+        verb = "watch" if is_watch else _COLLECTION_VERBS[verb]
     target = Target(verb, path, True, group, version, resource, subresource, namespace, name)
     if query and not name and verb in _OF_COLLECTIONS:
         target = _selected(target, query, hidden=segments[0] == WATCH_PREFIX)
@@ -90,13 +92,6 @@ def _decoded(raw_path: str) -> str:
     """The path as text. Invalid UTF-8 becomes U+FFFD, which matches no name."""
     raw = raw_path.encode("latin-1", "replace")  # the listener hands bytes on as characters
     return urllib.parse.unquote_to_bytes(raw).decode("utf-8", "replace")
-
-
-def _collection_verb(verb: str, query: Query) -> str:
-    """Without a name a get is a list or a watch, and a delete deletes the collection."""
-    if verb == "get":
-        return "watch" if query and wants_watch(query) else "list"
-    return "deletecollection" if verb == "delete" else verb
 
 
 def _selected(target: Target, query: Query, *, hidden: bool) -> Target:

@@ -47,7 +47,7 @@ class StaticTokenAuthenticator:
             self._hash(token): Authenticated(
                 with_group(user),
                 api_audiences,
-                still_valid=revocations is None or partial(self._is_valid, user.username),
+                still_valid=revocations is None or partial(revocations.allows_user, user.username),
             )
             for token, user in users.items()
         }
@@ -71,19 +71,12 @@ class StaticTokenAuthenticator:
         entry = self._users.get(self._hash(token))
         if entry is None:
             return None
-        if not await self._is_valid(entry.user.username):
+        if self._revocations and not await self._revocations.allows_user(entry.user.username):
             raise Rejected(REVOKED_USER)
         if audiences == self._audiences:
             return entry
         good = shared(self._audiences, audiences)
         return Authenticated(entry.user, good) if good else None
-
-    async def _is_valid(self, username: str) -> bool:
-        """Whether the credentials of the user are not revoked: those here have no time of issue."""
-        if self._revocations is None:
-            return True
-        await self._revocations.fresh()
-        return not self._revocations.has_user(username)
 
     def _hash(self, token: str) -> bytes:
         digest = self._keyed.copy()

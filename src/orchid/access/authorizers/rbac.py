@@ -178,12 +178,7 @@ class RBAC:
         if target.is_resource or not target.path.startswith(HEALTH_PAGES):
             # As fresh as a read: no permission is used that was removed before the request.
             await self._feed.fresh()
-        generation = (
-            self._roles.generation
-            + self._cluster_roles.generation
-            + self._role_bindings.generation
-            + self._cluster_role_bindings.generation
-        )  # each only grows; inlined `_latest`, to save a call in every request
+        generation = self._latest()
         if generation != self._generation:
             self._catch_up()
             self._generation = generation
@@ -305,7 +300,7 @@ class RBAC:
             self._cache_size += weight
 
     def _latest(self) -> int:
-        """The current generation of roles and bindings together."""
+        """The generation of roles and bindings together; each of the four only increases."""
         return (
             self._roles.generation
             + self._cluster_roles.generation

@@ -15,7 +15,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.objects import Objects, Raced, stored_form
 from orchid.engine.endpoint_fields import keep_unwritten
 from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.offload import LARGE_BYTES, Offload
+from orchid.engine.offload import Offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.patch.managed_fields import same_but_times
 from orchid.engine.request import Request
@@ -83,11 +83,8 @@ class Updating:
         while True:
             target = request.target
             entry = await self._objects.current(kind, target.namespace, target.name)
-            if request.body_weight + len(entry.tail) <= LARGE_BYTES:
-                changed = change(entry)
-            else:
-                weight = request.body_weight + len(entry.tail)
-                changed = await self._offload(weight, functools.partial(change, entry))
+            weight = request.body_weight + len(entry.tail)
+            changed = await self._offload(weight, functools.partial(change, entry))
             new = await self._checked(kind, endpoint, changed, entry, request)
             try:
                 return await self._store(kind, new, entry, request)
@@ -106,7 +103,7 @@ class Updating:
         new = rules.prepare_for_update(new, old, request)
         judge = functools.partial(_errors, kind, rules, new, old, request.now)
         weight = request.body_weight + len(entry.tail)
-        errors = judge() if weight <= LARGE_BYTES else await self._offload(weight, judge)
+        errors = await self._offload(weight, judge)
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in rules.warnings(new, old):
