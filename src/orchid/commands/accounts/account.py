@@ -1,6 +1,6 @@
-"""`orchid account`: make, list, show and delete service accounts, for those without another client.
+"""`orchid account`: create, list, show and delete service accounts.
 
-What an account may do is shown with it: the roles that are granted to it by name or by its groups.
+`show` includes the permissions of an account: the roles that it has by name or by its groups.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from orchid.commands.rights import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, path
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
-from orchid.commands.terminal.output import facts, name_of, tell
+from orchid.commands.terminal.output import facts, name_of, print_for_programs
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 COLUMNS = (
@@ -25,10 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_subcommands(
         parser,
         (
-            ("new", "make accounts", _new_arguments, _new),
+            ("new", "create accounts", _new_arguments, _new),
             ("list", "list accounts", _list_arguments, _list),
             ("show", "show an account and its roles", _account_argument, _show),
-            ("delete", "delete accounts; their tokens end with them", _accounts_argument, _delete),
+            ("delete", "delete accounts and invalidate their tokens", _accounts_argument, _delete),
         ),
     )
 
@@ -68,7 +68,7 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     namespace, name = account_of(chosen.account, server.access.namespace)
     found = server.get(_place(namespace, name))
-    if tell(chosen.output, found):
+    if print_for_programs(chosen.output, found):
         return 0
     subject = grants.account(namespace, name)
     held = [grants.described(each) for each in grants.of_subject(server, subject)]

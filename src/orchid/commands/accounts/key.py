@@ -1,7 +1,7 @@
 """`orchid key`: the keys of tokens.
 
-`list` shows those by which anybody can verify tokens, as the server publishes them; `new` makes one
-in a file for its owner alone. How one key follows another is in docs/operations.md, Rotation.
+`list` shows the published keys that verify tokens; `new` creates one in a file that only its owner
+can read. docs/operations.md, Rotation, describes how to replace a key.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
-from orchid.commands.terminal.output import USAGE, Complaint, remark, say, table, tell
+from orchid.commands.terminal.output import USAGE, Complaint, print_for_programs, remark, say, table
 
 PUBLISHED = "/openid/v1/jwks"
 
@@ -20,9 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help=words, description=f"{words.capitalize()}.")
     add_flags(listing)
     listing.set_defaults(act=_list)
-    words = "make a key that signs tokens; no server is asked"
+    words = "create a key that signs tokens; needs no server"
     making = actions.add_parser("new", help=words, description=f"{words.capitalize()}.")
-    making.add_argument("file", type=Path, metavar="FILE", help="where; never overwritten")
+    making.add_argument("file", type=Path, metavar="FILE", help="the new file; never overwritten")
     making.set_defaults(act=_new)
 
 
@@ -33,7 +33,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _list(chosen: argparse.Namespace) -> int:
     found = published(connect(chosen))
-    if not tell(chosen.output, found):
+    if not print_for_programs(chosen.output, found):
         rows = [(each.get("kid", ""), each.get("alg", ""), each.get("kty", "")) for each in found]
         table(("KEY", "ALGORITHM", "TYPE"), rows, empty="no keys are published")
     return 0

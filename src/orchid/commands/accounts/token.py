@@ -1,8 +1,8 @@
-"""`orchid token`: get a token of an account, or look into one.
+"""`orchid token`: get a token of an account, or decode one.
 
 `orchid token NAMESPACE/ACCOUNT` prints the token alone on standard output, ready for a pipe.
-`orchid token show` decodes one; that proves nothing, and the output says so. With --verify the
-server is asked by TokenReview, for the audiences that the token itself names.
+`orchid token show` decodes one without verifying it, and the output says so. With --verify the
+server checks it by TokenReview, for the audiences of the token itself.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from orchid.commands.terminal.output import (
     Cell,
     Complaint,
     facts,
+    print_for_programs,
     remark,
     say,
-    tell,
 )
 
 LARGEST = 64 << 10
@@ -51,18 +51,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="for whom the token is (default: the server itself); may be repeated",
+        help="an audience of the token (default: the server itself); may be repeated",
     )
     parser.add_argument(
-        "--for", dest="lifetime", type=times.duration_of, metavar="1h", help="how long it is good"
+        "--for", dest="lifetime", type=times.duration_of, metavar="1h", help="its lifetime"
     )
     parser.add_argument(
         "--bound-to",
         type=bound_object,
         metavar="KIND/NAME",
-        help="pod/NAME, secret/NAME or node/NAME: the token ends with that object",
+        help="pod/NAME, secret/NAME or node/NAME: deleting that object invalidates the token",
     )
-    parser.add_argument("--verify", action="store_true", help="show: ask the server about it")
+    parser.add_argument("--verify", action="store_true", help="show: have the server verify it")
     add_flags(parser)
 
 
@@ -74,7 +74,7 @@ def run(chosen: argparse.Namespace) -> int:
     return _request(chosen)
 
 
-# -- get one -------------------------------------------------------------------------------
+# -- get -----------------------------------------------------------------------------------
 
 
 def _request(chosen: argparse.Namespace) -> int:
@@ -88,7 +88,7 @@ def _request(chosen: argparse.Namespace) -> int:
         seconds=chosen.lifetime,
         bound=chosen.bound_to,
     )
-    if tell(chosen.output, answer):
+    if print_for_programs(chosen.output, answer):
         return 0
     say(answer["status"]["token"])
     expires = times.parse(answer["status"].get("expirationTimestamp"))
@@ -106,7 +106,7 @@ def request(
     seconds: int | None = None,
     bound: Json | None = None,
 ) -> Json:
-    """Ask for a token; gives the answered TokenRequest."""
+    """Request a token; return the TokenRequest of the server."""
     spec: Json = {}
     if audiences:
         spec["audiences"] = audiences
@@ -133,7 +133,7 @@ def account_of(text: str, default_namespace: str = "") -> tuple[str, str]:
 
 
 def bound_object(text: str) -> Json:
-    """A reference to the object that a token shall end with; for argparse."""
+    """A reference to the bound object of a token; for argparse."""
     word, _, name = text.partition("/")
     kind = _BOUND_KINDS.get(word.lower())
     if kind is None or not name or "/" in name:
@@ -141,7 +141,7 @@ def bound_object(text: str) -> Json:
     return {"kind": kind, "apiVersion": "v1", "name": name}
 
 
-# -- look into one -------------------------------------------------------------------------
+# -- show ----------------------------------------------------------------------------------
 
 
 def _show(chosen: argparse.Namespace) -> int:
@@ -155,7 +155,7 @@ def _show(chosen: argparse.Namespace) -> int:
     good = review is None or review.get("authenticated") is True
     verified = None if review is None else good
     found = {"header": header, "claims": claims, "verified": verified, "review": review}
-    if not tell(chosen.output, found):
+    if not print_for_programs(chosen.output, found):
         facts([*_verdict(review), *_described(header, claims)])
     return 0 if good else REFUSED
 
@@ -174,7 +174,7 @@ def given_token(argument: str | None) -> str:
 
 
 def decode(token: str) -> tuple[Json, Json]:
-    """Header and claims as they are written; nothing is verified."""
+    """Header and claims, not verified."""
     parts = token.split(".")
     if len(parts) != _JWT_PARTS:
         raise Complaint("that is not a JSON web token: it does not have three parts", USAGE)
@@ -199,7 +199,7 @@ def audiences_of(claims: Json) -> list[str]:
 
 
 def verify(server: ServerConnection, token: str, audiences: list[str]) -> Json:
-    """What the server says about a token: the status of a TokenReview."""
+    """The status of a TokenReview by the server."""
     body = {
         "apiVersion": server.api_version("authentication", "v1"),
         "kind": "TokenReview",

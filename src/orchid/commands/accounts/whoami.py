@@ -1,13 +1,13 @@
-"""`orchid whoami`: as whom the server knows the caller.
+"""`orchid whoami`: the user as authenticated by the server.
 
-Asks by SelfSubjectReview, so the answer is what every decision about the caller rests on.
+Uses SelfSubjectReview: the result is the user of every authorization decision.
 """
 
 import argparse
 from typing import Any
 
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
-from orchid.commands.terminal.output import facts, tell
+from orchid.commands.terminal.output import facts, print_for_programs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,14 +17,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
     review = ask(server)
-    if tell(chosen.output, review):
+    if print_for_programs(chosen.output, review):
         return 0
     facts([*described(user_of(review)), ("Server", server.access.server)])
     return 0
 
 
 def ask(server: ServerConnection) -> Json:
-    """The review as the server gives it."""
+    """The review of the server."""
     body = {
         "apiVersion": server.api_version("authentication", "v1"),
         "kind": "SelfSubjectReview",
@@ -38,7 +38,7 @@ def user_of(review: Json) -> Json:
 
 
 def described(user: Json) -> list[tuple[str, Any]]:
-    """A user's facts, one pair each; what is empty is left out."""
+    """The attributes of a user as pairs; empty ones are omitted."""
     pairs: list[tuple[str, Any]] = [("User", user.get("username", ""))]
     if user.get("uid"):
         pairs.append(("UID", user["uid"]))

@@ -1,8 +1,8 @@
-"""`orchid bundle`: trust bundles, the authorities that workloads are to trust.
+"""`orchid bundle`: trust bundles, the CAs that workloads trust.
 
-`list` shows them, `show` what certificates one or a signer's hold (or, with --pem, the bundle
-itself, ready for a file), `set` makes or replaces one from files. What a
-bundle may hold is the server's to judge. The actions on published bundles are in published.py.
+`list` shows them, `show` the certificates of one or of a signer (or, with --pem, the bundle itself,
+ready for a file), `set` creates or replaces one from files. The server validates the content. The
+actions on published bundles are in published.py.
 """
 
 import argparse
@@ -14,7 +14,14 @@ from orchid.commands.certificates import published
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
-from orchid.commands.terminal.output import USAGE, Complaint, name_of, say, table, tell
+from orchid.commands.terminal.output import (
+    USAGE,
+    Complaint,
+    name_of,
+    print_for_programs,
+    say,
+    table,
+)
 from orchid.commands.terminal.subcommands import add_subcommands, delete_each, run_subcommand
 
 LARGEST = 1 << 20
@@ -26,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         (
             ("list", "list trust bundles", _list_arguments, _list),
             ("show", "show the certificates of bundles", _show_arguments, _show),
-            ("set", "make a bundle from files, or replace it", _set_arguments, _set),
+            ("set", "create or replace a bundle from files", _set_arguments, _set),
             ("delete", "delete bundles", _delete_arguments, _delete),
             *published.ROWS,
         ),
@@ -65,9 +72,9 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
         found = list(server.items(_place(server), _of(chosen.signer)))
         if not found:
             raise Complaint(f"{chosen.signer} has no trust bundle")
-    if tell(chosen.output, found[0] if chosen.name else found):
+    if print_for_programs(chosen.output, found[0] if chosen.name else found):
         return 0
-    # Several bundles of one signer may hold the same authority; each is shown once.
+    # Several bundles of one signer may hold the same CA; each is shown once.
     blocks = dict.fromkeys(_text(each).rstrip("\n") for each in found)
     if chosen.pem:
         say("\n".join(blocks))
@@ -119,13 +126,13 @@ def _set(chosen: argparse.Namespace, server: ServerConnection) -> int:
             raise
         answer, done = server.post(_place(server), _new(chosen, server, text)), "made"
     else:
-        # With the version that was read, so that no change in between is lost.
+        # With the version that was read, so that no concurrent change is lost.
         spec = {**found["spec"], "trustBundle": text}
         if chosen.signer:
             spec["signerName"] = chosen.signer
         answer = server.put(_place(server, chosen.name), {**found, "spec": spec})
         done = "replaced" if _text(found) != text else "unchanged:"
-    if not tell(chosen.output, answer):
+    if not print_for_programs(chosen.output, answer):
         say(f"{done} {chosen.name}")
     return 0
 

@@ -1,13 +1,13 @@
-"""`orchid ca`: certificate authorities of one's own.
+"""`orchid ca`: custom certificate authorities.
 
-    orchid ca new web --signer example.com/web      the server makes the key
+    orchid ca new web --signer example.com/web      the server creates the key
     orchid ca import web --signer example.com/web --cert ca.crt --key ca.key
-    orchid ca list                                  which there are, and when each ends
+    orchid ca list                                  authorities and their expiry
     orchid ca show web                              its state, its terms, its certificate
-    orchid ca delete web                            asks first; a key made by the server goes too
+    orchid ca delete web                            asks first; also deletes a key of the server
 
-Certificates are asked for with `orchid csr new NAME --signer example.com/web`; whoever verifies
-them takes `orchid bundle show --signer example.com/web --pem`.
+Request certificates with `orchid csr new NAME --signer example.com/web`; verify them with `orchid
+bundle show --signer example.com/web --pem`.
 """
 
 import argparse
@@ -20,7 +20,15 @@ from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
-from orchid.commands.terminal.output import USAGE, Cell, Complaint, facts, name_of, say, tell
+from orchid.commands.terminal.output import (
+    USAGE,
+    Cell,
+    Complaint,
+    facts,
+    name_of,
+    print_for_programs,
+    say,
+)
 from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
@@ -31,16 +39,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_subcommands(
         parser,
         (
-            ("new", "make an authority whose key the server makes", _new_arguments, _new),
+            ("new", "create an authority with a key of the server", _new_arguments, _new),
             (
                 "import",
-                "make an authority of a certificate and its key",
+                "create an authority from a certificate and its key",
                 _import_arguments,
                 _import,
             ),
             ("list", "list authorities", _no_arguments, _list),
             ("show", "show an authority", _show_arguments, _show),
-            ("delete", "delete some; keys that the server made go too", _delete_arguments, _delete),
+            (
+                "delete",
+                "delete authorities and the keys that the server created",
+                _delete_arguments,
+                _delete,
+            ),
         ),
     )
 
@@ -53,17 +66,17 @@ run = run_subcommand
 
 def _term_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--signer", required=True, help="who signs, like example.com/web")
+    parser.add_argument("--signer", required=True, help="the signer name, like example.com/web")
     for flag, words in (
-        ("--usage", "what certificates may be used for (default: those of a TLS server)"),
-        ("--names", "kind of alternative names: dns, ip, uri, email (default: dns, ip)"),
-        ("--subject", "part of a subject that is allowed, like commonName (default: all)"),
-        ("--certifies", "sort of keys that get certificates, like ECDSA-P256 (default: most)"),
+        ("--usage", "allowed key usage (default: those of a TLS server)"),
+        ("--names", "allowed type of alternative names: dns, ip, uri, email (default: dns, ip)"),
+        ("--subject", "allowed part of a subject, like commonName (default: all)"),
+        ("--certifies", "allowed key algorithm, like ECDSA-P256 (default: most)"),
     ):
         parser.add_argument(flag, action="append", default=[], help=f"{words}; may be repeated")
     for flag, words in (
-        ("--max", "longest life of a certificate (default: 90d)"),
-        ("--default", "life of a certificate that asks for none (default: 30d)"),
+        ("--max", "maximum lifetime of a certificate (default: 90d)"),
+        ("--default", "lifetime if the request has none (default: 30d)"),
     ):
         parser.add_argument(flag, type=times.duration_of, metavar="24h", help=words)
     parser.add_argument("--wildcards", action="store_true", help="allow names like *.example.com")
@@ -75,9 +88,11 @@ def _term_arguments(parser: argparse.ArgumentParser) -> None:
 def _new_arguments(parser: argparse.ArgumentParser) -> None:
     _term_arguments(parser)
     parser.add_argument("--algorithm", default="", help="of its key (default: ECDSA-P256)")
-    parser.add_argument("--common-name", default="", help="its own name (default: NAME)")
     parser.add_argument(
-        "--for", dest="life", type=times.duration_of, metavar="365d", help="how long it lasts"
+        "--common-name", default="", help="common name of its subject (default: NAME)"
+    )
+    parser.add_argument(
+        "--for", dest="life", type=times.duration_of, metavar="365d", help="its lifetime"
     )
 
 
@@ -92,7 +107,9 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
     _term_arguments(parser)
-    parser.add_argument("--cert", type=Path, required=True, help="PEM: it and those above it")
+    parser.add_argument(
+        "--cert", type=Path, required=True, help="PEM: its certificate and the chain above it"
+    )
     parser.add_argument("--key", type=Path, required=True, help="PEM, readable by its owner only")
     parser.add_argument("--namespace", default="", help="of the Secret (default: the system's)")
 
@@ -157,13 +174,13 @@ def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> i
         },
     )
     made = _wait_for(server, made, chosen.wait)
-    if not tell(chosen.output, made):
+    if not print_for_programs(chosen.output, made):
         say(f"{chosen.name} issues for {chosen.signer}")
     return 0
 
 
 def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
-    """Wait until the authority is ready; what is wrong with it ends the wait."""
+    """Wait until the authority is ready; a problem ends the wait."""
     name = made["metadata"]["name"]
     for _ in polls(seconds):
         found = server.get(place(server, name))
@@ -179,7 +196,7 @@ def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
 
 
 def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take nothing but what every command takes."""
+    """No arguments besides the common ones."""
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -197,13 +214,15 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     _name_argument(parser)
-    parser.add_argument("--pem", action="store_true", help="print its certificate and those above")
+    parser.add_argument(
+        "--pem", action="store_true", help="print its certificate and the chain above it"
+    )
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     found = server.get(place(server, chosen.name))
     text = _status(found).get("certificate") or ""
-    if tell(chosen.output, found):
+    if print_for_programs(chosen.output, found):
         return 0
     if chosen.pem:
         say(text.rstrip("\n"))
@@ -256,7 +275,7 @@ def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _insist(server: ServerConnection, name: str) -> None:
-    """Have the server say what depends on an authority, and the person whether it goes."""
+    """Show the dependents of an authority and ask for confirmation."""
     server.delete(place(server, name), dry_run=True)
     meant = confirmed(f"Delete the authority {name}? Nothing can be issued with it again.")
     if meant is None:
@@ -265,7 +284,7 @@ def _insist(server: ServerConnection, name: str) -> None:
         raise Complaint("not deleted")
 
 
-# -- reading answers -----------------------------------------------------------------------
+# -- parsing of responses ------------------------------------------------------------------
 
 
 def place(server: ServerConnection, *parts: str) -> str:

@@ -1,7 +1,7 @@
-"""Certificate requests on the client: make a key, build a request, read one.
+"""Certificate requests on the client: create a key, build a request, decode one.
 
 `make` writes a new ECDSA P-256 key that only its owner can read and never overwrites one; `build`
-gives the PEM of a request; `facts_of` and `certificate_facts` show what PEM contains.
+returns the PEM of a request; `facts_of` and `certificate_facts` decode PEM.
 """
 
 import ipaddress
@@ -46,7 +46,7 @@ def make(path: Path) -> keys.PrivateKey:
 
 
 def load(path: Path) -> keys.PrivateKey:
-    """A key that is there already; refused if others can read it."""
+    """An existing key; refused if others can read it."""
     try:
         return keys.read_private_key(files.read_private(path), str(path))
     except Refusal as refusal:
@@ -54,7 +54,7 @@ def load(path: Path) -> keys.PrivateKey:
 
 
 class AlternativeNames(NamedTuple):
-    """What a certificate is to be for, besides its subject."""
+    """Alternative names of the requested certificate."""
 
     hosts: list[str]
     addresses: list[str]
@@ -86,7 +86,7 @@ def build(key: keys.PrivateKey, user: str, *, groups: list[str], names: Alternat
 
 
 def facts_of(data: bytes) -> Facts:
-    """What a request asks for; says so if it cannot be read."""
+    """Attributes of a request; reports a malformed one."""
     try:
         request = signing_request.parse(data)
     except Refusal as refusal:
@@ -127,7 +127,7 @@ def describe_key(key: Any) -> str:
 
 
 def certificate_facts(data: bytes) -> Facts:
-    """The issued certificate in a few lines; nothing if there is none."""
+    """The issued certificate in a few lines; empty if there is none."""
     if not data:
         return []
     try:

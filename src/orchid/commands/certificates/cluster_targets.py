@@ -1,4 +1,4 @@
-"""What `orchid revoke … --cluster NAME` can revoke, and how it is named there.
+"""Targets of `orchid revoke … --cluster NAME`.
 
 user/alice                  every credential of a user; recorded certificates issued until now
 account/ci/builder          every token of an account, until the revocation is deleted
@@ -26,7 +26,7 @@ Wanted = tuple[str, Json]  # for a person, and the target in the spec
 
 
 def wanted(server: ServerConnection, cluster: str, word: str, rest: str) -> list[Wanted]:
-    """What is to be revoked in a cluster."""
+    """The targets of a revocation in a cluster."""
     found = server.get(path("apis", server.names.identity, "v1alpha1", "clusters", cluster))
     makers: dict[str, Callable[[], list[Wanted]]] = {
         "user": lambda: [_of_user(rest)],
@@ -61,7 +61,7 @@ def _of_account(rest: str) -> Wanted:
 
 
 def _of_token(text: str, cluster: Json) -> Wanted:
-    """The id of a token; the token itself goes nowhere."""
+    """The id of a token; the token itself is not sent."""
     claims = decode(text.strip())[1] if len(text) <= LARGEST else {}
     jti, issuer, subject = (claims.get(name) for name in ("jti", "iss", "sub"))
     if not isinstance(jti, str) or not isinstance(subject, str):

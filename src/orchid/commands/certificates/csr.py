@@ -1,13 +1,13 @@
-"""`orchid csr`: request, look at, decide and fetch certificates.
+"""`orchid csr`: request, show, decide and fetch certificates.
 
-    orchid csr new alice --group developers   a key, and a request for its certificate
-    orchid csr show alice                     what is asked for, and by whom
-    orchid csr approve alice                  or deny
-    orchid csr fetch alice                    waits for the certificate, writes it
-    orchid csr renew alice                    the same once more, before it ends
+    orchid csr new alice --group developers    a key, and a request for its certificate
+    orchid csr show alice                      the request and its requester
+    orchid csr approve alice                   or deny
+    orchid csr fetch alice                     waits for the certificate, writes it
+    orchid csr renew alice                     the same again, before it expires
 
-New requests are made in requesting.py. What a request asks for is read out of its signed bytes
-(certificate_request.py), not from what somebody wrote beside them.
+requesting.py creates requests. The content of a request is decoded from its signed bytes
+(certificate_request.py), not from unsigned fields.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from orchid.commands.certificates.request_flags import (
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
-from orchid.commands.terminal.output import Cell, Complaint, facts, name_of, say, tell
+from orchid.commands.terminal.output import Cell, Complaint, facts, name_of, print_for_programs, say
 from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import (
     add_subcommands,
@@ -42,14 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_subcommands(
         parser,
         (
-            ("new", "make a key and request a certificate for it", new_arguments, _new),
+            ("new", "create a key and request a certificate for it", new_arguments, _new),
             ("list", "list requests", _list_arguments, _list),
             ("show", "decode a request", _name_argument, _show),
             ("approve", "approve requests", _decision_arguments, _approve),
             ("deny", "deny requests", _decision_arguments, _deny),
             ("fetch", "wait for a certificate and write it", _fetch_arguments, _fetch),
-            ("renew", "request a certificate like one that ends", renew_arguments, _renew),
-            ("delete", "delete requests; what was issued stays valid", _names_argument, _delete),
+            ("renew", "request a certificate like an existing one", renew_arguments, _renew),
+            ("delete", "delete requests; issued certificates stay valid", _names_argument, _delete),
         ),
     )
 
@@ -73,7 +73,7 @@ def _renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pending", action="store_true", help="only those that nobody has decided")
+    parser.add_argument("--pending", action="store_true", help="only undecided ones")
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -97,9 +97,9 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     found = server.get(place(server, chosen.name))
     decoded = certificate_request.facts_of(_bytes(found["spec"].get("request")))
     if chosen.output == "name":
-        return 0 if tell("name", found) else 1
+        return 0 if print_for_programs("name", found) else 1
     plain = {title: _plain(value) for title, value in decoded}
-    if tell(chosen.output, {"request": found, "decoded": plain}):
+    if print_for_programs(chosen.output, {"request": found, "decoded": plain}):
         return 0
     spec = found["spec"]
     why = "" if _conditions(found) else policy_reason.reason(server, found)
@@ -114,7 +114,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             ("Requested by", spec.get("username", "")),
             ("Their groups", spec.get("groups") or ["none"]),
             ("Requested", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
-            *(_told(condition) for condition in _conditions(found)),
+            *(_condition_row(condition) for condition in _conditions(found)),
             *([("Policies", why)] if why else ()),
             *certificate_request.certificate_facts(_bytes(_status(found).get("certificate"))),
         ]
@@ -122,13 +122,13 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return 0
 
 
-def _told(condition: Json) -> tuple[str, str]:
+def _condition_row(condition: Json) -> tuple[str, str]:
     reason, message = condition.get("reason", ""), condition.get("message", "")
     return condition.get("type", ""), ": ".join(part for part in (reason, message) if part)
 
 
 def state(request: Json) -> Cell:
-    """Where a request stands, in the words that other tools use."""
+    """The state of a request, in the words of other tools."""
     types = [condition.get("type") for condition in _conditions(request)]
     if "Denied" in types:
         return Cell("Denied", "bad")
@@ -188,7 +188,7 @@ def _write_decision(
         try:
             return server.put(place(server, name, "approval"), {**found, "status": status})
         except CommandRefused as refused:
-            # Somebody else wrote in between: look again before deciding.
+            # Modified concurrently: read again before deciding.
             if refused.status != CONFLICT or attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
@@ -218,13 +218,13 @@ def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
         Path(target).write_bytes(certificate)
     except OSError as error:
         raise Complaint(f"cannot write {target}: {error.strerror}") from None
-    if not tell(chosen.output, found):
+    if not print_for_programs(chosen.output, found):
         say(f"wrote {target}")
     return 0
 
 
 def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
-    """Wait until a request has its certificate; a refusal ends the wait at once."""
+    """Wait until a request has its certificate; a refusal ends the wait."""
     found: Json = {}
     for _ in polls(seconds):
         found = server.get(place(server, name))
@@ -232,8 +232,8 @@ def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
             return found
         for condition in _conditions(found):
             if condition.get("type") in ("Denied", "Failed"):
-                title, told = _told(condition)
-                raise Complaint(f"{name} was {title.lower()}: {told or 'no reason is given'}")
+                title, reason = _condition_row(condition)
+                raise Complaint(f"{name} was {title.lower()}: {reason or 'no reason is given'}")
     why = "" if _conditions(found) else policy_reason.reason(server, found)
     raise Complaint(_overdue(found, name, seconds, why))
 
@@ -247,7 +247,7 @@ def _overdue(found: Json, name: str, seconds: float, why: str) -> str:
     return f"{waited}: it is approved, but the signer {signer} has not signed; does it run?"
 
 
-# -- reading answers -----------------------------------------------------------------------
+# -- parsing of responses ------------------------------------------------------------------
 
 
 def _status(request: Json) -> Json:
@@ -272,7 +272,7 @@ def _bytes(text: Any) -> bytes:
 
 
 def certificate_of(request: Json) -> bytes:
-    """The PEM of the certificate that a request got."""
+    """The PEM of a request's certificate."""
     return _bytes(_status(request).get("certificate"))
 
 

@@ -1,12 +1,12 @@
-"""`orchid issued`: which certificates are out there, to whom, and until when.
+"""`orchid issued`: issued certificates, their requesters and expiry.
 
-    orchid issued                                    all that are recorded, the first to end first
-    orchid issued --expires-within 30d               what has to be renewed soon
-    orchid issued --name '*.example.com' -o pem      the certificates themselves
-    orchid issued --user alice --sort issued -o csv  for a spreadsheet
-    orchid issued --revoked --watch                  and every certificate revoked from now on
+    orchid issued                                   all recorded ones, first expiry first
+    orchid issued --expires-within 30d              those to be renewed soon
+    orchid issued --name '*.example.com' -o pem     the certificates themselves
+    orchid issued --user alice --sort issued -o csv for a spreadsheet
+    orchid issued --revoked --watch                 and every certificate revoked from now on
 
-Reads the inventory (IssuedCertificate) and changes nothing. --expires-within leaves out revoked
+Reads the inventory (IssuedCertificate) and changes nothing. --expires-within omits revoked
 certificates, and those that a later one of the same signer, subject and names replaces. A cell of a
 CSV file that a spreadsheet could take for a formula begins with a quote.
 """
@@ -36,12 +36,12 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--signer", default="", help="only what this signer issued")
+    parser.add_argument("--signer", default="", help="only those of this signer")
     cluster = parser.add_argument(
-        "--cluster", default="", metavar="NAME", help="only what that cluster issued"
+        "--cluster", default="", metavar="NAME", help="only those of that cluster"
     )
     completed(cluster, "cluster")
-    parser.add_argument("--user", default="", help="only what this user asked for")
+    parser.add_argument("--user", default="", help="only those requested by this user")
     parser.add_argument(
         "--name", default="", metavar="PATTERN", help="only for a name like '*.example.com'"
     )
@@ -49,14 +49,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--expires-within",
         type=times.duration_of,
         metavar="30d",
-        help="only what ends by then, and is neither revoked nor replaced by a later one",
+        help="only those that expire by then, and are neither revoked nor replaced",
     )
     parser.add_argument(
-        "--live", action="store_true", help="only what is neither expired nor revoked"
+        "--live", action="store_true", help="only those that are neither expired nor revoked"
     )
-    parser.add_argument("--revoked", action="store_true", help="only what is revoked")
+    parser.add_argument("--revoked", action="store_true", help="only revoked ones")
     parser.add_argument(
-        "--sort", choices=tuple(SORTS), default="expires", help="in which order (default: expires)"
+        "--sort", choices=tuple(SORTS), default="expires", help="the order (default: expires)"
     )
     parser.add_argument(
         "-o", "--output", choices=(*LIST_FORMS, *EXPORTS), default="text", help="how to show it"
@@ -92,7 +92,7 @@ def place(server: ServerConnection, *parts: str) -> str:
 
 
 def _query(chosen: argparse.Namespace) -> dict[str, str]:
-    """What the server selects; the other flags are applied here."""
+    """The selectors for the server; the other flags are applied here."""
     fields = {
         "spec.signerName": chosen.signer,
         "spec.requester.username": chosen.user,
@@ -104,18 +104,18 @@ def _query(chosen: argparse.Namespace) -> dict[str, str]:
 
 
 def escaped(value: str) -> str:
-    """A value as it stands in a field selector."""
+    """A value, escaped for a field selector."""
     for mark in ("\\", ",", "="):
         value = value.replace(mark, f"\\{mark}")
     return value
 
 
 LastEnds = dict[tuple[Any, ...], datetime.datetime]
-"""When the last valid certificate of a signer, a subject and names ends."""
+"""Expiry of the last valid certificate of a signer, subject and names."""
 
 
 def _last_ends(server: ServerConnection, chosen: argparse.Namespace) -> LastEnds:
-    """Only for --expires-within: it leaves out certificates that were replaced."""
+    """Only for --expires-within, to omit certificates that were replaced."""
     found: LastEnds = {}
     if chosen.expires_within is not None:
         for one in filter(is_live, server.items(place(server))):
@@ -153,7 +153,7 @@ def concerns(one: Json, user: str) -> bool:
 
 
 def is_live(one: Json) -> bool:
-    """Whether a certificate is neither over nor revoked."""
+    """Whether a certificate is neither expired nor revoked."""
     return end_of(one) > times.now() and not revocation_of(one)
 
 
@@ -167,7 +167,7 @@ def end_of(one: Json) -> datetime.datetime:
 
 
 def revocation_of(one: Json) -> Json:
-    """Since when and why a certificate is revoked; nothing if it is not."""
+    """Time and reason of a revocation; empty if there is none."""
     return one.get("status", {}).get("revoked") or {}
 
 
@@ -182,7 +182,7 @@ def _names(one: Json) -> str:
 
 
 def _approved_by(one: Json) -> str:
-    """Who approved; who acted under that name, and the policy that the approval names."""
+    """The approver, their impersonator, and the policy of the approval."""
     approver = one["spec"].get("approver", {})
     name: str = approver.get("username", "")
     if behind := approver.get("impersonator"):
@@ -222,7 +222,7 @@ def _row(one: Json) -> list[str]:
         approver.get("policy", ""),
         approver.get("impersonator", ""),
     )
-    # Others chose these texts, and a spreadsheet evaluates what looks like a formula.
+    # Others chose these texts, and a spreadsheet evaluates text that looks like a formula.
     return [f"'{cell}" if str(cell).startswith(FORMULAS) else str(cell) for cell in cells]
 
 

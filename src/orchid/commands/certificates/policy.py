@@ -1,13 +1,12 @@
-"""`orchid policy`: who gets which certificate by rule, and why.
+"""`orchid policy`: approval policies and explanations of their decisions.
 
-    orchid policy apply web.yaml              make a policy, or replace it
-    orchid policy explain alice               what every policy makes of a stored request
+    orchid policy apply web.yaml           create or replace a policy
+    orchid policy explain alice            the result of every policy for a stored request
     orchid policy test web.yaml --request alice.csr --signer example.com/web
-    orchid policy test web.yaml --since 30d   what it would have made of what was decided
+    orchid policy test web.yaml --since 30d     its result for past decisions
 
-The server judges; `test` sends a policy along that is not stored. It ends with 0 if the policy
-would approve the request and with 1 if not, so that a pipeline can try policies before it applies
-them.
+The server evaluates; `test` sends a policy that is not stored. Its exit code is 0 if the policy
+would approve the request and 1 if not, so that a pipeline can test policies before it applies them.
 """
 
 import argparse
@@ -33,16 +32,16 @@ from orchid.commands.terminal.output import (
     Complaint,
     facts,
     name_of,
+    print_for_programs,
     say,
     table,
-    tell,
 )
 from orchid.commands.terminal.subcommands import add_subcommands, delete_each, run_subcommand
 
 KIND, VERSION = "ApprovalPolicy", "v1alpha1"
 LARGEST = 1 << 20
 STAR = "*"
-# A misspelt selector that is ignored would make the policy apply to everybody.
+# Ignoring a misspelt selector would make the policy apply to everybody.
 STRICTLY = "?fieldValidation=Strict"
 MOODS = {"Approve": "good", "Deny": "bad", "Leave": "waiting"}
 
@@ -53,10 +52,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         (
             ("list", "list policies", _no_arguments, _list),
             ("show", "show the terms of a policy", _name_argument, _show),
-            ("apply", "make a policy from a file, or replace it", _file_argument, _apply),
+            ("apply", "create or replace a policy from a file", _file_argument, _apply),
             ("delete", "delete policies", _names_argument, _delete),
-            ("explain", "say what policies make of a request", _explain_arguments, _explain),
-            ("test", "try a policy file on a request", _test_arguments, _test),
+            (
+                "explain",
+                "show the result of every policy for a request",
+                _explain_arguments,
+                _explain,
+            ),
+            ("test", "test a policy file on a request", _test_arguments, _test),
         ),
     )
 
@@ -68,7 +72,7 @@ run = run_subcommand
 
 
 def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
+    """No arguments."""
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -97,7 +101,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.wire.codec import yaml_text
 
     found = server.get(_place(server, "approvalpolicies", chosen.name))
-    if tell(chosen.output, found):
+    if print_for_programs(chosen.output, found):
         return 0
     plain = {
         "apiVersion": found["apiVersion"],
@@ -127,10 +131,10 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
         answer = server.post(_place(server, "approvalpolicies") + STRICTLY, policy)
         done = "made"
     else:
-        # With the version that was read, so that no change in between is lost.
+        # With the version that was read, so that no concurrent change is lost.
         answer = server.put(place + STRICTLY, {**found, "spec": policy.get("spec") or {}})
         done = "replaced" if answer["spec"] != found["spec"] else "unchanged:"
-    if not tell(chosen.output, answer):
+    if not print_for_programs(chosen.output, answer):
         say(f"{done} {name}")
     return 0
 
@@ -154,7 +158,7 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _user_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--user", default="", help="as if this user had asked")
+    parser.add_argument("--user", default="", help="as if this user were the requester")
     parser.add_argument(
         "--group", action="append", default=[], help="a group of that user; may be repeated"
     )
@@ -173,16 +177,16 @@ def _test_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=times.duration_of,
         metavar="30d",
-        help="everything that was decided in this time, as far as the server still knows of it",
+        help="all decisions of this period that the server still has",
     )
+    parser.add_argument("--signer", default="", help="the signer (default: the one in the policy)")
+    parser.add_argument("--usage", action="append", default=[], help="a key usage; may be repeated")
     parser.add_argument(
-        "--signer", default="", help="who would sign (default: the one that the policy names)"
-    )
-    parser.add_argument(
-        "--usage", action="append", default=[], help="what the key may do; may be repeated"
-    )
-    parser.add_argument(
-        "--for", dest="lifetime", type=times.duration_of, metavar="24h", help="how long it lasts"
+        "--for",
+        dest="lifetime",
+        type=times.duration_of,
+        metavar="24h",
+        help="the requested lifetime",
     )
     _user_arguments(parser)
 
@@ -232,7 +236,7 @@ def _reviewed(server: ServerConnection, spec: Json) -> Json:
 
 
 def _tell(chosen: argparse.Namespace, status: Json) -> None:
-    if tell(chosen.output, status):
+    if print_for_programs(chosen.output, status):
         return
     outcome = status["outcome"]
     facts(
@@ -243,7 +247,7 @@ def _tell(chosen: argparse.Namespace, status: Json) -> None:
 
 
 def _rows(policy: Json) -> list[tuple[object, ...]]:
-    """The checks of a policy, one row each; its name stands in the first row."""
+    """The checks of a policy, one row each; its name is in the first row."""
     rows: list[tuple[object, ...]] = []
     if policy["selected"] and not policy["usable"]:
         rows.append(("use", "", _verdict(False), "the requester may not use this policy"))
@@ -272,7 +276,7 @@ def _policy(name: str) -> Json:
     if not isinstance(value, dict) or value.get("kind") != KIND:
         raise Complaint(f"{name} holds no {KIND}", USAGE)
     if twice:
-        raise Complaint(f"{name}: {', '.join(twice)} stands there twice", USAGE)
+        raise Complaint(f"{name}: {', '.join(twice)} occurs twice", USAGE)
     found: dict[str, Any] = value
     return found
 

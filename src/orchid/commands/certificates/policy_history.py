@@ -1,7 +1,7 @@
-"""`orchid policy test FILE --since 30d`: what a policy would have made of what was decided.
+"""`orchid policy test FILE --since 30d`: the result of a policy for past decisions.
 
-Start with `tried`. Decisions are those of requests that are still stored, and of certificates in
-the inventory whose requests are gone. The server judges each, as `orchid policy test` has it do.
+Start with `tried`. Decisions are those of stored requests, and of certificates in the inventory
+whose requests are gone. The server evaluates each, as for `orchid policy test`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, path
-from orchid.commands.terminal.output import REFUSED, Cell, say, table, tell
+from orchid.commands.terminal.output import REFUSED, Cell, print_for_programs, say, table
 
 APPROVED, DENIED = "Approved", "Denied"
 WOULD_BE = {"Approve": "approved", "Deny": "denied", "Leave": "left"}
@@ -24,7 +24,7 @@ Review = Callable[[Json], Json]
 
 
 class Decided(NamedTuple):
-    """A decision that was made: of what, and how the server finds it."""
+    """A past decision: its object, and how the server finds it."""
 
     name: str
     was: str
@@ -32,7 +32,7 @@ class Decided(NamedTuple):
 
 
 def tried(chosen: argparse.Namespace, server: ServerConnection, terms: Json, review: Review) -> int:
-    """Have the policy judge every decision, and show what it would have changed."""
+    """Evaluate the policy for every decision, and show what it would have changed."""
     counts: Counter[tuple[str, str]] = Counter()
     changed: list[Json] = []
     for one in _decisions(server, times.now() - timedelta(seconds=chosen.since)):
@@ -40,9 +40,9 @@ def tried(chosen: argparse.Namespace, server: ServerConnection, terms: Json, rev
         outcome = status["outcome"] if _selected(status) else ""
         counts[one.was, outcome] += 1
         if (one.was, outcome) in CHANGED:
-            told = {"name": one.name, "was": one.was, "outcome": outcome}
-            changed.append({**told, "message": status.get("message") or ""})
-    if not tell(chosen.output, {"counts": _plain(counts), "changed": changed}):
+            decision = {"name": one.name, "was": one.was, "outcome": outcome}
+            changed.append({**decision, "message": status.get("message") or ""})
+    if not print_for_programs(chosen.output, {"counts": _plain(counts), "changed": changed}):
         _show(counts, changed)
     return REFUSED if changed else 0
 

@@ -11,7 +11,7 @@ EVENTS = path("api", "v1", "namespaces", "default", "events")  # of objects with
 
 
 def reason(server: ServerConnection, request: Json) -> str:
-    """The reason why no policy has approved or denied a request; "" if none is known."""
+    """The reason why no policy has approved or denied a request; "" if there is none."""
     for ask in (_reported, _reviewed):
         try:
             if found := ask(server, request):

@@ -17,7 +17,15 @@ from orchid.commands.terminal.connection import (
     path,
 )
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
-from orchid.commands.terminal.output import USAGE, Cell, Complaint, name_of, say, table, tell
+from orchid.commands.terminal.output import (
+    USAGE,
+    Cell,
+    Complaint,
+    name_of,
+    print_for_programs,
+    say,
+    table,
+)
 from orchid.commands.terminal.subcommands import delete_each, for_each
 
 # -- making and listing ------------------------------------------------------------------------
@@ -68,7 +76,7 @@ def _publish(chosen: argparse.Namespace, server: ServerConnection) -> int:
     else:
         answer = server.put(_place(server, chosen.name), {**found, "spec": spec})
         done = "changed"
-    if not tell(chosen.output, answer):
+    if not print_for_programs(chosen.output, answer):
         say(f"{done} {chosen.name}: {server.access.server}/trust/{chosen.name}.pem")
     return 0
 
@@ -116,7 +124,7 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
 def _history(chosen: argparse.Namespace, server: ServerConnection) -> int:
     found = server.get(_place(server, chosen.name))
     editions = found.get("status", {}).get("editions") or []
-    if tell(chosen.output, editions):
+    if print_for_programs(chosen.output, editions):
         return 0
     rows = [
         (one["sequence"], _moment(one["sequence"]), one["certificates"], one["sha256"])
@@ -130,7 +138,7 @@ def _consumers(chosen: argparse.Namespace, server: ServerConnection) -> int:
     found = server.get(_place(server, chosen.name))
     current = int(found.get("status", {}).get("sequence") or 0)
     _, seen = _stored(server, chosen.name)
-    if tell(chosen.output, seen):
+    if print_for_programs(chosen.output, seen):
         return 0
     named = sorted(seen["named"].items(), key=lambda one: (one[1]["sequence"], one[0]))
     rows = [

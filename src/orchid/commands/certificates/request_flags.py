@@ -1,6 +1,6 @@
-"""What `orchid csr new` and `orchid csr renew` are typed with, apart from the work itself.
+"""Flags of `orchid csr new` and `orchid csr renew`.
 
-The work (requesting.py) loads the libraries of certificates, which take longer than many a command;
+The work (requesting.py) imports the certificate libraries, which takes longer than many a command;
 `orchid csr list` does without them.
 """
 
@@ -24,12 +24,12 @@ def new_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of the request, and of the key's file")
     parser.add_argument("--user", default="", help="common name of the subject (default: NAME)")
     for flag, words in (
-        ("--group", "organization of the subject: a group of the user's"),
+        ("--group", "organization of the subject: a group of the user"),
         ("--dns", "host name that the certificate is for"),
         ("--ip", "address that the certificate is for"),
         ("--uri", "URI that the certificate is for"),
         ("--email", "mail address that the certificate is for"),
-        ("--usage", "what the key may do (default: what the signer usually grants)"),
+        ("--usage", "key usage (default: those of the signer)"),
     ):
         parser.add_argument(flag, action="append", default=[], help=f"{words}; may be repeated")
     parser.add_argument(
@@ -43,10 +43,14 @@ def new_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(SIGNERS)}, or a full name like example.com/signer (default: client)",
     )
     parser.add_argument(
-        "--for", dest="lifetime", type=times.duration_of, metavar="24h", help="how long it lasts"
+        "--for",
+        dest="lifetime",
+        type=times.duration_of,
+        metavar="24h",
+        help="the requested lifetime",
     )
     parser.add_argument(
-        "--key", type=Path, metavar="FILE", help="use this key instead of making NAME.key"
+        "--key", type=Path, metavar="FILE", help="use this key instead of creating NAME.key"
     )
 
 
@@ -55,7 +59,9 @@ def renew_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cert", type=Path, metavar="FILE", help="renew this one instead")
     parser.add_argument("--key", type=Path, metavar="FILE", help="its key (default: NAME.key)")
     parser.add_argument(
-        "--signer", default="", help="who shall sign (default: who signed, by the inventory)"
+        "--signer",
+        default="",
+        help="the signer (default: that of the certificate, from the inventory)",
     )
 
 

@@ -1,9 +1,9 @@
-"""Requests for certificates, made by the client: `orchid csr new` and `orchid csr renew`.
+"""Certificate requests of the client: `orchid csr new` and `orchid csr renew`.
 
-The key is made on this machine and never leaves it. Whether names and usages fit one of the
-platform's signers is judged before anything is sent, by the signer's own rules: the server would
-take such a request, and its signer would refuse it later. `renewal_of` says what to ask for to
-renew a certificate.
+The key is created on this machine and never leaves it. Names and usages for a platform signer are
+checked before anything is sent, by the signer's own profile: the server would accept such a
+request, and its signer would refuse it later. `renewal_of` returns the attributes for the renewal
+of a certificate.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
-from orchid.commands.terminal.output import USAGE, Complaint, remark, say, tell
+from orchid.commands.terminal.output import USAGE, Complaint, print_for_programs, remark, say
 from orchid.credentials import files, keys
 from orchid.credentials.authorities.authority import BACKDATE
 from orchid.credentials.refusals import NotPermitted, Refusal
@@ -35,7 +35,7 @@ KIND = "CertificateSigningRequest"
 PURPOSES = {"node-serving": usages.SERVER_AUTH}
 NODE = "system:node:"
 MOST_RENEWALS = 1000
-SHORTEST = 600  # seconds; less is not asked for
+SHORTEST = 600  # seconds; the minimum that is requested
 HINTS = {
     "client": "it signs for callers of the API: --usage 'client auth', and never system:masters",
     "node-client": f"it wants --user {NODE}NAME --group system:nodes, and neither --dns nor --ip",
@@ -44,13 +44,13 @@ HINTS = {
 
 
 class Wanted(NamedTuple):
-    """What is asked for, whoever asks."""
+    """The attributes of a request."""
 
     user: str
     groups: list[str]
     names: AlternativeNames
-    signer: str  # by its whole name
-    usages: list[str]  # none: those that the signer usually gives
+    signer: str  # its full name
+    usages: list[str]  # empty: the defaults of the signer
     seconds: int | None
 
 
@@ -66,9 +66,9 @@ def new(chosen: argparse.Namespace, server: ServerConnection) -> int:
         answer = send(server, name, key, wanted)
     except Complaint:
         if not chosen.key:
-            key_file.unlink(missing_ok=True)  # made for a request that does not exist
+            key_file.unlink(missing_ok=True)  # created for a request that does not exist
         raise
-    if not tell(chosen.output, answer):
+    if not print_for_programs(chosen.output, answer):
         made = "uses" if chosen.key else "made"
         say(f"requested {name} from {answer['spec']['signerName']} ({made} {key_file})")
         remark(f"next: orchid csr approve {name}, then orchid csr fetch {name}")
@@ -85,7 +85,7 @@ def _wanted(chosen: argparse.Namespace, server: ServerConnection) -> Wanted:
         if not chosen.signer:
             word = "node-serving" if user.startswith(NODE) else _authority_for_servers(server)
     if word not in SIGNERS:
-        # The names say whom a certificate of one's own authority is for.
+        # The alternative names identify the holder of a custom authority's certificate.
         user = chosen.user or ("" if any(names) else chosen.name)
     purpose = usages.SERVER_AUTH if chosen.serving else PURPOSES.get(word, usages.CLIENT_AUTH)
     usual = [usages.DIGITAL_SIGNATURE, purpose] if chosen.serving or word in SIGNERS else []
@@ -94,7 +94,7 @@ def _wanted(chosen: argparse.Namespace, server: ServerConnection) -> Wanted:
 
 
 def _authority_for_servers(server: ServerConnection) -> str:
-    """The signer of the only authority of one's own that issues to servers."""
+    """The signer of the only custom authority that issues to servers."""
     found = [
         str(one["spec"]["signerName"])
         for one in server.items(ca.place(server))
@@ -111,7 +111,7 @@ def _authority_for_servers(server: ServerConnection) -> str:
 
 
 def send(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Wanted) -> Json:
-    """Build a request, see that its signer would sign it, and send it."""
+    """Build a request, check that its signer would sign it, and send it."""
     data = certificate_request.build(key, wanted.user, groups=wanted.groups, names=wanted.names)
     refuse_unfit(server, wanted.signer, data, wanted.usages)
     spec: Json = {"request": base64.b64encode(data).decode(), "signerName": wanted.signer}
@@ -129,7 +129,7 @@ def send(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Want
 
 
 def refuse_unfit(server: ServerConnection, signer: str, data: bytes, asked: list[str]) -> None:
-    """Refuse what a signer of the platform would not sign; the rules of others are not known."""
+    """Refuse a request that a platform signer would not sign; other signers have unknown rules."""
     profile = platform_profiles(server.names).get(signer)
     if profile is None:
         return
@@ -151,7 +151,7 @@ def renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
     key_file = chosen.key or Path(f"{name}.key")
     wanted = renewal_of(server, certificate, chosen.signer)
     answer = send_again(server, name, certificate_request.load(key_file), wanted)
-    if not tell(chosen.output, answer):
+    if not print_for_programs(chosen.output, answer):
         again = answer["metadata"]["name"]
         say(f"requested {again} from {answer['spec']['signerName']} (uses {key_file})")
         remark(
@@ -174,13 +174,13 @@ def send_again(server: ServerConnection, name: str, key: keys.PrivateKey, wanted
 
 
 def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted:
-    """Ask for what a certificate has: its names, usages and life, from the one who signed it."""
+    """The attributes of a certificate's renewal: names, usages, lifetime and signer."""
     try:
         leaf, *_ = certificates.parse_blocks(files.read_bounded(file))
         found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
     except (Refusal, ValueError) as problem:
         raise Complaint(f"{file} cannot be renewed: {problem}", USAGE) from None
-    # Issued certificates begin a little before they were asked for, so that clocks may differ.
+    # Issued certificates are back-dated a little, so that clocks may differ.
     life = leaf.not_valid_after_utc - leaf.not_valid_before_utc - BACKDATE
     names = AlternativeNames(
         list(found.dns_names),

@@ -1,8 +1,8 @@
-"""`orchid revocations`: which revocations there are, of what, and until when.
+"""`orchid revocations`: all revocations, their targets and expiry.
 
-    orchid revocations                               all, the newest last
-    orchid revocations --holds                       only what can be lifted (`orchid revoke lift`)
-    orchid revocations -o wide                       with who is concerned, and the message
+    orchid revocations                         all, the newest last
+    orchid revocations --holds                 only those that can be lifted (`orchid revoke lift`)
+    orchid revocations -o wide                 with request or account, and the message
 
 Reads CredentialRevocations and changes nothing.
 """
@@ -18,7 +18,7 @@ HOLD = "certificateHold"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--holds", action="store_true", help="only what can be lifted")
+    parser.add_argument("--holds", action="store_true", help="only those that can be lifted")
     cluster = parser.add_argument(
         "--cluster", default="", metavar="NAME", help="only credentials of that cluster"
     )
@@ -47,7 +47,7 @@ def place(server: ServerConnection, *parts: str) -> str:
 
 
 def target_of(one: Json) -> str:
-    """What is revoked, in the form that `orchid revoke` takes where there is one."""
+    """The revoked credential, in the form of `orchid revoke` where there is one."""
     spec = one["spec"]
     if found := spec.get("certificate"):
         return f"cert/{found.get('serialNumber') or found.get('sha256', '')}"
@@ -61,7 +61,7 @@ def target_of(one: Json) -> str:
 
 
 def can_be_lifted(one: Json) -> bool:
-    """Whether the server lets it be deleted before what it revokes has ended."""
+    """Whether the server allows its deletion before the credential has expired."""
     spec = one["spec"]
     return _reason(one) == HOLD or "user" in spec or ("cluster" in spec and "account" in spec)
 

@@ -1,21 +1,21 @@
 """`orchid revoke`: revoke a credential, from now on and for good.
 
-    orchid revoke csr/alice --reason keyCompromise    every certificate issued for that request
-    orchid revoke cert/3f8a…                          one certificate, by its serial number
-    orchid revoke token < file                        one token of an account
-    orchid revoke account/ci/builder                  every token of an account issued until now
+    orchid revoke csr/alice --reason keyCompromise     every certificate issued for that request
+    orchid revoke cert/3f8a…                           one certificate, by its serial number
+    orchid revoke token < file                         one token of an account
+    orchid revoke account/ci/builder                   every token of an account issued until now
     orchid revoke account/ci/builder --before 2026-11-15T10:00:00Z
-    orchid revoke authority/web                       every certificate of an authority until now
-    orchid revoke user/alice                          every credential of a user issued until now
-    orchid revoke user/alice --certificates           and every certificate that she requested
-    orchid revoke user/alice --before 2030-01-01T00:00:00Z     locked out until then
-    orchid revoke self --cert a.crt --key a.key       your own certificate; takes no right
-    orchid revoke lift certificate-5rd8l              lift a hold, or the revocation of a user
-    orchid revoke user/alice --cluster prod           in a Kubernetes cluster (`orchid cluster`)
+    orchid revoke authority/web                        every certificate of an authority until now
+    orchid revoke user/alice                           every credential of a user issued until now
+    orchid revoke user/alice --certificates            and every certificate that she requested
+    orchid revoke user/alice --before 2030-01-01T00:00:00Z      locked out until then
+    orchid revoke self --cert a.crt --key a.key        your own certificate; needs no permission
+    orchid revoke lift certificate-5rd8l               lift a hold, or the revocation of a user
+    orchid revoke user/alice --cluster prod            in a Kubernetes cluster (`orchid cluster`)
 
 Prints what it will revoke, and asks first on a terminal. A token is read from standard input, and
-only its id and its end are sent. What is revoked already stays so; a hold is made final by another
-reason. `orchid revocations` lists the revocations there are.
+only its id and its expiry are sent. Existing revocations stay; another reason makes a hold final.
+`orchid revocations` lists the revocations.
 """
 
 import argparse
@@ -38,7 +38,14 @@ from orchid.commands.terminal.connection import (
     path,
 )
 from orchid.commands.terminal.objects import completed
-from orchid.commands.terminal.output import USAGE, Complaint, printable, remark, say, tell
+from orchid.commands.terminal.output import (
+    USAGE,
+    Complaint,
+    print_for_programs,
+    printable,
+    remark,
+    say,
+)
 from orchid.credentials.files import read_bounded, read_private
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.secret import SecretValue
@@ -64,14 +71,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "name", metavar="NAME", nargs="?", default="", help="with lift: the revocation to delete"
     )
     parser.add_argument(
-        "--reason", choices=tuple(REASONS), default="unspecified", help="why, as CRLs name it"
+        "--reason", choices=tuple(REASONS), default="unspecified", help="the reason, as in CRLs"
     )
-    parser.add_argument("--message", default="", help="why, in a sentence")
+    parser.add_argument("--message", default="", help="the reason as a sentence")
     parser.add_argument(
         "--before",
         metavar="TIME",
         default="",
-        help="of an account, an authority or a user: only what was issued until then",
+        help="of an account, an authority or a user: only credentials issued until then",
     )
     parser.add_argument(
         "--certificates",
@@ -144,7 +151,7 @@ def _create(server: ServerConnection, chosen: argparse.Namespace, wanted: list["
             if refused.status != CONFLICT or not refused.about:
                 raise
             remark(f"already revoked, by {printable(refused.about)}")
-    if tell(chosen.output, made):
+    if print_for_programs(chosen.output, made):
         return 0
     for one in made:
         say(f"revoked, by {one['metadata']['name']}")
@@ -165,7 +172,7 @@ def _lift(server: ServerConnection, chosen: argparse.Namespace) -> int:
 
 
 Wanted = tuple[str, Json]
-"""What will be hit, in words, and the part of a spec that names it."""
+"""The description of a target, and the part of a spec that names it."""
 
 
 def _of_request(server: ServerConnection, name: str) -> list[Wanted]:
@@ -194,7 +201,7 @@ def _certificate(record: Json) -> Wanted:
 
 
 def _of_token(server: ServerConnection, data: bytes) -> Wanted:
-    """The id of a token, and its account or its outside issuer; the token itself goes nowhere."""
+    """The id of a token, and its account or its external issuer; the token itself is not sent."""
     try:
         if len(data) > LARGEST_TOKEN:
             raise ValueError
@@ -219,7 +226,7 @@ def _of_token(server: ServerConnection, data: bytes) -> Wanted:
 
 
 def _is_own(server: ServerConnection, issuer: str) -> bool:
-    """Whether the server itself issues such tokens; assumed of one that does not say."""
+    """Whether the server issues such tokens; assumed if it does not report its issuer."""
     try:
         found = server.get("/.well-known/openid-configuration").get("issuer")
     except CommandRefused:
@@ -235,7 +242,7 @@ def _of_account(server: ServerConnection, namespace: str, name: str, before: str
 
 
 def _identity(chosen: argparse.Namespace) -> tuple[bytes, SecretValue] | None:
-    """The certificate and the key to act with, if they are named."""
+    """The certificate and the key to authenticate with, if they are given."""
     if not chosen.cert:
         return None
     try:
@@ -246,7 +253,7 @@ def _identity(chosen: argparse.Namespace) -> tuple[bytes, SecretValue] | None:
 
 
 def _of_holder(chain: bytes) -> Wanted:
-    """The certificate that this command presents, by its fingerprint."""
+    """The client certificate of this command, by its fingerprint."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     text = chain.decode("latin-1").partition(begin)[2].partition(end)[0]
     try:

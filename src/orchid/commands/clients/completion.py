@@ -4,11 +4,10 @@
     zsh     source <(orchid completion zsh)
     fish    orchid completion fish | source
 
-The scripts know no words: while one types they call `orchid completion words LINE...`, which prints
-what may stand at the end of the line, one to a line. The words are taken from the parsers
-themselves, so that what is completed is what is understood; names are asked of the server that the
-line names. Completion prints no errors: where nothing is known nothing is printed, and the shell
-offers files.
+The scripts contain no words: they call `orchid completion words LINE...`, which prints the possible
+last words of the line, one per line. The words come from the parsers, so that completion and
+parsing agree; names come from the server of the line. Completion prints no errors: without a
+suggestion nothing is printed, and the shell offers files.
 """
 
 import argparse
@@ -42,7 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def words(build: Build, line: Sequence[str]) -> list[str]:
-    """What may stand for the last word of a line, which is typed in part or not at all."""
+    """The possible last words of a line; the last word may be incomplete or empty."""
     *typed, current = line
     place = _Place(build(typed[:1]))
     for word in typed:
@@ -55,7 +54,7 @@ def words(build: Build, line: Sequence[str]) -> list[str]:
 
 
 class _Place:
-    """Where one is in a line: in which parser, before which of its positions, behind which flag."""
+    """A position in a line: the parser, its next positional argument, and the flag before it."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser
@@ -69,7 +68,7 @@ class _Place:
             self.pending = None
         elif word.startswith("-"):
             name, equals, value = word.partition("=")
-            # argparse has no other way to ask a parser what it understands.
+            # argparse has no public way to get the options of a parser.
             action = self._parser._option_string_actions.get(name)
             if action is not None and action.nargs != 0:
                 self.pending = None if equals else action
@@ -105,7 +104,7 @@ class _Place:
         return sorted(flag for flag in known if flag.startswith("--"))
 
     def _positional(self) -> argparse.Action | None:
-        """What stands at this position; the last may be repeated."""
+        """The argument at this position; the last may be repeated."""
         declared = [action for action in self._parser._actions if not action.option_strings]
         if self._position < len(declared):
             return declared[self._position]
@@ -120,7 +119,7 @@ class _Place:
             yield from self._names(completed.sort)
 
     def _names(self, sort: str) -> list[str]:
-        """Names of what is there, on the server that the line means."""
+        """Names of existing objects, on the server of the line."""
         file = self._given.get("kubeconfig", "")
         chosen = argparse.Namespace(
             kubeconfig=Path(file).expanduser() if file else None,
@@ -134,8 +133,8 @@ class _Place:
         return [name_of(one) for one in page.get("items") or ()]
 
 
-# For bash, unlike for us, a colon and an equals sign end a word. What stands before the last of
-# them is on the line already, so it is cut from each suggestion.
+# bash ends a word at a colon and an equals sign. The text before the last of them is already on the
+# line, so it is cut from each suggestion.
 BASH: Final = """# bash completion of orchid; load it with: source <(orchid completion bash)
 _orchid() {
     local line="${COMP_LINE:0:COMP_POINT}" current there typed

@@ -1,14 +1,14 @@
-"""`orchid credential`: a plugin by which other clients get a credential that renews by itself.
+"""`orchid credential`: an exec plugin with a credential that renews itself.
 
-A kubeconfig names it as a user's `exec` command (`orchid kubeconfig --exec` writes one); the client
-runs it, and again when the credential ends. It prints an ExecCredential with
+A kubeconfig has it as a user's `exec` command (`orchid kubeconfig --exec` writes one); the client
+runs it, and again when the credential expires. It prints an ExecCredential with
 
-    --account NAMESPACE/NAME       a token of that account, asked for with --kubeconfig, or
-    --cert FILE --key FILE         that certificate; when a third of its life is left it is renewed
-                                   first: requested again, waited for, and written in its place
+    --account NAMESPACE/NAME      a token of that account, requested with --kubeconfig, or
+    --cert FILE --key FILE        that certificate; in the last third of its lifetime it is renewed
+                                  first: requested again, waited for, and written in its place
 
-Nothing is kept but the certificate's own files. A renewal that fails is told on standard error, and
-what is still valid is handed out.
+Nothing is cached but the certificate's own files. A failed renewal is reported on standard error,
+and the certificate is used while it is valid.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from orchid.wire.naming import EXEC_GROUP, EXEC_INFO
 
 VERSIONS = ("v1", "v1beta1")
 WAIT = 10
-LEFT = 1 / 3  # of its life, when a certificate is renewed
+LEFT = 1 / 3  # of its lifetime, when a certificate is renewed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,11 +43,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="lifetime",
         type=times.duration_of,
         metavar="1h",
-        help="how long a token is good",
+        help="the lifetime of a token",
     )
     parser.add_argument("--cert", type=Path, metavar="FILE", help="a certificate instead")
     parser.add_argument("--key", type=Path, metavar="FILE", help="and its key")
-    parser.add_argument("--signer", default="", help="who renews it (default: who signed it)")
+    parser.add_argument(
+        "--signer", default="", help="the signer (default: that of the certificate)"
+    )
     parser.add_argument(
         "--wait", type=times.duration_of, default=WAIT, metavar="10s", help="for a renewal"
     )
@@ -69,13 +71,13 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def asked_version(text: str) -> str:
-    """The version in which the client wants its answer; the newest if it does not say."""
+    """The version that the client requests; the newest by default."""
     try:
         group, _, version = (
             str(json.loads(text)["apiVersion"]).partition("/") if text else ("", "", "")
         )
     except (ValueError, KeyError, TypeError):
-        raise Complaint(f"${EXEC_INFO} is no ExecCredential", USAGE) from None
+        raise Complaint(f"${EXEC_INFO} is not an ExecCredential", USAGE) from None
     if text and (group != EXEC_GROUP or version not in VERSIONS):
         raise Complaint(f"${EXEC_INFO} asks for {group}/{version}, which is not known", USAGE)
     return version or VERSIONS[0]
@@ -105,7 +107,7 @@ def _of_certificate(chosen: argparse.Namespace) -> Json:
         certificate, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
-    # The client comes back when the next renewal is due, not when it is too late.
+    # The client returns when the next renewal is due, not when it is too late.
     end = leaf.not_valid_after_utc
     back = renewed_from(leaf) if renewed_from(leaf) > times.now() else end
     return {

@@ -1,8 +1,8 @@
 """`orchid kubeconfig`: a kubeconfig for a workload or a person, in one file.
 
-With --account it holds a token of that account, which expires; with --cert and --key a certificate.
-The server and its authority are those of the kubeconfig that the command itself uses. It goes to
-standard output, or with --out to a file that only its owner can read.
+With --account it has a token of that account, which expires; with --cert and --key a certificate.
+The server and its CA are those of the kubeconfig of the command itself. It goes to standard output,
+or with --out to a file that only its owner can read.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="lifetime",
         type=times.duration_of,
         metavar="24h",
-        help="how long the token is good (default: as the server likes, an hour)",
+        help="the lifetime of the token (default: that of the server, an hour)",
     )
     parser.add_argument("--cert", type=Path, metavar="FILE", help="a client certificate instead")
     parser.add_argument("--key", type=Path, metavar="FILE", help="and its key")
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--exec",
         dest="is_plugin",
         action="store_true",
-        help="name `orchid credential` in it, which gets and renews the credential when it is used",
+        help="use `orchid credential`, which gets and renews the credential",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write it there, mode 0600")
     add_flags(parser, forms=())
@@ -99,7 +99,7 @@ def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str
 
 
 def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
-    """A user by plugin: clients run `orchid credential`, with the kubeconfig that we use now."""
+    """A user with a plugin: clients run `orchid credential`, with our current kubeconfig."""
     words = ["credential", "--kubeconfig", ":".join(str(path.resolve()) for path in server.files)]
     if len(server.files) != 1:
         raise Complaint("--exec needs one kubeconfig: name it with --kubeconfig", USAGE)
@@ -127,9 +127,9 @@ def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
 
 
 def _our_command() -> list[str]:
-    """How clients run this program, from whatever directory they are in.
+    """The command line of this program, valid in every directory.
 
-    A relative entry of PATH would give a path that means another file in each directory.
+    A relative entry of PATH would yield a path that means another file in each directory.
     """
     installed = shutil.which("orchid")
     if installed is not None and Path(installed).is_absolute():

@@ -35,11 +35,11 @@ from orchid.commands.terminal.output import (
     Complaint,
     facts,
     name_of,
+    print_for_programs,
     remark,
     say,
     say_json,
     table,
-    tell,
 )
 from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
 from orchid.wire.naming import KUBERNETES
@@ -92,7 +92,7 @@ def _cluster_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="how to reach the cluster, as an administrator of it",
+        help="a kubeconfig of an administrator of the cluster",
     )
     parser.add_argument("--cluster-context", default="", help="which of its contexts to use")
 
@@ -131,7 +131,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--failure-policy",
         choices=POLICIES,
         default=POLICIES[0],
-        help="what the API server does while Orchid does not answer (default: NoOpinion)",
+        help="the decision of the API server while Orchid does not respond (default: NoOpinion)",
     )
 
 
@@ -159,7 +159,7 @@ def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
         ),
         cluster_setup.KUBECONFIG: cluster_setup.kubeconfig(server.access, url, token),
     }
-    if not tell(chosen.output, made):
+    if not print_for_programs(chosen.output, made):
         cluster_setup.hand_out(files, chosen.out)
         for limit in LIMITS:
             remark(f"limit: {limit}")
@@ -189,7 +189,7 @@ def issuer_of(cluster: ServerConnection) -> str:
 
 
 def authorities_of(cluster: ServerConnection) -> str:
-    """The authorities of client certificates; none if the cluster accepts none."""
+    """The CAs of client certificates; none if the cluster accepts none."""
     system = path("api", "v1", "namespaces", KUBERNETES.system_namespace, "configmaps")
     try:
         found = cluster.get(f"{system}/extension-apiserver-authentication")
@@ -206,14 +206,14 @@ def _credential_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    """Another token; the one before is valid until it ends or is revoked."""
+    """Issue another token; the previous one is valid until it expires or is revoked."""
     found = server.get(place(server, chosen.name))
     token, credential = cluster_setup.credential(server, chosen.name, chosen.lifetime)
     found["spec"]["credential"] = credential
     done = server.put(place(server, chosen.name), found)
     url = cluster_setup.webhook_url(chosen.url or server.access.server, chosen.name)
     text = cluster_setup.kubeconfig(server.access, url, token)
-    if not tell(chosen.output, done):
+    if not print_for_programs(chosen.output, done):
         cluster_setup.hand_out({cluster_setup.KUBECONFIG: text}, chosen.out)
     return 0
 
@@ -222,7 +222,7 @@ def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take nothing but what every command takes."""
+    """No arguments besides the common ones."""
 
 
 def _name_argument(parser: argparse.ArgumentParser) -> None:
@@ -235,7 +235,7 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     found = server.get(place(server, chosen.name))
-    if tell(chosen.output, found):
+    if print_for_programs(chosen.output, found):
         return 0
     spec, status = found["spec"], found.get("status") or {}
     facts(
@@ -280,7 +280,7 @@ def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
             raise Complaint("not removed")
     done = server.delete(place(server, name))
     cluster_setup.remove_credential(server, name)
-    if not tell(chosen.output, done):
+    if not print_for_programs(chosen.output, done):
         say(f"removed {name}")
     return 0
 

@@ -100,7 +100,7 @@ def credential(server: ServerConnection, name: str, seconds: int) -> tuple[str, 
 
 
 def remove_credential(server: ServerConnection, name: str) -> None:
-    """Delete the account and its right; the token ends with the account."""
+    """Delete the account and its permission; its token becomes invalid."""
     namespace = server.names.system_namespace
     accounts = path("api", "v1", "namespaces", namespace, "serviceaccounts")
     for where in (
@@ -122,7 +122,7 @@ def role_name(cluster: str) -> str:
 def webhook_url(server: str, name: str) -> str:
     parts = urlsplit(server)
     if parts.scheme != "https" or not parts.hostname:
-        raise Complaint(f"--url: {server!r} is no https address", USAGE)
+        raise Complaint(f"--url: {server!r} is not an https URL", USAGE)
     return f"{server.rstrip('/')}/webhook/clusters/{name}/authorize"
 
 
@@ -177,7 +177,7 @@ def _trust(access: ServerAccess) -> Json:
 
 
 def hand_out(files: dict[str, str], directory: Path | None) -> None:
-    """Write the files for their owner alone, or print them."""
+    """Write the files readable only by their owner, or print them."""
     from orchid.credentials.files import write_private
 
     for name, text in files.items():
@@ -193,7 +193,7 @@ def hand_out(files: dict[str, str], directory: Path | None) -> None:
 
 
 def ensure(server: ServerConnection, collection: str, body: Json) -> Json:
-    """Create an object, or replace the one of its name; metadata of that one stays."""
+    """Create an object, or replace the one of its name, keeping its metadata."""
     try:
         return server.post(collection, body)
     except CommandRefused as refused:

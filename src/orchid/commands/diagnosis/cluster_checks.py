@@ -1,9 +1,9 @@
-"""What `orchid cluster doctor` checks: that a revocation takes effect in a cluster.
+"""The checks of `orchid cluster doctor`: a revocation takes effect in a cluster.
 
-`examined` compares the Cluster with the cluster itself, then tries it: two tokens of a scratch
-account are requested and used, one is revoked, and is expected to get 403 while the other works.
-Account and revocation are removed again. When the revoked token goes on, the API server's own
-metrics show why: not configured, or calls that fail.
+`examined` compares the Cluster with the cluster itself, then tests it: two tokens of a scratch
+account are requested and used, one is revoked and must get 403 while the other works. Account and
+revocation are removed again. If the revoked token still works, the API server's metrics show why:
+not configured, or failing calls.
 """
 
 import re
@@ -42,7 +42,7 @@ _SAMPLE: Final = re.compile(r"^(\w+)\{(.*)\} ([0-9.e+]+)$")
 
 
 class Evaluations(NamedTuple):
-    """How often the API server called the webhook, by its own metrics."""
+    """The API server's counts of webhook calls, from its metrics."""
 
     succeeded: int
     failed: int
@@ -201,7 +201,7 @@ def _judged(
 
 
 def _why(before: Evaluations | None, after: Evaluations | None) -> Finding:
-    """Why a revoked token works: as far as the API server says."""
+    """Why a revoked token works, as far as the API server's metrics show it."""
     text = f"a revoked token still worked after {PATIENCE:g} seconds"
     if before is None or after is None:
         return wrong(f"{text}; the metrics of the API server cannot be read", FAULTS)
@@ -231,7 +231,7 @@ def _failures(now: Evaluations | None) -> Iterator[Finding]:
 
 
 def _refusal(there: ServerConnection, token: str) -> str:
-    """Why a token is refused; empty if it works."""
+    """Why a token is refused; "" if it works."""
     access = there.access
     bearer = ServerAccess(
         server=access.server,
@@ -255,7 +255,7 @@ def _refusal(there: ServerConnection, token: str) -> str:
 
 
 def _evaluations(there: ServerConnection) -> Evaluations | None:
-    """The API server's own count of calls; None if it may not be read."""
+    """The API server's count of calls; None without access to it."""
     status, page = there.text("/metrics")
     if status != 200:  # noqa: PLR2004 -- forbidden, or a server without metrics
         return None

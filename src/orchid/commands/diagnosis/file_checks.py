@@ -1,7 +1,7 @@
-"""Checks that need no running server: files, keys, certificates, store, disk, record.
+"""Checks without a running server: files, keys, certificates, store, disk, audit.
 
-`FILE_CHECKS` lists them; each is one function from an installation to its findings. They read, and
-change nothing.
+`FILE_CHECKS` lists them; each is one function from an installation to its findings. They are
+read-only.
 """
 
 import datetime
@@ -45,7 +45,7 @@ LITTLE_DISK, NO_DISK = 1 << 30, 64 << 20
 
 
 def directory(here: Installation) -> Iterator[Finding]:
-    """The data directory is for its owner alone."""
+    """The data directory is accessible only to its owner."""
     try:
         refuse_exposed(here.files.path, here.files.path.stat())
     except Refusal as refusal:
@@ -55,7 +55,7 @@ def directory(here: Installation) -> Iterator[Finding]:
 
 
 def key_files(here: Installation) -> Iterator[Finding]:
-    """Every private key is there, and for its owner alone."""
+    """Every private key exists and is accessible only to its owner."""
     given = here.settings.given
     signing = signing_files(given, here.settings.names)
     elsewhere = [*(each.key for each in signing), given.etcd_keyfile]
@@ -80,17 +80,17 @@ def _unreadable(path: Path) -> str:
 
 
 def _lost(path: Path, here: Installation) -> str:
-    """What to do about a file that is not there."""
+    """Advice for a missing file."""
     if path in (here.files.serving_key, here.files.kubeconfig):
         return "the next start makes a new one"
     return "put it back from a copy: the next start makes a new one, which nobody trusts yet"
 
 
 def certificates_and_keys(here: Installation) -> Iterator[Finding]:
-    """Certificates fit their keys."""
+    """Certificates match their keys."""
     files = here.files
     if _unreadable(files.ca_key) or _unreadable(files.serving_key):
-        return  # told already
+        return  # already reported
     try:
         Authority.load_files(files.ca_certificate, files.ca_key)
         TlsFiles(files.serving_certificate, files.serving_key, [files.ca_certificate])
@@ -101,7 +101,7 @@ def certificates_and_keys(here: Installation) -> Iterator[Finding]:
 
 
 def certificate_ends(here: Installation) -> Iterator[Finding]:
-    """No certificate of the server's own has ended, or ends within 30 days."""
+    """No certificate of the server has expired, or expires within 30 days."""
     for file in certificate_files(here.settings, here.files):
         try:
             end = file.end()
@@ -124,13 +124,13 @@ def _renewal(path: Path, here: Installation) -> str:
 
 
 def token_keys(here: Installation) -> Iterator[Finding]:
-    """What signs tokens also verifies them."""
+    """The key that signs tokens also verifies them."""
     if here.settings.stores_token_keys:
         yield good("token keys are stored as SigningKey objects")
         return
     named = [Path(path) for path in here.settings.given.service_account_key_file]
     if _unreadable(here.files.signing_key):
-        return  # told already
+        return  # already reported
     try:
         signing = keys.load_signing_key(here.files.signing_key)
         verifying = [key for path in named for key in keys.load_verification_keys(path)]
@@ -148,7 +148,7 @@ def token_keys(here: Installation) -> Iterator[Finding]:
 
 
 def clock(here: Installation) -> Iterator[Finding]:
-    """Nothing in the data directory is from the future."""
+    """No file in the data directory is from the future."""
     newest = max((path.stat().st_mtime for path in here.files.path.iterdir()), default=0.0)
     moment = datetime.datetime.fromtimestamp(newest, datetime.UTC)
     if moment - here.now > SKEW:
@@ -162,7 +162,7 @@ def clock(here: Installation) -> Iterator[Finding]:
 
 
 def store(here: Installation) -> Iterator[Finding]:
-    """The embedded store is whole, every page and every key; etcd can be reached."""
+    """The embedded store is intact, every page and every key; etcd is reachable."""
     given, path = here.settings.given, here.files.database
     if given.etcd_servers:
         if importlib.util.find_spec("hpack") is None:
@@ -180,7 +180,7 @@ def store(here: Installation) -> Iterator[Finding]:
 
 
 def _etcd(endpoints: Sequence[str]) -> Iterator[Finding]:
-    """A majority of the members can be reached; what they hold is etcd's own to check."""
+    """A majority of the members is reachable; etcd checks its own data."""
     silent = [endpoint for endpoint in endpoints if not _listens(endpoint)]
     text = f"{len(endpoints) - len(silent)} of {len(endpoints)} etcd endpoints can be reached"
     advice = f"look at {', '.join(silent)}: without a majority nothing can be written"
@@ -212,7 +212,7 @@ def _database(path: Path) -> Iterator[Finding]:
 
 
 def disk(here: Installation) -> Iterator[Finding]:
-    """There is room for what will be written."""
+    """There is enough free disk space."""
     places = {here.files.path}
     if here.settings.given.audit_log_path not in ("", "-"):
         places.add(Path(here.settings.given.audit_log_path).parent)
@@ -230,7 +230,7 @@ def disk(here: Installation) -> Iterator[Finding]:
 
 
 def audit(here: Installation) -> Iterator[Finding]:
-    """What happens is recorded, by rules that can be read."""
+    """Requests are audited, with a valid policy."""
     given = here.settings.given
     if bool(given.audit_log_path) != bool(given.audit_policy_file):
         yield wrong("--audit-log-path and --audit-policy-file go together")

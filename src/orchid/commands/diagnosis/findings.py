@@ -1,4 +1,4 @@
-"""What a check finds, and the installation that checks look at."""
+"""Findings of checks, and the installation that is checked."""
 
 import datetime
 from collections.abc import Callable, Iterable
@@ -11,13 +11,13 @@ from orchid.data_directory import DataDirectory
 from orchid.settings.checking import Settings
 
 GOOD: Final = "good"
-NOTE: Final = "note"  # neither good nor bad: something could not be checked, and why
+NOTE: Final = "note"  # neither good nor bad: something could not be checked, with the reason
 SOON: Final = "soon"  # it will be wrong if nobody acts
 WRONG: Final = "wrong"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was seen; `advice` says what to do about it."""
+    """A finding; `advice` says what to do about it."""
 
     state: str
     text: str
@@ -41,7 +41,7 @@ def wrong(text: str, advice: str = "") -> Finding:
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """A server's settings and files, and the server itself if it answers."""
+    """A server's settings and files, and the server itself if it responds."""
 
     settings: Settings
     files: DataDirectory

@@ -1,4 +1,4 @@
-"""Checks of outside issuers (OpenID Connect): can their keys be fetched and used from here?"""
+"""Checks of external issuers (OpenID Connect): their keys can be fetched and used."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ SECONDS: Final = 10.0
 
 
 def issuers(here: Installation) -> Iterator[Finding]:
-    """Each issuer publishes a key that the settings accept; asked as the server asks."""
+    """Each issuer publishes a key that the settings accept; fetched as the server does."""
     if not outside_issuers.is_given(here.settings.given):
         return
     try:

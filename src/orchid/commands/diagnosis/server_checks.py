@@ -1,7 +1,7 @@
-"""Checks of a running server: does it answer, as whom, with what, and can others verify its tokens.
+"""Checks of a running server: health, version, clock, issuer, secrets, roles, ledger.
 
-`SERVER_CHECKS` lists them. They ask as the administrator of the data directory, and change nothing.
-A server that does not answer is no fault if it was stopped; the store's lock tells.
+`SERVER_CHECKS` lists them. They run as the administrator of the data directory, and are read-only.
+A server that was stopped is no fault; the lock of the store shows that.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ SKEW: Final = datetime.timedelta(seconds=60)
 SECONDS: Final = 10
 LARGEST_DOCUMENT: Final = 1 << 20
 MOST_NAMED: Final = 5
-LONGEST_WAIT: Final = 60.0  # seconds that an entry of the ledger may wait for its place
+LONGEST_WAIT: Final = 60.0  # seconds that an entry of the ledger may wait for its index
 LEDGER_METRICS: Final = re.compile(r"^orchid_ledger_(\w+) (\S+)$", re.MULTILINE)
 SIGNING_KEYS: Final = "/apis/identity.orch.io/v1alpha1/signingkeys"
 SIGNING_STATES: Final = ("Published", "Active")
@@ -43,7 +43,7 @@ Asked = Iterator[Finding]
 
 
 def answers(here: Installation) -> Asked:
-    """The server answers and is ready; or nobody has it running."""
+    """The server responds and is ready; or none is running."""
     url = here.settings.url
     if here.server is not None:
         url = here.server.access.server
@@ -77,7 +77,7 @@ def is_held(here: Installation) -> bool:
 
 
 def version(here: Installation) -> Asked:
-    """The server that runs is the one that is installed."""
+    """The running server is the installed version."""
     for server in _running(here):
         found = str(server.get("/version").get("gitVersion", ""))
         if found.endswith(f"+orchid.{__version__}"):
@@ -102,10 +102,11 @@ def clocks(here: Installation) -> Asked:
 
 
 def issuer(here: Installation) -> Asked:
-    """Whoever follows the issuer's address finds the key by which our tokens are verified."""
+    """The issuer URL publishes the key that verifies our tokens."""
     if here.server is None:
         return
-    address = str(here.server.get(CONFIGURATION).get("issuer"))  # as it is, whatever our flags say
+    # as published, whatever our flags say
+    address = str(here.server.get(CONFIGURATION).get("issuer"))
     try:
         document = fetched(address.rstrip("/") + CONFIGURATION, here)
         published = fetched(str(document.get("jwks_uri")), here).get("keys", [])
@@ -142,21 +143,21 @@ def signing_kids(server: ServerConnection, here: Installation) -> set[str]:
 
 
 def fetched(url: str, here: Installation) -> dict[str, Any]:
-    """A public JSON document; trusted are the system's authorities and the cluster CA."""
+    """A public JSON document; the CAs of the system and of the cluster are trusted."""
     if not url.startswith("https://"):
-        raise ValueError(f"{url} is no https address")
+        raise ValueError(f"{url} is not an https URL")
     trust = ssl.create_default_context()
     with contextlib.suppress(OSError):
         trust.load_verify_locations(here.files.ca_certificate)
     with urllib.request.urlopen(url, timeout=SECONDS, context=trust) as answer:  # noqa: S310 -- https, see above
         document = json.loads(answer.read(LARGEST_DOCUMENT))
     if not isinstance(document, dict):
-        raise ValueError(f"{url} is no JSON object")
+        raise ValueError(f"{url} is not a JSON object")
     return document
 
 
 def secrets(here: Installation) -> Asked:
-    """What lies sealed in the store can be read with the keys that the server has."""
+    """The server can decrypt the secrets in the store."""
     for server in _running(here):
         try:
             found = server.count(path("api", "v1", "secrets"))
@@ -170,7 +171,7 @@ def secrets(here: Installation) -> Asked:
 
 
 def roles(here: Installation) -> Asked:
-    """Every role and binding that a server starts with is there."""
+    """Every bootstrap role and binding exists."""
     given = here.settings.given
     if given.authorization_config or "RBAC" not in given.authorization_mode:
         return
@@ -188,13 +189,13 @@ def roles(here: Installation) -> Asked:
         if missing:
             rest = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
             shown = ", ".join(missing[:MOST_NAMED])
-            yield wrong(f"missing: {shown}{rest}", "restart the server: it makes them anew")
+            yield wrong(f"missing: {shown}{rest}", "restart the server: it creates them again")
         else:
             yield good("all roles and bindings that a server starts with are there")
 
 
 def ledger(here: Installation) -> Asked:
-    """The ledger is the one that the server knew, and what happens gets into it."""
+    """The ledger is the one that the server signed last, and new entries get into it."""
     for server in _running(here):
         _, text = server.text("/metrics")
         found = {name: float(value) for name, value in LEDGER_METRICS.findall(text)}
@@ -202,7 +203,7 @@ def ledger(here: Installation) -> Asked:
         if found.get("rolled_back"):
             yield wrong(
                 "the ledger is not the one that the server knew: rolled back, or rewritten",
-                f"it signs nothing until you decide. Was a backup restored? tell those who keep "
+                f"it signs nothing until you decide. Was a backup restored? inform all who keep "
                 f"checkpoints, then: orchid ledger accept --data-dir {here.files.path}; else ask "
                 "who changed the store",
             )
@@ -218,7 +219,7 @@ def ledger(here: Installation) -> Asked:
 
 
 def _length(server: ServerConnection) -> int:
-    """How many entries the ledger has now; the metric is some seconds old."""
+    """The current number of entries of the ledger; the metric is some seconds old."""
     note = server.data("/ledger/checkpoint", absent=HTTPStatus.NOT_FOUND)
     return Checkpoint.claimed(note).size if note else 0
 
@@ -235,7 +236,7 @@ def _running(here: Installation) -> Iterator[ServerConnection]:
 
 
 def connected(kubeconfig: Path) -> ServerConnection | None:
-    """A connection as the administrator; None if no server answers."""
+    """A connection as the administrator; None if no server responds."""
     try:
         found = FoundKubeconfig((kubeconfig,), "data directory")
         server = ServerConnection(kubeconfig_file.load(found), found)

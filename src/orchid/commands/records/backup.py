@@ -1,9 +1,9 @@
 """`orchid backup`: copy the objects, or everything that a restore needs, while the server runs.
 
-`orchid backup FILE` copies the objects: one moment, checked before the copy gets its name, readable
-by its owner only, because it holds secrets. The key that seals the secrets is not in it;
---with-encryption-key writes it beside the copy. `orchid backup --all DIR` copies every file of the
-data directory that a restore needs, with private keys; `--keys OTHER` puts those into another
+`orchid backup FILE` copies the objects: a consistent copy, checked before it gets its name,
+readable by its owner only, because it holds secrets. The key that encrypts the secrets is not in
+it; --with-encryption-key writes it beside the copy. `orchid backup --all DIR` copies every file of
+the data directory that a restore needs, with private keys; `--keys OTHER` puts those into another
 directory. Like `restore` and `migrate`, this works on files of the server's machine, not through
 the API.
 """
@@ -88,7 +88,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def beside(backup: Path) -> Path:
-    """Where the key of a copy is, if it was asked for."""
+    """The path of a copy's key, if it was requested."""
     return backup.with_name(f"{backup.name}.{ENCRYPTION}")
 
 

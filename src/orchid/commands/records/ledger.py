@@ -1,15 +1,16 @@
-"""`orchid ledger`: read the ledger, check it, and take proofs out of it.
+"""`orchid ledger`: read and verify the ledger, and create proofs.
 
-    checkpoint   print the signed head, to keep it: a later `verify --since` goes back to it
-    verify       read everything, and name the first entry that does not fit
-    entries      print the entries, one JSON object to a line
-    prove        write a file that shows an entry to be in the ledger
+    checkpoint   print the signed head, to store it: a later `verify --since` compares with it
+    verify       read everything, and report the first entry that does not match
+    entries      print the entries, one JSON object per line
+    prove        write a file that proves an entry to be in the ledger
     check        check such a file, without a server
     export       write the whole ledger as files, which other programs can check too
     accept       let a server sign a ledger that was rolled back, after a restore
-    tokens       show how many tokens each key and account has, and until when
+    tokens       show the number of tokens of each key and account, and their expiry
 
-The server is asked; a stopped one's data directory (--data-dir) and an export (--from) do as well.
+Reads from the server, from a stopped server's data directory (--data-dir) or from an export
+(--from).
 """
 
 import argparse
@@ -34,11 +35,11 @@ from orchid.commands.terminal.output import (
     USAGE,
     Complaint,
     facts,
+    print_for_programs,
     printable,
     remark,
     say,
     table,
-    tell,
 )
 from orchid.ledger.entries import CERTIFICATE_ISSUED
 from orchid.tlog import audit
@@ -60,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("entries", "print the entries, one to a line", _entries),
         ("prove", "write a proof that an entry is in the ledger", _prove),
         ("export", "write the whole ledger as files", _export),
-        ("tokens", "show how many tokens each key and account has", _tokens),
+        ("tokens", "show the number of tokens of each key and account", _tokens),
     )
     added = {}
     for name, words, act in rows:
@@ -69,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_flags(place, forms=FORMS if name in ("checkpoint", "verify", "tokens") else ())
         place.set_defaults(act=act)
     added["verify"].add_argument(
-        "--since", type=Path, metavar="FILE", help="a checkpoint that was kept: it must fit too"
+        "--since", type=Path, metavar="FILE", help="an earlier checkpoint: it must match too"
     )
     added["prove"].add_argument(
         "serial", nargs="?", metavar="SERIAL", help="the certificate's serial number, in hex"
@@ -119,7 +120,7 @@ async def _run(chosen: argparse.Namespace) -> None:
 async def _checkpoint(chosen: argparse.Namespace, log: OpenedLog) -> None:
     head = await audit.opened(log.source, log.verifier)
     note = await log.source.checkpoint() or b""
-    if tell(chosen.output, _shown(head) | {"note": note.decode()}):
+    if print_for_programs(chosen.output, _shown(head) | {"note": note.decode()}):
         return
     say(note.decode().rstrip("\n"))
 
@@ -129,7 +130,7 @@ async def _verify(chosen: argparse.Namespace, log: OpenedLog) -> None:
     if chosen.since:
         since = Checkpoint.opened(_read(chosen.since), log.verifier)
     head = await audit.audit(log.source, log.verifier, since)
-    if tell(chosen.output, _shown(head) | {"key": log.verifier.vkey}):
+    if print_for_programs(chosen.output, _shown(head) | {"key": log.verifier.vkey}):
         return
     facts(
         [
@@ -160,7 +161,7 @@ async def _prove(chosen: argparse.Namespace, log: OpenedLog) -> None:
         raise Complaint(f"the ledger has {head.size} entries, and no entry {index}")
     entry = await audit.entry_at(log.source, index, head.size)
     proof = ProofFile(entry, index, await audit.inclusion_proof(log.source, index, head.size), note)
-    proof.opened(log.verifier)  # a proof that does not hold is not written
+    proof.opened(log.verifier)  # an invalid proof is not written
     place = chosen.to or Path(f"{chosen.serial or index}.tlog-proof")
     _write(place, proof.encode())
     say(f"wrote {place}: entry {index} of {head.size}")
@@ -168,7 +169,7 @@ async def _prove(chosen: argparse.Namespace, log: OpenedLog) -> None:
 
 
 def serial_of(given: str) -> str:
-    """A serial number as entries have it, however it was copied."""
+    """A serial number in the form of entries."""
     digits = given.replace(":", "").lower().removeprefix("0x").lstrip("0")
     if not digits or set(digits) - set("0123456789abcdef"):
         raise Complaint(f"{given!r} is no serial number in hex", USAGE)
@@ -176,7 +177,7 @@ def serial_of(given: str) -> str:
 
 
 async def _index_of(log: OpenedLog, size: int, serial: str) -> int:
-    """Where the entry about a certificate is; the newest bundles are read first."""
+    """The index of the entry about a certificate; the newest bundles are read first."""
     for tile in reversed(audit.bundles_of(size)):
         found = await audit.bundle_entries(log.source, tile)
         for place, entry in enumerate(found):
@@ -195,7 +196,7 @@ def _check(chosen: argparse.Namespace) -> None:
 
 
 def _accept(chosen: argparse.Namespace) -> None:
-    """Rename the stored checkpoint, which the log in the store no longer fits."""
+    """Rename the stored checkpoint, which no longer matches the log in the store."""
     from orchid.ledger.standing import FILE, accept, read_kept
 
     place = chosen.data_dir / FILE
@@ -206,7 +207,7 @@ def _accept(chosen: argparse.Namespace) -> None:
         )
     say(f"the server has seen {known.size} entries of {known.origin}, root {known.root.hex()}")
     remark(
-        "entries after those of the ledger in its store are lost; tell those who keep checkpoints"
+        "entries after those of the ledger in its store are lost; inform all who keep checkpoints"
     )
     if not chosen.yes and not confirmed("accept the ledger in the store as it is?"):
         raise Complaint("nothing was changed; on a terminal it asks, elsewhere add --yes", USAGE)
@@ -246,7 +247,7 @@ async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
         {"key": key, "account": names.get(uid, uid), "tokens": count, "until": ends[key, uid]}
         for (key, uid), count in sorted(counts.items())
     ]
-    if tell(chosen.output, rows):
+    if print_for_programs(chosen.output, rows):
         return
     table(
         ("KEY", "ACCOUNT", "TOKENS", "UNTIL"),
@@ -256,7 +257,7 @@ async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
 
 
 def _account_names(chosen: argparse.Namespace) -> dict[str, str]:
-    """Names of accounts by uid; without a server to ask, uids have to do."""
+    """Names of accounts by uid; without a server, uids are shown."""
     if chosen.data_dir or chosen.exported:
         return {}
     found = connect(chosen).items("/api/v1/serviceaccounts")

@@ -1,7 +1,7 @@
-"""Where a command reads the ledger: a server, a stopped server's data directory, or exported files.
+"""Sources of the ledger: a server, a stopped server's data directory, or exported files.
 
-`opened_log(chosen)` finds the one that the flags name, and the key that must have signed it. Each
-is a `LogSource` (tlog/audit.py), so that whoever checks does not care which.
+`opened_log(chosen)` opens the one that the flags select, with the key that must have signed it.
+Each is a `LogSource` (tlog/audit.py), so that the checks are the same for all.
 """
 
 import argparse
@@ -26,14 +26,14 @@ LARGEST_FILE = 32 << 20
 
 
 class OpenedLog(msgspec.Struct, frozen=True):
-    """A log, and who must have signed it."""
+    """A log, and the verifier of its signature."""
 
     source: LogSource
     verifier: NoteVerifier
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """The flags that say which ledger is meant."""
+    """The flags that select the ledger."""
     parser.add_argument(
         "--key",
         metavar="KEY",
@@ -51,7 +51,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.asynccontextmanager
 async def opened_log(chosen: argparse.Namespace) -> AsyncIterator[OpenedLog]:
-    """The log that was chosen, as it is at this moment; closed at the end."""
+    """The selected log; closed at the end."""
     async with _chosen_log(chosen) as (source, verifier):
         yield OpenedLog(LogAtOneMoment(source), verifier)
 
@@ -72,7 +72,7 @@ async def _chosen_log(chosen: argparse.Namespace) -> AsyncIterator[tuple[LogSour
 
 
 def verifier_of(given: str) -> NoteVerifier:
-    """The verifier that a line, or a file with that line, names."""
+    """The verifier in a line, or in a file with that line."""
     with contextlib.suppress(OSError):
         given = Path(given).read_text()[:LARGEST_FILE]
     try:
@@ -157,7 +157,7 @@ async def _stored(
 
 
 def _own_key(directory: Path, note: bytes | None) -> NoteVerifier:
-    """The key in the data directory, under the name that the log has."""
+    """The key in the data directory, under the name of the log."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from orchid.credentials.files import read_private

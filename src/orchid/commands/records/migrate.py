@@ -3,9 +3,9 @@
     orchid migrate --from orchid-data --to-etcd https://a:2379,https://b:2379
     orchid migrate --from-etcd https://a:2379 --to orchid-data
 
-Sealed values stay sealed: whoever reads them next needs the same keys, and the command says so. No
-server may run on either side meanwhile, and the target must be empty. The source stays as it is.
-What is moved and how it is proved: store/migrate.py.
+Encrypted values stay encrypted: the servers of the target need the same keys, and the command says
+so. No server may run on either side meanwhile, and the target must be empty. The source is not
+changed. store/migrate.py describes what is moved and how it is verified.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def _refuse_unstored(source: Path) -> None:
 
 
 def _with_their_key(source: Path | None) -> str:
-    """How a server is started that can read what was sealed."""
+    """The flags of a server that can decrypt the values."""
     own = source / ENCRYPTION if source else None
     if own is not None and own.is_file():
         return f"start every server with --encryption-provider-config {own}"

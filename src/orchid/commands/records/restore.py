@@ -1,10 +1,10 @@
-"""`orchid restore`: put a backup in the place of the embedded store.
+"""`orchid restore`: replace the embedded store by a backup.
 
-Refused while a server has the store open. The database that was there is kept aside, and clients
-that remember a later revision have to list again: see store/sqlite/restore.py. A restore brings
-back credentials that were deleted after the backup; records of certificates that were issued after
-it are kept, because those are still valid. The command reports them, as far as the
-database in place shows them, and can revoke their tokens (commands/records/revived.py).
+Refused while a server has the store open. The previous database is renamed, and clients with a
+later revision have to list again: see store/sqlite/restore.py. A restore makes credentials valid
+that were deleted after the backup; records of certificates that were issued after it are kept,
+because those are still valid. The command reports them, as far as the previous database shows them,
+and can revoke their tokens (commands/records/revived.py).
 """
 
 import argparse
@@ -135,7 +135,7 @@ def _restore(
 
 
 def _revoked(directory: Path) -> dict[str, bytes] | None:
-    """All revocations that the server has noted beside its database, by key; None: no file."""
+    """All revocations in the file beside the database, by key; None: no file."""
     from orchid.issuance import revocation_file
 
     place = directory / REVOCATIONS
@@ -146,7 +146,7 @@ def _revoked(directory: Path) -> dict[str, bytes] | None:
 
 
 def _unnoted(directory: Path, revoked: dict[str, bytes] | None) -> dict[str, bytes]:
-    """Revocations of the database in place that the file lacks: the disk was full, or a crash."""
+    """Revocations of the previous database that the file lacks: the disk was full, or a crash."""
     from orchid.store.sqlite import restore as sqlite_restore
 
     there = sqlite_restore.values_if_readable(directory / DATABASE, revived.REVOKED)
@@ -155,14 +155,14 @@ def _unnoted(directory: Path, revoked: dict[str, bytes] | None) -> dict[str, byt
 
 
 def _report_revocations(revoked: dict[str, bytes], database: Path) -> None:
-    """Name the revocations that the backup lacks; the server stores them when it starts."""
+    """Report the revocations that the backup lacks; the server stores them when it starts."""
     made_since = revived.lacking(revoked, database)
     if made_since:
         say(f"revocations made since, which the server keeps: {', '.join(made_since)}")
 
 
 def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
-    """Say that the ledger goes back; the server then signs nothing until that is accepted."""
+    """Report that the ledger goes back; the server then signs nothing until that is accepted."""
     from orchid.ledger import places
     from orchid.ledger.standing import accept, read_kept
     from orchid.store.sqlite import restore as sqlite_restore
@@ -174,7 +174,7 @@ def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
     if known is None or known.size <= size:
         return
     text = (
-        f"the ledger goes back from {known.size} to {size} entries: tell those who keep checkpoints"
+        f"the ledger goes back from {known.size} to {size} entries: inform all who keep checkpoints"
     )
     if accepts:
         accept(directory / CHECKPOINT, times.now())
@@ -187,7 +187,7 @@ def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
 
 
 def _restore_file(source: Path, target: Path) -> None:
-    """Put a file of the backup in place, unless there is one: that is the newer one."""
+    """Restore a file of the backup, unless it exists: that one is newer."""
     from orchid.credentials.files import read_private, write_private
     from orchid.credentials.refusals import Refusal
 

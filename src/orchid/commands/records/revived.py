@@ -1,10 +1,10 @@
 """Credentials that a restore makes valid again: found, reported, and revoked on request.
 
 An account that was deleted after the backup exists again after the restore, with the same uid, so
-that its old tokens are accepted until they expire. The same holds for tokens in Secrets, tokens
-bound to Pods, and rights of bindings. `compare` finds them by comparing the backup with the
-database that it replaces; without a readable one nothing is known. `revoke` adds revocations to the
-file beside the database, which the server stores at its next start.
+that its old tokens are accepted until they expire. The same applies to tokens in Secrets, tokens
+bound to Pods, and permissions of bindings. `compare` finds them by comparing the backup with the
+previous database; without a readable one nothing is found. `revoke` adds revocations to the file
+beside the database, which the server stores at its next start.
 """
 
 import uuid
@@ -21,7 +21,7 @@ from orchid.commands.terminal.output import remark, say
 ACCOUNTS: Final = "core/serviceaccounts/"
 ISSUED: Final = "identity/issuedcertificates/"
 REVOKED: Final = "identity/credentialrevocations/"
-# Kinds whose deletion ends a credential or takes a right away.
+# Kinds whose deletion invalidates a credential or removes a permission.
 REVIVED: Final = {
     ACCOUNTS: "service accounts, with their tokens",
     "core/secrets/": "Secrets, with tokens in them",
@@ -36,10 +36,10 @@ MOST_NAMED: Final = 20
 
 
 class Revived(msgspec.Struct, frozen=True):
-    """Comparison of a backup with the database in place."""
+    """Comparison of a backup with the previous database."""
 
     accounts: list[str]  # of the backup, as namespace/name
-    deleted: dict[str, list[str]] | None  # after the backup, by prefix; None if not known
+    deleted: dict[str, list[str]] | None  # after the backup, by prefix; None if unknown
     issued: list[str]  # serial numbers of certificates issued after the backup
 
     @property
@@ -48,7 +48,7 @@ class Revived(msgspec.Struct, frozen=True):
 
 
 def compare(backup: Path, in_place: Path) -> Revived:
-    """Find objects of the backup that the database in place lacks; raises StoreUnusable."""
+    """Find objects of the backup that the previous database lacks; raises StoreUnusable."""
     from orchid.store.sqlite import restore as sqlite_restore
 
     then = sqlite_restore.uids(backup, [*REVIVED, ISSUED])
@@ -66,7 +66,7 @@ def compare(backup: Path, in_place: Path) -> Revived:
 
 
 def uid_of(data: bytes) -> bytes:
-    """The uid of an object as it is stored; empty if it is encrypted."""
+    """The uid of a stored object; empty if it is encrypted."""
     try:
         return msgspec.json.decode(data, type=_Identified).metadata.uid.encode()
     except msgspec.MsgspecError:
@@ -93,8 +93,8 @@ class _Identified(msgspec.Struct):
 def token_lifetimes() -> list[str]:
     """The keys of the longest lifetime of tokens, in both namings (issuance/token_lifetimes.py).
 
-    After the backup there may have been longer ones. Without it, the server knows no end of the
-    tokens of the accounts there are.
+    It may be outdated in the backup. Without it, the expiry of existing accounts' tokens is
+    unknown.
     """
     from orchid.wire.naming import KUBERNETES, ORCH
 
@@ -121,7 +121,7 @@ def published_editions(database: Path) -> list[str]:
 
 
 def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:
-    """The entry of the ledger that goes with a kept record: the restore rolls the ledger back."""
+    """The ledger entry of a kept record: the restore rolls the ledger back."""
     from orchid.kinds import issued_certificate
     from orchid.ledger import places
     from orchid.wire.naming import ORCH
@@ -136,7 +136,7 @@ def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:
 
 
 def report(found: Revived) -> None:
-    """Name what is valid again, and say what cannot be known."""
+    """Report credentials that are valid again, and what is unknown."""
     if found.deleted is None:
         remark(
             "which credentials were deleted after the backup is not known: there is no readable "
@@ -159,7 +159,7 @@ def report(found: Revived) -> None:
 
 
 def revoke(place: Path, accounts: Iterable[str], now: datetime) -> None:
-    """Have the server revoke every token of some accounts that was issued until now."""
+    """Make the server revoke every token of some accounts that was issued until now."""
     from orchid.issuance import revocation_file
     from orchid.kinds import credential_revocation as revocations
     from orchid.wire.codec.documents import encode

@@ -1,11 +1,11 @@
-"""`orchid rewrite`: have the server write objects again as they are, sealed with the newest key.
+"""`orchid rewrite`: write objects again unchanged, encrypted with the newest key.
 
-    orchid rewrite                                  all secrets
-    orchid rewrite secrets configmaps               these too, where the configuration names them
+    orchid rewrite                              all secrets
+    orchid rewrite secrets configmaps           these too, where the configuration names them
 
-For after a change of --encryption-provider-config: put the new key first, restart every server,
-rewrite, and only then take the old key out. Objects that are sealed with the first key already stay
-as they are; so it can be stopped and begun again at any time.
+For use after a change of --encryption-provider-config: put the new key first, restart every server,
+rewrite, and only then remove the old key. Objects that are already encrypted with the first key are
+not written; so it can be interrupted and repeated at any time.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _rewritten(server: ServerConnection, resource: str, found: Json) -> bool:
-    """Write one object as it is now; say whether the server had something to write."""
+    """Write one object unchanged; return whether the server had something to write."""
     meta = found["metadata"]
     place = path(*PLACES[resource], "namespaces", meta["namespace"], resource, meta["name"])
     for _ in range(TRIES):

@@ -1,11 +1,11 @@
-"""`orchid can USER VERB RESOURCE`: whether somebody may do something, as the server would decide.
+"""`orchid can USER VERB RESOURCE`: check a permission, as the server would decide.
 
     orchid can alice list certificatesigningrequests
     orchid can ci/builder create serviceaccounts/token --namespace ci --name deployer
     orchid can alice get /metrics
 
-USER is a user's name, or NAMESPACE/NAME of an account, whose groups are known. The API group of a
-resource is found out by asking the server. Exit code 0 means yes, 1 means no.
+USER is a user name, or NAMESPACE/NAME of an account, whose groups are known. The server resolves
+the API group of a resource. Exit code 0 means yes, 1 means no.
 """
 
 import argparse
@@ -13,7 +13,15 @@ import argparse
 from orchid.commands.rights import grants
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
 from orchid.commands.terminal.objects import completed
-from orchid.commands.terminal.output import REFUSED, USAGE, Cell, Complaint, remark, say, tell
+from orchid.commands.terminal.output import (
+    REFUSED,
+    USAGE,
+    Cell,
+    Complaint,
+    print_for_programs,
+    remark,
+    say,
+)
 from orchid.wire.user import AUTHENTICATED
 
 
@@ -23,10 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "resource", metavar="RESOURCE", help="like secrets, serviceaccounts/token or /metrics"
     )
-    parser.add_argument("--name", default="", help="one object alone (default: any)")
-    parser.add_argument("--namespace", "-n", default="", help="where (default: everywhere)")
+    parser.add_argument("--name", default="", help="a single object (default: any)")
+    parser.add_argument("--namespace", "-n", default="", help="the namespace (default: all)")
     parser.add_argument(
-        "--group", action="append", default=[], help="a group of the user's; may be repeated"
+        "--group", action="append", default=[], help="a group of the user; may be repeated"
     )
     add_flags(parser)
 
@@ -42,7 +50,7 @@ def run(chosen: argparse.Namespace) -> int:
     answer = server.post(server.group("authorization", "v1", "subjectaccessreviews"), body)
     status = answer.get("status") or {}
     allowed = status.get("allowed") is True
-    if not tell(chosen.output, answer):
+    if not print_for_programs(chosen.output, answer):
         say("yes" if allowed else "no")
         if status.get("reason"):
             remark(Cell(status["reason"]).text)

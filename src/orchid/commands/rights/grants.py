@@ -1,9 +1,9 @@
-"""Grants: who has which role, as bindings of the RBAC API say it.
+"""Grants: roles of subjects, as bindings of the RBAC API.
 
-A subject is a user, a group or an account. `grant` makes a binding with a name of its own for each
-role and subject, so that granting twice changes nothing; `revoke` takes the subject out of every
-binding of that role, whoever made it, and deletes those that are empty then. A role is granted
-everywhere (ClusterRoleBinding) or in one namespace (RoleBinding).
+A subject is a user, a group or an account. `grant` creates a binding with a derived name for each
+role and subject, so that granting twice changes nothing; `revoke` removes the subject from every
+binding of that role, also those of others, and deletes empty ones. A role is granted everywhere
+(ClusterRoleBinding) or in one namespace (RoleBinding).
 """
 
 import argparse
@@ -39,12 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
         if flag == "--account":
             completed(action, "account")
-    parser.add_argument("--namespace", "-n", default="", help="there alone (default: everywhere)")
+    parser.add_argument("--namespace", "-n", default="", help="only there (default: everywhere)")
     add_flags(parser)
 
 
 def subjects_of(chosen: argparse.Namespace, server: ServerConnection) -> dict[str, Json]:
-    """Those whom the flags name, by what a person calls them."""
+    """The subjects in the flags, by a name for people."""
     found = {f"user {name}": _subject("User", name, server) for name in chosen.user}
     found |= {f"group {name}": _subject("Group", name, server) for name in chosen.group}
     for given in chosen.account:
@@ -69,7 +69,7 @@ def account(namespace: str, name: str) -> Json:
 
 
 def username(namespace: str, name: str) -> str:
-    """The user that an account is."""
+    """The user name of an account."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 
@@ -78,7 +78,7 @@ def groups_of_account(namespace: str) -> list[str]:
 
 
 def grant(server: ServerConnection, role: str, subject: Json, namespace: str) -> tuple[bool, Json]:
-    """Give a role to a subject; False if they had it by such a binding already."""
+    """Grant a role to a subject; False if such a binding existed already."""
     reference = _role(server, role, namespace)
     name = _binding_name(reference, subject)
     body: Json = {
@@ -97,7 +97,7 @@ def grant(server: ServerConnection, role: str, subject: Json, namespace: str) ->
 
 
 def revoke(server: ServerConnection, role: str, subject: Json, namespace: str) -> list[str]:
-    """Take a role from a subject; gives the names of the bindings that were changed."""
+    """Remove a role from a subject; return the names of the changed bindings."""
     changed = []
     for binding in server.items(_bindings(server, namespace)):
         left = [each for each in binding.get("subjects") or () if not _is(each, subject)]
@@ -113,7 +113,7 @@ def revoke(server: ServerConnection, role: str, subject: Json, namespace: str) -
 
 
 def of_subject(server: ServerConnection, subject: Json) -> Iterator[Json]:
-    """The bindings that name a subject, everywhere and in all namespaces."""
+    """The bindings of a subject, everywhere and in all namespaces."""
     for plural in ("clusterrolebindings", "rolebindings"):
         for binding in server.items(server.group(GROUP, VERSION, plural)):
             if any(_is(each, subject) for each in binding.get("subjects") or ()):
@@ -131,7 +131,7 @@ def _is(one: Json, other: Json) -> bool:
 
 
 def _role(server: ServerConnection, role: str, namespace: str) -> Json:
-    """The role that is meant: one of the namespace, if there is one, else one of all."""
+    """The role: of the namespace if it exists there, else the ClusterRole."""
     kinds = [("Role", namespace)] if namespace else []
     for kind, within in (*kinds, ("ClusterRole", "")):
         try:
@@ -145,7 +145,7 @@ def _role(server: ServerConnection, role: str, namespace: str) -> Json:
 
 
 def _binding_name(reference: Json, subject: Json) -> str:
-    """One name for a role and a subject; whatever their own names hold."""
+    """A unique name for a role and a subject, whatever characters they have."""
     whole = "\0".join(
         (reference["kind"], subject["kind"], subject.get("namespace", ""), subject["name"])
     )

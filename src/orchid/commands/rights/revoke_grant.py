@@ -1,4 +1,6 @@
-"""`orchid revoke-grant`: take a role from users, groups and accounts, whoever granted it."""
+"""`orchid revoke-grant`: remove a role from users, groups and accounts, whichever client granted
+it.
+"""
 
 import argparse
 

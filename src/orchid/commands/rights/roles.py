@@ -1,4 +1,4 @@
-"""`orchid roles`: which roles there are to grant, and what each allows."""
+"""`orchid roles`: the roles that can be granted, and their rules."""
 
 import argparse
 
@@ -6,16 +6,18 @@ from orchid.commands.rights import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, add_flags, connect
 from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
-from orchid.commands.terminal.output import name_of, table, tell
+from orchid.commands.terminal.output import name_of, print_for_programs, table
 
 OWN = "system:"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    role = parser.add_argument("role", metavar="ROLE", nargs="?", default="", help="what it allows")
+    role = parser.add_argument(
+        "role", metavar="ROLE", nargs="?", default="", help="show the rules of this role"
+    )
     completed(role, "role")
-    parser.add_argument("--all", action="store_true", help="also those of the system itself")
-    parser.add_argument("--namespace", "-n", default="", help="those of a namespace alone")
+    parser.add_argument("--all", action="store_true", help="also those of the system")
+    parser.add_argument("--namespace", "-n", default="", help="only those of a namespace")
     add_watch(parser)
     add_flags(parser, forms=LIST_FORMS)
 
@@ -24,7 +26,7 @@ def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
     if chosen.role:
         found = server.get(grants.roles(server, chosen.namespace, chosen.role))
-        if not tell(chosen.output, found):
+        if not print_for_programs(chosen.output, found):
             titles = ("VERBS", "RESOURCES", "NAMES")
             table(titles, map(_rule, found.get("rules") or ()), empty="it allows nothing")
         return 0

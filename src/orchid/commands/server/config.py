@@ -1,7 +1,7 @@
-"""`orchid config show`: every setting, its value, and where it came from.
+"""`orchid config show`: every setting, its value, and its source.
 
-It takes the flags of `orchid serve` and reads the same file, so that what it shows is what a server
-started like that would use. No server is asked.
+It takes the flags of `orchid serve` and reads the same file, so that it shows the settings of a
+server with these flags. Needs no server.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import msgspec
 
 from orchid.commands.server.serving_flags import add_settings, flags_of, settings_of, shown
 from orchid.commands.terminal.connection import FORMS
-from orchid.commands.terminal.output import Cell, table, tell
+from orchid.commands.terminal.output import Cell, print_for_programs, table
 from orchid.settings.given import Given
 from orchid.settings.reading import written_in
 
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     showing = actions.add_parser("show", help=words, description=f"{words.capitalize()}.")
     add_settings(showing)
     showing.add_argument("-o", "--output", choices=FORMS, default="text", help="how to show it")
-    showing.add_argument("--changed", action="store_true", help="leave out what has its default")
+    showing.add_argument("--changed", action="store_true", help="omit defaults")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def run(chosen: argparse.Namespace) -> int:
             value: typing.Any = getattr(given, field.name)
             plain = list(value) if isinstance(value, tuple) else value
             found.append({"setting": name, "value": plain, "from": source})
-    if not tell(chosen.output, found):
+    if not print_for_programs(chosen.output, found):
         rows = [
             (
                 each["setting"],

@@ -1,7 +1,6 @@
 """`orchid controllers`: run the controllers of a server in a process of their own.
 
-For a server that was started with `--controllers ''`. What they are and how they are run is
-assembly/ and controllers/.
+For a server with `--controllers ''`. See assembly/ and controllers/.
 """
 
 import argparse
@@ -18,12 +17,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig",
         type=Path,
         metavar="FILE",
-        help="how to reach the server (default: admin.kubeconfig in the data directory)",
+        help="kubeconfig of the server (default: admin.kubeconfig in the data directory)",
     )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Work until a signal asks for the end."""
+    """Work until a signal."""
     from orchid.assembly import remote_controllers
 
     async def control(settings: Settings, stop: asyncio.Event) -> None:

@@ -1,8 +1,8 @@
-"""`orchid doctor`: what is wrong with an installation, or will be soon, and what to do about it.
+"""`orchid doctor`: problems of an installation, now or soon, with advice.
 
-Takes the settings of `orchid serve` (most often just `--config FILE`), looks at the files that they
-name, and asks the server if it runs. Changes nothing. Exit code 1 when something is wrong; what
-will be wrong soon is a warning. A new check is one function in a list of diagnosis/.
+Takes the settings of `orchid serve` (most often just `--config FILE`), checks their files, and the
+server if it runs. Changes nothing. Exit code 1 if something is wrong; future problems are warnings.
+A new check is one function in a list of diagnosis/.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def installation(chosen: argparse.Namespace) -> "Installation":
-    """The files that the settings name, and the server if it answers."""
+    """The files of the settings, and the server if it responds."""
     from orchid.commands.diagnosis.findings import Installation
     from orchid.commands.diagnosis.server_checks import connected
     from orchid.commands.terminal import times

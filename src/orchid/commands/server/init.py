@@ -1,8 +1,8 @@
-"""`orchid init`: make the keys and certificates of a server, and start nothing.
+"""`orchid init`: create the keys and certificates of a server without starting it.
 
-For several servers that clients see as one: make the files once, and copy those that are shared
-into the data directory of each before it starts. What is there already is kept. Refused while a
-server runs on the directory.
+For several servers behind one address: create the files once, and copy the shared ones into the
+data directory of each before it starts. Existing files are kept. Refused while a server runs on the
+directory.
 """
 
 import argparse

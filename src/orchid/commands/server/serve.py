@@ -1,7 +1,6 @@
 """`orchid serve`: start the server.
 
-Here it is only started and told what to say; what is built and run is assembly/. A systemd that
-waits for it (Type=notify) is told when it serves.
+assembly/ builds and runs it. With systemd (Type=notify) the command reports when it serves.
 """
 
 import argparse
@@ -22,7 +21,7 @@ __all__ = ["configure", "run"]
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Serve until a signal asks for the end."""
+    """Serve until a signal."""
     from orchid import process_memory
 
     process_memory.prepare()  # before the imports, which are most of the start
@@ -35,7 +34,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _announce(settings: Any, files: Any) -> None:
-    """What to type next."""
+    """The next commands to type."""
     kubeconfig, authority = (
         shlex.quote(str(path)) for path in (files.kubeconfig, files.ca_certificate)
     )
@@ -49,10 +48,10 @@ def _announce(settings: Any, files: Any) -> None:
 
 
 def _notify_supervisor(address: str) -> None:
-    """Tell systemd that the start is done (sd_notify(3)); it is no failure if nobody listens."""
+    """Notify systemd that the start is complete (sd_notify(3)); no listener is no failure."""
     if not address:
         return
-    if address.startswith("@"):  # how an abstract socket is written
+    if address.startswith("@"):  # the notation of an abstract socket
         address = f"\0{address[1:]}"
     with (
         contextlib.suppress(OSError),

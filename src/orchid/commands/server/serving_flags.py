@@ -1,7 +1,7 @@
-"""What commands share that take the settings of a server: flags, and work until a signal.
+"""Shared by commands with server settings: flags, and work until a signal.
 
-There is one flag for each setting, made from its declaration in settings/given.py. A setting that
-cannot be used ends the start with one line and exit code 2; a store that does not answer, with 1.
+There is one flag for each setting, made from its declaration in settings/given.py. An invalid
+setting ends the start with one line and exit code 2; a store that does not respond, with 1.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(chosen: argparse.Namespace) -> Settings:
-    """The settings as typed and as read from the file, checked."""
+    """The settings from flags and file, validated."""
     try:
         return check(read(chosen.config, flags_of(chosen)))
     except BadSettings as problem:
@@ -52,18 +52,18 @@ def settings_of(chosen: argparse.Namespace) -> Settings:
 
 
 def flags_of(chosen: argparse.Namespace) -> dict[str, Any]:
-    """The settings that were typed."""
+    """The settings from flags."""
     return {key: value for key, value in vars(chosen).items() if key not in _NOT_SETTINGS}
 
 
 def until_signal(chosen: argparse.Namespace, work: Work) -> int:
-    """Do the work of a command until SIGTERM or SIGINT asks it to end."""
+    """Run a command until SIGTERM or SIGINT."""
     import uvloop
 
     from orchid import telemetry
 
     settings = settings_of(chosen)
-    # A crash leaves no image of memory behind: it would hold every key and every secret.
+    # No core dump: it would hold every key and every secret.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     telemetry.configure(settings.given.log_level, settings.given.log_format)
 

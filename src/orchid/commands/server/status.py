@@ -1,8 +1,8 @@
-"""`orchid status`: is the server well, which version is it, who am I, how much is there.
+"""`orchid status`: health, version, user and object counts of the server.
 
-A server that is not ready is told by exit code 1. A count that the caller may not ask for is
-shown as such and is no failure. Which of the server's own certificates ends first is told to those
-who may read its metrics.
+The exit code is 1 if the server is not ready. A count that the user may not read is shown as such
+and is no failure. The server certificate that expires first is shown to users who may read its
+metrics.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from orchid.commands.terminal.connection import (
     connect,
     path,
 )
-from orchid.commands.terminal.output import REFUSED, Cell, facts, tell
+from orchid.commands.terminal.output import REFUSED, Cell, facts, print_for_programs
 
 WELL = 200
 DECIDED = ("Approved", "Denied")
@@ -48,20 +48,20 @@ def run(chosen: argparse.Namespace) -> int:
         "endsFirst": ends_first(server),
         "kubeconfig": server.source,
     }
-    if not tell(chosen.output, found):
+    if not print_for_programs(chosen.output, found):
         show(found)
     return 0 if ready else REFUSED
 
 
 def readiness(server: ServerConnection) -> tuple[bool, list[str]]:
-    """Whether /readyz says yes, and which checks do not."""
+    """Whether /readyz succeeds, and the failing checks."""
     status, text = server.text("/readyz?verbose")
     failing = [line[3:].split(" ")[0] for line in text.splitlines() if line.startswith("[-]")]
     return status == WELL, failing
 
 
 def ends_first(server: ServerConnection) -> Json | None:
-    """The server's own certificate that ends first; None for those who may not see it."""
+    """The server certificate that expires first; None for users who may not see it."""
     status, text = server.text("/metrics")
     ends = CERTIFICATE_END.findall(text) if status == WELL else ()
     if not ends:
@@ -72,7 +72,7 @@ def ends_first(server: ServerConnection) -> Json | None:
 
 
 def counts(server: ServerConnection) -> Json:
-    """How many of each there are; None where the caller may not ask."""
+    """The number of objects of each kind; None where the user may not list them."""
     requests = server.group("certificates", "v1", "certificatesigningrequests")
     return {
         "namespaces": _count(server, path("api", "v1", "namespaces")),

@@ -1,4 +1,4 @@
-"""One question before something is done that cannot be taken back."""
+"""A confirmation before an irreversible action."""
 
 import sys
 
@@ -6,7 +6,7 @@ LONGEST_ANSWER = 64  # characters
 
 
 def confirmed(question: str) -> bool | None:
-    """Whether the person at the terminal says yes; None where nobody can be asked."""
+    """Whether the person at the terminal confirms; None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)

@@ -1,13 +1,13 @@
-"""One server, as a command talks to it: plain calls that give what the server answered.
+"""A connection of a command to one server: plain calls that return decoded responses.
 
-Start with `add_flags(parser)` and `connect(chosen)`. A call gives the decoded JSON or raises
-`CommandRefused`, a Complaint whose text is for people: what the server said, and what to do about
-it. A server that cannot be reached is a Complaint too, and says which address was tried and which
-file named it. One connection, one call after the other; nothing is retried.
+Start with `add_flags(parser)` and `connect(chosen)`. A call returns the decoded JSON or raises
+`CommandRefused`, a Complaint with a message for people: the error of the server, and advice. An
+unreachable server is a Complaint too, with its URL and the kubeconfig that names it. One
+connection, one call after the other; nothing is retried.
 
-Whatever changes something says which server it changed. A server that is no Orchid, and that was
-found only by the environment, is changed only if the caller named it (`--context`, `--kubeconfig`)
-or says yes.
+Commands that change something print the server. A server that is not an Orchid, and that was only
+found by the environment, is only changed if the user named it (`--context`, `--kubeconfig`) or
+confirms.
 """
 
 import argparse
@@ -50,10 +50,10 @@ Json = dict[str, Any]
 
 
 class CommandRefused(Complaint):
-    """The server answered, and the answer was no."""
+    """The server refused the request."""
 
     def __init__(self, status: int, text: str, about: str = "") -> None:
-        """`about`: the name of the object that the answer is about, if it says so."""
+        """`about`: the name of the object in the response, if it has one."""
         super().__init__(text)
         self.status = status
         self.about = about
@@ -65,7 +65,7 @@ def add_flags(
     forms: Sequence[str] = FORMS,
     kubeconfig: str = "--kubeconfig",
 ) -> None:
-    """The flags of every command that talks to a server, and the forms of what it shows.
+    """The flags of every command that uses a server, and its output formats.
 
     `kubeconfig`: the flag for the server, where --kubeconfig is that of another one.
     """
@@ -75,10 +75,10 @@ def add_flags(
         dest="kubeconfig",
         type=Path,
         metavar="FILE",
-        help="how to reach the server (default: $KUBECONFIG, ./orchid-data/admin.kubeconfig "
-        f"or {Path('~', *CLIENT_CONFIG)}, whichever is there first)",
+        help="kubeconfig of the server (default: $KUBECONFIG, ./orchid-data/admin.kubeconfig "
+        f"or {Path('~', *CLIENT_CONFIG)}, whichever exists first)",
     )
-    server.add_argument("--context", default="", help="which of its contexts to use")
+    server.add_argument("--context", default="", help="the context to use")
     if forms:
         parser.add_argument(
             "-o", "--output", choices=forms, default=forms[0], help="how to show it"
@@ -88,9 +88,9 @@ def add_flags(
 def connect(
     chosen: argparse.Namespace, identity: tuple[bytes, SecretValue] | None = None
 ) -> "ServerConnection":
-    """Find the server by the flags, the environment and the usual places.
+    """Find the server by the flags, the environment and the default paths.
 
-    `identity`: a certificate and its key to present instead of what the kubeconfig says.
+    `identity`: a certificate and its key, instead of the credential in the kubeconfig.
     """
     found = kubeconfig_file.find(chosen.kubeconfig, os.environ)
     access = kubeconfig_file.load(found, chosen.context)
@@ -109,7 +109,7 @@ def connect(
 
 
 def path(*parts: str) -> str:
-    """A path made of names; nothing in a name can become part of another path."""
+    """A path made of names; a name cannot become part of another path."""
     return "/" + "/".join(quote(part, safe=":") for part in parts)
 
 
@@ -123,11 +123,11 @@ class ServerConnection:
         self.source = str(found)
         self.files = found.paths
         self._is_meant = is_meant
-        self._has_told = False
-        self._warnings: set[str] = set()  # what the server has warned of, told once
+        self._has_named_server = False
+        self._warnings: set[str] = set()  # the server's warnings, printed once
         parts = urlsplit(access.server)
         if parts.scheme != "https" or not parts.hostname:
-            raise Complaint(f"{found}: {access.server!r} is no https address", USAGE)
+            raise Complaint(f"{found}: {access.server!r} is not an https URL", USAGE)
         self._prefix = parts.path.rstrip("/")
         self._headers = {
             "Accept": "application/json, */*",
@@ -169,7 +169,7 @@ class ServerConnection:
         return status, data.decode("utf-8", "replace")
 
     def data(self, place: str, *, absent: int = 0) -> bytes:
-        """The bytes of a page that is no object; none if the answer's status is `absent`."""
+        """The bytes of a page that is no object; b"" for the status `absent`."""
         status, data = self._exchange("GET", place, None)
         if status == absent:
             return b""
@@ -178,12 +178,12 @@ class ServerConnection:
         return data
 
     def items(self, place: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
-        """Everything in a list, page by page."""
+        """All items of a list, page by page."""
         for page in self._pages(place, query):
             yield from page.get("items") or ()
 
     def listed(self, place: str, query: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
-        """Everything in a list, and its version, from which it can be watched."""
+        """All items of a list, and its resourceVersion, for a watch."""
         found: list[Json] = []
         version = ""
         for page in self._pages(place, query):
@@ -206,7 +206,7 @@ class ServerConnection:
     def watch(
         self, place: str, version: str, query: Mapping[str, str] | None = None
     ) -> Iterator[Json]:
-        """The changes since a version, as they come, until the server ends the watch."""
+        """The changes since a version, until the server ends the watch."""
         asked = {**(query or {}), "watch": "true", "resourceVersion": version}
         http = self._open(timeout=None)
         try:
@@ -225,16 +225,16 @@ class ServerConnection:
             http.close()
 
     def count(self, place: str) -> int:
-        """How many a list has, without fetching them."""
+        """The number of items of a list, without fetching them."""
         page = self.get(place, {"limit": "1"})
         rest = page.get("metadata", {}).get("remainingItemCount") or 0
         return len(page.get("items") or ()) + int(rest)
 
-    # -- which names it speaks -------------------------------------------------------------
+    # -- naming ----------------------------------------------------------------------------
 
     @cached_property
     def names(self) -> Naming:
-        """The set of names that the server speaks, told by its API groups."""
+        """The set of names that the server uses, detected by its API groups."""
         groups = {each.get("name") for each in self.get("/apis").get("groups", ())}
         for names in SETS.values():
             if names.authentication in groups:
@@ -248,7 +248,7 @@ class ServerConnection:
     def api_version(self, word: str, version: str) -> str:
         return f"{self.names.group(word)}/{version}"
 
-    # -- the way there ---------------------------------------------------------------------
+    # -- transport -------------------------------------------------------------------------
 
     def _json(self, method: str, place: str, body: Json | None = None) -> Json:
         changes = method != "GET" and not urlsplit(place).path.endswith(_ONLY_ASKED)
@@ -264,8 +264,8 @@ class ServerConnection:
             raise Complaint(
                 f"{self.access.server} did not answer with JSON; is it a server of ours?"
             )
-        if changes and not self._has_told:
-            self._has_told = True
+        if changes and not self._has_named_server:
+            self._has_named_server = True
             remark(f"server: {self.access.server}")
         return value
 
@@ -274,7 +274,7 @@ class ServerConnection:
         return "+orchid." in str(self.get("/version").get("gitVersion", ""))
 
     def _insist_on_the_server(self) -> None:
-        """A server that was found only by the environment may belong to another program."""
+        """Confirm changes to a server that was only found by the environment."""
         if self._is_meant or self.is_orchid:
             return
         where = f"{self.access.server}, the server of {self.source}, is not an Orchid"
@@ -302,10 +302,10 @@ class ServerConnection:
             self._http.close()
             raise Complaint(f"{self.access.server} answered with more than can be read")
         for warning in answer.headers.get_all("Warning") or ():
-            told = printable(_warning_text(warning))
-            if told not in self._warnings:
-                self._warnings.add(told)
-                remark(f"warning: {told}")
+            text = printable(_warning_text(warning))
+            if text not in self._warnings:
+                self._warnings.add(text)
+                remark(f"warning: {text}")
         return answer.status, found
 
     def _refusal(self, status: int, value: Any) -> str:
@@ -331,7 +331,7 @@ class ServerConnection:
         if isinstance(error, ssl.SSLCertVerificationError):
             return Complaint(
                 f"the certificate of {where}, cannot be trusted: {error.verify_message}. "
-                "Was the data directory made anew? Then take its new admin.kubeconfig."
+                "Was the data directory created again? Then use its new admin.kubeconfig."
             )
         if isinstance(error, ssl.SSLError):
             return Complaint(f"no TLS connection to {where}: {error.reason or 'handshake failed'}")
@@ -358,7 +358,7 @@ def _decoded(data: bytes) -> Any:
 
 
 class _Https(http.client.HTTPSConnection):
-    """A connection whose certificate may be checked for another name than the one dialled."""
+    """A connection whose certificate may be verified for another name than the dialled one."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
-"""Which kubeconfig a command means, and whether it may be trusted.
+"""The kubeconfig of a command, and whether it can be trusted.
 
-Looked for in this order: --kubeconfig, $KUBECONFIG (several files, joined by colons),
-./orchid-data/admin.kubeconfig, ~/.kube/config. `find` says which, `load` reads it.
+Searched in this order: --kubeconfig, $KUBECONFIG (several files, joined by colons),
+./orchid-data/admin.kubeconfig, ~/.kube/config. `find` selects, `load` reads it.
 
-A file in the current directory was not chosen by the caller: it is used only if it belongs to the
-caller, nobody else can read or change it, and it names no file outside its directory.
+A file in the current directory was not chosen by the user: it is only used if it belongs to the
+user, others can neither read nor change it, and it names no file outside of its directory.
 """
 
 import os
@@ -26,7 +26,7 @@ FLAG, ENVIRONMENT, FOUND, HOME = "--kubeconfig", "$KUBECONFIG", "found there", "
 
 
 class FoundKubeconfig(msgspec.Struct, frozen=True):
-    """The files that are meant, and why."""
+    """The selected files, and the reason."""
 
     paths: tuple[Path, ...]
     why: str
@@ -36,14 +36,14 @@ class FoundKubeconfig(msgspec.Struct, frozen=True):
 
     @property
     def is_ambient(self) -> bool:
-        """Whether nobody named it now, so that it may be meant for another server."""
+        """Whether the user did not name it, so that it may be meant for another server."""
         return self.why in (ENVIRONMENT, HOME)
 
 
 def find(
     given: Path | None, environ: Mapping[str, str], here: Path | None = None
 ) -> FoundKubeconfig:
-    """Choose the file, or say everywhere that was looked."""
+    """Select the file; the error lists all searched paths."""
     if given is not None:
         if not given.is_file():
             raise Complaint(f"--kubeconfig: there is no file {given}", USAGE)
@@ -68,7 +68,7 @@ def find(
 
 
 def load(found: FoundKubeconfig, context: str = "") -> ServerAccess:
-    """Read what the chosen context, or the current one, says."""
+    """The access of the chosen context, or the current one."""
     inside = None
     if found.why == FOUND:
         (path,) = found.paths
@@ -82,7 +82,7 @@ def load(found: FoundKubeconfig, context: str = "") -> ServerAccess:
 
 
 def _refuse_planted(path: Path) -> None:
-    """A data directory and its kubeconfig must be the caller's own, and so must links to them."""
+    """A data directory, its kubeconfig and links to them must belong to the user."""
     try:
         for each in (path.parent, path):
             refuse_exposed(each, each.lstat())

@@ -1,6 +1,6 @@
-"""Manual pages (man(7)), made from the same declarations as the flags and the help.
+"""Manual pages (man(7)), made from the declarations of the flags and the help.
 
-`pages(parser)` gives one page for the program and one for each command, by file name. `make man`
+`pages(parser)` returns one page for the program and one for each command, by file name. `make man`
 writes them. Nothing here knows a command.
 """
 
@@ -22,12 +22,12 @@ def pages(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 def page(parser: argparse.ArgumentParser) -> str:
-    """One page: what it is, how it is typed, what each word means."""
+    """A page: name, synopsis, description and options."""
     title = parser.prog.replace(" ", "-")
     description = parser.description or ""
     lines = [
         f'.TH "{title.upper()}" {SECTION} "" "orchid {__version__}" "Orchid"',
-        ".nh",  # a word that is broken cannot be copied
+        ".nh",  # a hyphenated word cannot be copied
         ".ad l",
         ".SH NAME",
         f"{_escaped(title)} \\- {_escaped(description.rstrip('.'))}",
@@ -41,13 +41,13 @@ def page(parser: argparse.ArgumentParser) -> str:
         lines += [f".SH {_escaped(each.prog.rpartition(' ')[2].upper())}"]
         lines += [_escaped(each.description or ""), ".PP", *_verbatim(_usage(each))]
         lines += _options(each, heading=".PP")
-    lines += [".SH EXIT STATUS", "0 done; 1 the server, or the work, said no; 2 typed wrongly"]
+    lines += [".SH EXIT STATUS", "0 success; 1 refused or failed; 2 usage error"]
     return "\n".join((*lines, ""))
 
 
 def inner(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The commands, or subcommands, of a parser."""
-    # argparse has no other way to ask a parser what it understands.
+    # argparse has no public way to get the options of a parser.
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
@@ -77,7 +77,7 @@ def _verbatim(text: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text that roff takes for text: no escapes, no requests, dashes that can be copied."""
+    """Text escaped for roff: no escapes, no requests, dashes that can be copied."""
     plain = text.replace("\\", "\\e").replace("-", "\\-")
     plain = "".join(each if each.isascii() else f"\\[u{ord(each):04X}]" for each in plain)
     return re.sub(r"^([.'])", r"\\&\1", plain)

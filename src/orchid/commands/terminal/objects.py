@@ -1,7 +1,7 @@
-"""Objects of the server, listed, shown and watched alike by every command.
+"""Lists of objects: printed and watched in the same way by every command.
 
 A command declares its columns and calls `show_list`; `-o` and `--watch` then mean the same
-everywhere. `NAMES` says where the names of each sort of thing are, for those who complete them.
+everywhere. `NAMES` has the API path of each kind of object, for completion.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
-from orchid.commands.terminal.output import Cell, columns, name_of, say, table, tell
+from orchid.commands.terminal.output import Cell, columns, name_of, print_for_programs, say, table
 
 LIST_FORMS = ("text", "wide", "json", "yaml", "name")
 GONE = 410
@@ -19,7 +19,7 @@ Keep = Callable[[Json], bool]
 
 
 class ListColumn(NamedTuple):
-    """A title, and how to get what stands below it; some are shown with `-o wide` alone."""
+    """A title, and a function for its cells; some are only shown with `-o wide`."""
 
     title: str
     value: Callable[[Json], object]
@@ -27,7 +27,7 @@ class ListColumn(NamedTuple):
 
 
 def add_watch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--watch", "-w", action="store_true", help="go on: show what changes")
+    parser.add_argument("--watch", "-w", action="store_true", help="continue with changes")
 
 
 def show_list(
@@ -41,7 +41,7 @@ def show_list(
     keep: Keep = lambda one: True,
     order: Callable[[Json], Any] | None = None,
 ) -> int:
-    """List what is there as the flags ask for; with --watch go on until interrupted."""
+    """List objects as the flags request; with --watch continue until interrupted."""
     found, version = server.listed(place, query)
     found = [one for one in found if keep(one)]
     if order is not None:
@@ -50,7 +50,7 @@ def show_list(
     rows = [[each.value(one) for each in shown] for one in found]
     titles = [each.title for each in shown]
     if not chosen.watch:
-        if not tell(chosen.output, found):
+        if not print_for_programs(chosen.output, found):
             table(titles, rows, empty=empty, is_wide=chosen.output == "wide")
         return 0
     printer = _Printer(chosen.output, shown, [titles, *(_texts(row) for row in rows)])
@@ -66,7 +66,7 @@ def show_list(
 
 
 class _Printer:
-    """Prints one object after the other, each on its line, in columns that keep their width."""
+    """Prints one object per line, in columns of constant width."""
 
     def __init__(
         self, form: str, shown: Sequence[ListColumn], first: Sequence[Sequence[str]]
@@ -88,7 +88,7 @@ class _Printer:
         else:
             if self._form == "yaml":
                 say("---")
-            tell(self._form, one)
+            print_for_programs(self._form, one)
 
     def _line(self, texts: Sequence[str]) -> None:
         padded = [f"{text:<{width}}" for text, width in zip(texts, self._widths, strict=True)]
@@ -102,7 +102,7 @@ def _follow(
     query: Mapping[str, str] | None,
     show: Callable[[str, Json], None],
 ) -> str:
-    """Print changes until the server ends the watch; gives the version to go on from."""
+    """Print changes until the server ends the watch; return the version to continue from."""
     try:
         for event in server.watch(place, version, query):
             one = event.get("object") or {}
@@ -114,7 +114,8 @@ def _follow(
     except CommandRefused as refused:
         if refused.status != GONE:
             raise
-        return server.listed(place, query)[1]  # too old to go on from: what was missed is missed
+        # too old to continue from: missed changes stay missed
+        return server.listed(place, query)[1]
     return version
 
 
@@ -141,14 +142,14 @@ NAMES: dict[str, Place] = {
 
 
 class Completed(NamedTuple):
-    """With what an argument is completed: names of one sort, and words besides."""
+    """The completion of an argument: names of one kind, and additional words."""
 
     sort: str
     words: tuple[str, ...]
 
 
 def completed(action: argparse.Action, sort: str, *words: str) -> None:
-    """Let shells complete an argument with the names of what is there, and with these words."""
+    """Let shells complete an argument with names of existing objects, and with these words."""
     assert sort in NAMES
     action.completed = Completed(sort, words)  # type: ignore[attr-defined]  # argparse keeps it
 

@@ -1,10 +1,10 @@
-"""What a command shows: tables, facts and JSON, for people on a terminal and for pipes.
+"""Output of commands: tables, facts and JSON, for people on a terminal and for pipes.
 
-On a terminal tables are drawn by rich, with colours unless NO_COLOR is set; without rich, or into
-a pipe, they are plain columns. Text that others wrote (names, subjects, messages) is shown with its
-control characters spelled out, so that nobody can steer the terminal of whoever reads it.
+On a terminal tables are drawn by rich, with colours unless NO_COLOR is set; without rich, or into a
+pipe, they are plain columns. Control characters in text of others (names, subjects, messages) are
+escaped, so that it cannot control the user's terminal.
 
-`Complaint` is how a command gives up: one line for the person, and an exit code.
+A command fails with `Complaint`: one line for the person, and an exit code.
 """
 
 import os
@@ -16,13 +16,13 @@ REFUSED = 1
 USAGE = 2
 
 GAP, EDGES = 3, 2  # blanks between the columns of a drawn table, and at its sides
-INDENT = 2  # before what stands on a line of its own
-LEAST_ROOM = 24  # for a column whose longest names stand on lines of their own
+INDENT = 2  # before text on a line of its own
+LEAST_ROOM = 24  # for a column whose longest names are on lines of their own
 COLOURS = {"good": "green", "bad": "red", "waiting": "yellow", "": ""}
 
 
 class Complaint(Exception):
-    """A foreseen failure; the text is for the person who typed the command."""
+    """An expected failure; the message is for the user of the command."""
 
     def __init__(self, text: str, code: int = REFUSED) -> None:
         super().__init__(text)
@@ -30,12 +30,12 @@ class Complaint(Exception):
 
 
 def say(text: str) -> None:
-    """Print what was asked for."""
+    """Print the result on standard output."""
     print(text, flush=True)
 
 
 def remark(text: str) -> None:
-    """Print what a person may want to know and a pipe must not see."""
+    """Print a remark for people on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -46,8 +46,8 @@ def say_json(value: Any) -> None:
     say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def tell(form: str, value: Any) -> bool:
-    """Print a value in a form for programs; False if the form is for people."""
+def print_for_programs(form: str, value: Any) -> bool:
+    """Print a value in a format for programs; False if the format is for people."""
     if form == "json":
         say_json(value)
     elif form == "yaml":
@@ -70,7 +70,7 @@ def name_of(one: Mapping[str, Any]) -> str:
 
 
 def printable(text: object) -> str:
-    """The text with everything that could move a cursor or reorder a line spelled out."""
+    """The text with all characters escaped that could move a cursor or reorder a line."""
     shown = str(text)
     if shown.isascii() and shown.isprintable():
         return shown
@@ -106,11 +106,11 @@ def table(
     *,
     is_wide: bool = False,
 ) -> None:
-    """Print rows under titles; when there are none, say so on the side.
+    """Print rows under titles; `empty` on standard error if there are none.
 
-    A wide table is as wide as it is. Any other fits the terminal: the last column wraps between
-    words; else a few long names get a line of their own; where that is not enough either, a row is
-    shown as facts. So no name is broken.
+    A wide table is not wrapped. Any other fits the terminal: the last column wraps between words;
+    else a few long names get a line of their own; where that is not enough either, a row is shown
+    as facts. So no name is broken.
     """
     cells = [[each if isinstance(each, Cell) else Cell(each) for each in row] for row in rows]
     if not cells:
@@ -120,7 +120,7 @@ def table(
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> None:
-    """Print what is known about one thing, a line for each; a list gets a line for each member."""
+    """Print attributes, one per line; a list gets a line for each member."""
     lines: list[tuple[str, Cell]] = []
     for name, value in pairs:
         members = list(value) if isinstance(value, (list, tuple)) else [value]
@@ -138,7 +138,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
         line = Text(f"{name:<{width}}  ", style="bold")
         text = Text(cell.text, style=COLOURS[cell.mood] or "not bold")
         if " " not in cell.text and len(line) + len(text) > console.width >= len(text) + INDENT:
-            console.print(Text(name, style="bold"))  # what one copies is not broken in two
+            console.print(Text(name, style="bold"))  # text to copy is not wrapped
             line = Text(" " * INDENT)
         console.print(line.append(text), soft_wrap=True)
 
@@ -184,9 +184,9 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
 def _draw_ragged(
     console: Any, titles: Sequence[str], rows: Sequence[Sequence[Cell]], widths: list[int]
 ) -> bool:
-    """Give the widest column what the others leave; after a name that needs more the line ends.
+    """Give the widest column the remaining width; after a longer name the line ends.
 
-    False if there is too little room for that, or a name would not fit even so.
+    False if there is too little room, or a name would not fit even so.
     """
     from rich.text import Text
 
@@ -209,7 +209,7 @@ def _draw_ragged(
 
 
 def _console() -> Any:
-    """A console of rich's if there is a terminal and rich; it honours NO_COLOR by itself."""
+    """A console of rich if there are a terminal and rich; it honours NO_COLOR by itself."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Polling: look again and again until something is there, or the time is over."""
+"""Polling: repeat until a condition holds, or the time is over."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ def polls(
     monotonic: Monotonic = SystemClock.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Yield at once, then after pauses that grow; the last time when `seconds` are over."""
+    """Yield immediately, then after growing pauses; the last time when `seconds` are over."""
     deadline, pause = monotonic() + seconds, SHORTEST_PAUSE
     while True:
         yield

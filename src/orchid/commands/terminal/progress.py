@@ -33,7 +33,7 @@ class Bar:
             self._drawn.stop()
 
     def show(self, step: str, done: int, total: int) -> None:
-        """Say how far a step is; a total of 0 is not known yet."""
+        """Show the progress of a step; a total of 0 is unknown."""
         if self._drawn is None:
             return
         if step not in self._steps:

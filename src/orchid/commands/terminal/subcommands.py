@@ -1,7 +1,7 @@
 """Commands with subcommands: `orchid csr new`, `orchid csr list`, and so on.
 
-A command lists its subcommands as rows; each is handed the server to talk to. `for_each` is for
-those that take several names, `delete_each` for those that delete what they name.
+A command lists its subcommands as rows; each gets the connection to the server. `for_each` is for
+subcommands with several names, `delete_each` for those that delete objects.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from orchid.commands.terminal.connection import FORMS, Json, ServerConnection, add_flags, connect
 from orchid.commands.terminal.objects import LIST_FORMS, add_watch
-from orchid.commands.terminal.output import REFUSED, Complaint, say, tell
+from orchid.commands.terminal.output import REFUSED, Complaint, print_for_programs, say
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 Act = Callable[[argparse.Namespace, ServerConnection], int]
@@ -19,7 +19,7 @@ LISTING, SHOWING = "list", "show"
 
 
 class Subcommand(NamedTuple):
-    """A name, what it does in a few words, its arguments, the work."""
+    """A name, its help, its arguments, and its function."""
 
     name: str
     help: str
@@ -33,7 +33,7 @@ def add_subcommands(
     *,
     elsewhere: Collection[str] = (),
 ) -> None:
-    """Give a command its subcommands; `list` gets flags to watch, and to print names alone.
+    """Add the subcommands of a command; `list` gets flags to watch, and to print names alone.
 
     `elsewhere`: those whose --kubeconfig is that of another server.
     """
@@ -54,7 +54,7 @@ def add_subcommands(
 
 
 def run_subcommand(chosen: argparse.Namespace) -> int:
-    """Run the subcommand that was chosen, with the server that the flags name."""
+    """Run the selected subcommand, with the server of the flags."""
     act: Act = chosen.act
     return act(chosen, connect(chosen))
 
@@ -62,7 +62,7 @@ def run_subcommand(chosen: argparse.Namespace) -> int:
 def for_each(
     chosen: argparse.Namespace, names: Iterable[str], work: Callable[[str], tuple[str, Json]]
 ) -> int:
-    """Do the work for each name and say what was done; one that fails does not stop the others."""
+    """Call `work` for each name and print the result; a failure does not stop the others."""
     answers, failed = [], False
     for name in names:
         try:
@@ -74,7 +74,7 @@ def for_each(
         answers.append(answer)
         if chosen.output == "text":
             say(done)
-    tell(chosen.output, answers)
+    print_for_programs(chosen.output, answers)
     return REFUSED if failed else 0
 
 
@@ -83,7 +83,7 @@ def delete_each(
     server: ServerConnection,
     place: Callable[[ServerConnection, str], str],
 ) -> int:
-    """Delete what the names stand for; `place` says where each is on the server."""
+    """Delete the named objects; `place` returns the path of each on the server."""
     return for_each(
         chosen,
         chosen.names,

@@ -1,6 +1,6 @@
 """Times and durations as people write and read them: `90m`, `24h`, `3h ago`.
 
-`duration_of(text)` reads one for a flag; `age` and `until` show how far off a moment is.
+`duration_of(text)` parses a flag; `age` and `until` show a time relative to now.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def duration_of(text: str) -> int:
 
 
 def span(seconds: float) -> str:
-    """A duration in at most two steps: 90061 -> 1d1h."""
+    """A duration in at most two units: 90061 -> 1d1h."""
     left = max(0, int(seconds))
     for index, (size, unit) in enumerate(_STEPS):
         if left >= size:
@@ -40,7 +40,7 @@ def now() -> datetime.datetime:
 
 
 def parse(text: object) -> datetime.datetime | None:
-    """A moment as the API writes it; None if it is none."""
+    """A time of the API; None if it is malformed."""
     try:
         moment = datetime.datetime.fromisoformat(str(text))
     except ValueError:
@@ -49,19 +49,19 @@ def parse(text: object) -> datetime.datetime | None:
 
 
 def age(text: object) -> str:
-    """How long ago a moment of the API was."""
+    """The age of an API time."""
     moment = parse(text)
     return "unknown" if moment is None else span((now() - moment).total_seconds())
 
 
 def until(moment: datetime.datetime) -> str:
-    """A moment, and how far off it is."""
+    """A time, and its distance from now."""
     seconds = (moment - now()).total_seconds()
     near = f"in {span(seconds)}" if seconds >= 0 else f"{span(-seconds)} ago"
     return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC ({near})"
 
 
 def text_of(seconds: float) -> str:
-    """A moment, given as a Unix time, as the API writes it; half a second counts as a whole one."""
+    """A Unix time in the format of the API, rounded to seconds."""
     moment = datetime.datetime.fromtimestamp(math.ceil(seconds), datetime.UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

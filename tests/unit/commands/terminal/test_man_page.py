@@ -25,7 +25,7 @@ def test_actions_and_flags_stand_in_the_page() -> None:
 
     assert ".SH RENEW" in page
     assert "\\-\\-pending" in page
-    assert "only those that nobody has decided" in page
+    assert "only undecided ones" in page
 
 
 def test_pages_are_read_without_a_warning(tmp_path: Path) -> None:
