@@ -67,7 +67,7 @@ def require(condition: object, text: str) -> None:
 
 @dataclass
 class Watcher:
-    """A client in the middle of a watch; tells when the server ended it."""
+    """A client with an open watch; records when the server ended it."""
 
     https: Https
     token: str = ""
@@ -164,8 +164,8 @@ class Demonstration:
             self._refused("token", by_token, token, moment)
             for word, watch in watches.items():
                 seconds = watch.wait() - since[word]
-                told = f"after {seconds * 1000:.0f} ms" if seconds > 0 else "before kubectl did"
-                say(f"{word}: the open watch has ended {told}")
+                delay = f"after {seconds * 1000:.0f} ms" if seconds > 0 else "before kubectl did"
+                say(f"{word}: the open watch has ended {delay}")
         self._review(token)
         self._list()
         self._nginx()

@@ -30,7 +30,7 @@ class Reply:
 
 
 class Https:
-    """A client with one connection that trusts whoever answers on a loopback port.
+    """A client with one connection to a loopback port; it does not verify the server.
 
     `identity` is a file with a client certificate and its key.
     """
@@ -66,7 +66,7 @@ class Https:
             raise
 
     def events(self, target: str, *, token: str = "") -> Generator[Any, None, None]:
-        """Follow a watch until the server ends it, or whoever reads has seen enough."""
+        """Yield the events of a watch until the server ends it or the caller stops."""
         try:
             self._connection.request("GET", target, headers=_bearer(token))
             with self._connection.getresponse() as answer:

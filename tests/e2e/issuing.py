@@ -27,9 +27,9 @@ PATIENCE_SECONDS = 30
 
 def openssl(*words: str | Path, stdin: bytes = b"") -> str:
     """Run `openssl` with these words and give what it says; raise if it fails."""
-    told = subprocess.run(["openssl", *words], input=stdin, capture_output=True, check=False)
-    assert told.returncode == 0, f"openssl {words}: {told.stderr.decode(errors='replace')}"
-    return told.stdout.decode()
+    done = subprocess.run(["openssl", *words], input=stdin, capture_output=True, check=False)
+    assert done.returncode == 0, f"openssl {words}: {done.stderr.decode(errors='replace')}"
+    return done.stdout.decode()
 
 
 def new_request(key: Path, subject: str, *extensions: str) -> bytes:

@@ -62,9 +62,9 @@ class Kubectl:
     @cached_property
     def release(self) -> tuple[int, int]:
         """The program's own version: (1, 36)."""
-        told = json.loads(self("version", "--client", "-o", "json").out)["clientVersion"]
-        numbers = re.match(r"v(\d+)\.(\d+)\.", told["gitVersion"])
-        assert numbers, told
+        version = json.loads(self("version", "--client", "-o", "json").out)["clientVersion"]
+        numbers = re.match(r"v(\d+)\.(\d+)\.", version["gitVersion"])
+        assert numbers, version
         major, minor = map(int, numbers.groups())
         return (major, minor) if major else NEWEST
 

@@ -61,7 +61,7 @@ BAD_REQUEST: Final = 400
 
 
 class Clock:
-    """Keeps the longest of each in a file that whoever started us reads."""
+    """Writes the longest time of each kind to a file, which the parent process reads."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -91,11 +91,11 @@ class Clock:
             seconds = time.thread_time() - getattr(self._began, "time", time.thread_time())
             self.note(1, seconds, f"{called.__qualname__} in {frame.f_code.co_qualname}")
 
-    def collected(self, phase: str, told: dict[str, Any]) -> None:
+    def collected(self, phase: str, info: dict[str, Any]) -> None:
         if phase == "start":
             self._began.collection = time.thread_time()
         else:
-            self.note(1, time.thread_time() - self._began.collection, f"collection {told}")
+            self.note(1, time.thread_time() - self._began.collection, f"collection {info}")
 
 
 really_run = asyncio.Handle._run
@@ -250,7 +250,7 @@ def requests_of(
 def measured(
     measuring: Measuring, kind: Kind[Any], forms: Sequence[str] = FORMS, *, sample: bool = False
 ) -> Iterator[Measured]:
-    """Send what is large to a kind, and tell of each what it did."""
+    """Send large bodies to a kind, and report the effect of each."""
     place = collection(kind)
     least = {**NEEDED.get(kind.name, {})}
     least["metadata"] = {"name": "large", **least.get("metadata", {})}

@@ -127,7 +127,7 @@ def running_server(
     try:
         yield wait_until_ready(server, ready_seconds)
     except BaseException:
-        server.kill()  # the block's own failure is the one to tell
+        server.kill()  # the failure of the block is the one to report
         raise
     if server.process.returncode is None:
         server.stop()

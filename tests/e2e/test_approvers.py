@@ -1,4 +1,4 @@
-"""Who approved is told by whichever process issues, also from a backup that was put back."""
+"""The inventory names the approver, whichever process issues, also after a restore."""
 
 from pathlib import Path
 

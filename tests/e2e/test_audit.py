@@ -127,14 +127,14 @@ def test_order_of_fields_is_that_of_the_reference(
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "message"),
     [
         ("kind: Policy", "--audit-policy-file: .*missing required field"),
         (None, "--audit-log-path and --audit-policy-file go together"),
     ],
 )
-def test_bad_policy_stops_the_start(tmp_path: Path, policy: str | None, told: str) -> None:
-    """A policy that cannot be used is told at once and without a traceback."""
+def test_bad_policy_stops_the_start(tmp_path: Path, policy: str | None, message: str) -> None:
+    """An invalid policy is reported at start, without a traceback."""
     flags = ["--audit-log-path", str(tmp_path / "audit.log")]
     if policy is not None:
         path = tmp_path / "policy.yaml"
@@ -142,7 +142,7 @@ def test_bad_policy_stops_the_start(tmp_path: Path, policy: str | None, told: st
         flags += ["--audit-policy-file", str(path)]
 
     with (
-        pytest.raises(ServerFailed, match=f"(?s)exit code 2.*{told}") as failure,
+        pytest.raises(ServerFailed, match=f"(?s)exit code 2.*{message}") as failure,
         running_server(tmp_path / "data", *flags),
     ):
         pass

@@ -1,4 +1,4 @@
-"""An authority of one's own: two servers on one etcd, and controllers in a process apart."""
+"""A CertificateAuthority with two servers on one etcd, and controllers in another process."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ QUIET = ("--controllers", "")
 
 @pytest.fixture
 def etcd() -> Iterator[str]:
-    """The address of an etcd of one's own."""
+    """The address of a new etcd."""
     with etcd_process.running() as cluster:
         asyncio.run(cluster.wait_healthy())
         yield cluster.urls[0]

@@ -305,7 +305,7 @@ def test_presented_canary_is_found_nowhere(watched: Watched) -> None:
     written = watched.written()
 
     assert flights[0].statuses >= {200, 201, 400, 404, 422}
-    assert flights[1].statuses == {400, 401}  # a timeout that is none is told before who it is
+    assert flights[1].statuses == {400, 401}  # an invalid timeout is reported before authentication
     assert [canary for canary in (ADMIN, bad) if canary.encode() in written] == []
 
 

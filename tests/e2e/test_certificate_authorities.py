@@ -1,4 +1,4 @@
-"""Authorities of one's own by command, and what programs that are not ours make of their chains."""
+"""CertificateAuthorities by command, and their chains in other programs."""
 
 import contextlib
 import os
@@ -53,12 +53,12 @@ def test_openssl_verifies_a_chain_of_each_algorithm(admin: Person, algorithm: st
     """For a TLS server of that name, with the published bundle and nothing else."""
     leaf, bundle = certified(admin, algorithm.lower(), algorithm)
 
-    told = openssl(
+    done = openssl(
         "verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", "web.example.com",
         "-CAfile", bundle, leaf,
     )  # fmt: skip
 
-    assert told.strip().endswith(": OK")
+    assert done.strip().endswith(": OK")
 
 
 def test_another_implementation_verifies_a_post_quantum_chain(admin: Person) -> None:
@@ -97,9 +97,9 @@ def test_a_key_of_another_certificate_is_not_imported(admin: Person) -> None:
     key.write_text(other.key_pem().reveal())
     words = ("--signer", "example.com/broken", "--cert", str(cert), "--key", str(key))
 
-    told = admin.types("ca", "import", "broken", *words, code=2)
+    done = admin.types("ca", "import", "broken", *words, code=2)
 
-    assert "private key does not match" in told.stderr
+    assert "private key does not match" in done.stderr
     admin.types("ca", "show", "broken", code=1)
 
 
@@ -112,13 +112,13 @@ def test_deleting_says_what_depends_on_it(admin: Person) -> None:
 
     refused = admin.types("ca", "delete", "gone", code=1)
     kept = admin.types("ca", "list").stdout
-    told: subprocess.CompletedProcess[str] = admin.types("ca", "delete", "gone", "--yes")
+    done: subprocess.CompletedProcess[str] = admin.types("ca", "delete", "gone", "--yes")
 
     assert "if you mean it, add --yes" in refused.stderr
     assert DEPENDENTS in refused.stderr
     assert "example.com/gone" in kept
-    assert told.stdout == "deleted gone\n"
-    assert DEPENDENTS in told.stderr
+    assert done.stdout == "deleted gone\n"
+    assert DEPENDENTS in done.stderr
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
@@ -150,8 +150,8 @@ def at_terminal(*command: str, says: str) -> tuple[int, str]:
 
 
 def test_a_bundle_is_named_or_found_by_its_signer(admin: Person) -> None:
-    """One of the two, and a signer that has none is told."""
+    """The bundle of one of two signers; a signer without a bundle is an error."""
     admin.types("bundle", "show", code=2)
-    told = admin.types("bundle", "show", "--signer", "example.com/nobody", code=1)
+    done = admin.types("bundle", "show", "--signer", "example.com/nobody", code=1)
 
-    assert "has no trust bundle" in told.stderr
+    assert "has no trust bundle" in done.stderr

@@ -133,7 +133,7 @@ def reviewed(server: Server, token: str) -> Any:
 
 
 def test_claims_become_a_user_by_expressions(server: Server, issuer: Issuer) -> None:
-    """Name, groups, uid and extra, as the server itself tells them."""
+    """Name, groups, uid and extra, as a SelfSubjectReview returns them."""
     answer = who(server, issuer.token(**GOOD))
 
     assert answer.status == 201, answer.body
@@ -231,7 +231,7 @@ def test_expression_that_cannot_run_stops_the_start(
 def test_missing_library_stops_the_start_and_names_the_extra(
     issuer: Issuer, tmp_path: Path
 ) -> None:
-    """Who has not installed the extra is told which it is."""
+    """Without the CEL library, the error names the missing package."""
     hidden = tmp_path / "hidden" / "cel_expr_python"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError")

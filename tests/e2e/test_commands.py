@@ -43,7 +43,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_status_tells_what_is_there(person: Person, server: Server) -> None:
+def test_status_shows_server_and_objects(person: Person, server: Server) -> None:
     """Ready, version, who one is, and how much there is."""
     found = person.gets("status")
 
@@ -97,7 +97,7 @@ def test_request_is_approved_and_its_certificate_used(person: Person) -> None:
     assert mode(person.home / "alice.kubeconfig") == 0o600
 
 
-def test_denied_request_is_told_to_whoever_waits(person: Person) -> None:
+def test_fetch_reports_a_denied_request(person: Person) -> None:
     """The wait ends at once, with the reason."""
     person.types("csr", "new", "eve")
     person.types("csr", "deny", "eve", "--message", "who is Eve?")
@@ -168,7 +168,7 @@ def test_kubeconfig_of_an_account_works(person: Person, account: str) -> None:
     assert mode(person.home / "b.kubeconfig") == 0o600
 
 
-def test_who_may_not_is_told_who_they_are(person: Person, account: str) -> None:
+def test_a_forbidden_command_names_the_user(person: Person, account: str) -> None:
     """A 403 says what was refused, to whom, and what would help."""
     person.types("kubeconfig", "--account", account, "--out", "b.kubeconfig")
 
@@ -180,7 +180,7 @@ def test_who_may_not_is_told_who_they_are(person: Person, account: str) -> None:
     assert status["counts"]["serviceaccounts"] is None
 
 
-def test_unknown_credential_is_told_apart(person: Person) -> None:
+def test_a_refused_credential_has_its_own_message(person: Person) -> None:
     """A 401 names the file and never the token."""
     text = person.kubeconfig.read_text()
     head, _, _ = text.partition("    client-certificate-data:")
@@ -225,7 +225,7 @@ def test_server_that_is_not_there_is_named(start_server: StartServer, tmp_path: 
 def test_server_of_another_authority_is_not_trusted(
     person: Person, server: Server, start_server: StartServer
 ) -> None:
-    """An old kubeconfig for a data directory that was made anew says so."""
+    """The error for an old kubeconfig after the data directory was created again says so."""
     other = start_server("--controllers", "")
     text = person.kubeconfig.read_text().replace(server.url, other.url)
     (person.home / "old.kubeconfig").write_text(text)

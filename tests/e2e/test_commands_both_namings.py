@@ -74,8 +74,8 @@ def test_account_is_shown_with_the_roles_of_its_namespace(person: Person) -> Non
     person.types(*asked, "-n", "default", code=1)
 
 
-def test_command_over_several_names_tells_of_each(person: Person) -> None:
-    """One that fails does not stop the others, and is told by the exit code."""
+def test_a_command_with_several_names_reports_each(person: Person) -> None:
+    """A failure does not stop the others, and sets the exit code."""
     person.types("account", "new", "many/a", "many/b")
 
     done = person.types("account", "delete", "many/a", "many/none", "many/b", code=1)
@@ -85,7 +85,7 @@ def test_command_over_several_names_tells_of_each(person: Person) -> None:
 
 
 def test_lists_have_every_form(person: Person) -> None:
-    """JSON and YAML for programs, names for pipes, more columns for whoever wants them."""
+    """JSON and YAML for programs, names for pipes, more columns with wide."""
     person.types("account", "new", "forms/a", "forms/b")
     listed = ("account", "list", "--namespace", "forms")
 
@@ -99,7 +99,7 @@ def test_lists_have_every_form(person: Person) -> None:
     assert {each["metadata"]["name"] for each in person.gets(*listed)} >= {"a", "b"}
 
 
-def test_watch_tells_what_changes(person: Person) -> None:
+def test_watch_prints_changes(person: Person) -> None:
     """First what is there, then each change as it comes."""
     person.types("account", "new", "watched/first")
     command = [sys.executable, "-m", "orchid", "account", "list", "--watch"]
@@ -120,7 +120,7 @@ def test_watch_tells_what_changes(person: Person) -> None:
 
 
 def test_serving_certificate_is_requested_by_its_names(person: Person) -> None:
-    """Whatever no signer would sign is told before anything is sent."""
+    """Names and usages that no signer would sign are reported before anything is sent."""
     unnamed = person.types("csr", "new", "web", "--serving", code=2)
     nobody = person.types("csr", "new", "web", "--serving", "--dns", "web.example", code=2)
     person.types("ca", "new", "web", "--signer", "example.com/web")

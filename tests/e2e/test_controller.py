@@ -87,7 +87,7 @@ class Record:
         ]
 
     def wait_for(self, count: int) -> None:
-        """Wait for as many events of ours; more would be found by whoever compares."""
+        """Wait for this many events; the comparison would find additional ones."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(self.ours()) < count:
             assert time.monotonic() < deadline, f"{len(self.ours())} of {count} events arrived"

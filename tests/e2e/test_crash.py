@@ -36,7 +36,7 @@ LOST = (httpx.TransportError, ssl.SSLError, OSError)
 
 
 class Change(NamedTuple):
-    """One change, as a client is told of it; a deletion shows the value it took away."""
+    """One change, as a watch event; a deletion contains the deleted value."""
 
     revision: int
     type: str

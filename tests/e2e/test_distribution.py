@@ -46,7 +46,7 @@ def bill(built: Path) -> dict[str, Any]:
 
 
 def test_sums_are_those_of_the_files(built: Path) -> None:
-    """Whoever downloads a file can compare it with the list."""
+    """Users can compare a downloaded file with the list."""
     listed = dict(
         reversed(line.split()) for line in (built / "SHA256SUMS").read_text().splitlines()
     )

@@ -84,7 +84,7 @@ def test_nothing_is_wrong_with_a_good_server(tmp_path: Path) -> None:
     assert {found[check]["state"] for check in good} == {"good"}
 
 
-def test_lost_role_and_unreachable_issuer_are_told(tmp_path: Path) -> None:
+def test_a_missing_role_and_an_unreachable_issuer_are_reported(tmp_path: Path) -> None:
     """What is missing is named; an issuer that nobody answers for is no issuer."""
     issuer = ("--service-account-issuer", "https://127.0.0.1:1")
     flags = ("--token-auth-file", str(TOKENS), *issuer)
@@ -113,7 +113,7 @@ def wait_until_alive(server: Server) -> None:
     raise ServerFailed(server.with_log("was not alive in time"))
 
 
-def test_secrets_sealed_with_a_lost_key_are_told(tmp_path: Path) -> None:
+def test_secrets_encrypted_with_a_lost_key_are_reported(tmp_path: Path) -> None:
     """A server with another key than the store was written with runs, and cannot read them."""
     flags = ("--token-auth-file", str(TOKENS))
     secrets = "/api/v1/namespaces/default/secrets"
@@ -135,8 +135,8 @@ def test_secrets_sealed_with_a_lost_key_are_told(tmp_path: Path) -> None:
     assert "--encryption-provider-config" in found["secrets"]["advice"]
 
 
-def test_server_that_runs_but_does_not_answer_is_told(tmp_path: Path) -> None:
-    """The store's lock tells that a server is there; the address in the settings is another."""
+def test_a_running_server_that_does_not_answer_is_reported(tmp_path: Path) -> None:
+    """The lock of the store shows that a server runs; the settings have another address."""
     with running_server(tmp_path / "data") as server:
         text = server.kubeconfig.read_text()
         server.kubeconfig.write_text(text.replace(str(server.port), "1"))
@@ -146,7 +146,7 @@ def test_server_that_runs_but_does_not_answer_is_told(tmp_path: Path) -> None:
     assert "has the store open, but does not answer" in found["server"]["text"]
 
 
-def test_ledger_that_was_rolled_back_is_told(tmp_path: Path) -> None:
+def test_a_ledger_that_was_rolled_back_is_reported(tmp_path: Path) -> None:
     """An old database in the place of the newer one, and what to do about it."""
     database = tmp_path / "data" / "orchid.db"
     flags = ("--token-auth-file", str(TOKENS))
@@ -168,7 +168,7 @@ def test_ledger_that_was_rolled_back_is_told(tmp_path: Path) -> None:
     assert "orchid ledger accept" in found["ledger"]["advice"]
 
 
-def test_the_length_of_the_ledger_is_told_as_of_now(tmp_path: Path) -> None:
+def test_the_current_length_of_the_ledger_is_reported(tmp_path: Path) -> None:
     """As its checkpoint has it, however old the server's last look is."""
     with (
         running_server(tmp_path / "data", "--token-auth-file", str(TOKENS)) as server,
@@ -181,9 +181,9 @@ def test_the_length_of_the_ledger_is_told_as_of_now(tmp_path: Path) -> None:
         _, found = examined(server)
         at_last = logged(client)
 
-    told = re.search(r"has (\d+) entries", found["ledger"]["text"])
-    assert told
-    assert at_first <= int(told[1]) <= at_last
+    entries = re.search(r"has (\d+) entries", found["ledger"]["text"])
+    assert entries
+    assert at_first <= int(entries[1]) <= at_last
 
 
 def logged(client: Https) -> int:

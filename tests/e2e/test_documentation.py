@@ -224,7 +224,7 @@ def test_every_block_says_what_it_is() -> None:
 
 
 def test_blocks_that_are_not_run_are_named_and_counted() -> None:
-    """Whoever adds one that no test types says so here, and why it cannot be."""
+    """A command that no test runs must be listed here with the reason."""
     needs = [block.needs for block in ALL if block.needs not in ("", *TYPED_ELSEWHERE)]
     typed = {block.place.partition(":")[0] for block in ALL if block.needs in TYPED_ELSEWHERE}
 

@@ -86,7 +86,7 @@ def test_a_secret_is_in_no_file_of_the_data_directory(
 
 
 def test_a_secret_is_in_no_core_of_a_crash(tmp_path: Path) -> None:
-    """Whoever starts the server allows cores of any size; it crashes and leaves none."""
+    """The core limit of the parent is unlimited; a crash of the server leaves no core file."""
     shell = ("bash", "-c", 'ulimit -c unlimited && cd "$0" && exec "$@"', str(tmp_path))
     with running_server(tmp_path / "data", launcher=shell) as server:
         keep(server)

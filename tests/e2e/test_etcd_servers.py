@@ -51,7 +51,7 @@ StartTwo = Callable[..., list[Server]]
 
 @pytest.fixture
 def etcd() -> Iterator[str]:
-    """The address of an etcd of one's own."""
+    """The address of a new etcd."""
     with etcd_process.running() as cluster:
         asyncio.run(cluster.wait_healthy())
         yield cluster.urls[0]
@@ -91,7 +91,7 @@ class AlternatingCaller(Caller):
 def test_recorded_exchanges_are_answered_alike_by_two_servers(
     etcd: str, start_two: StartTwo, flags: tuple[str, ...]
 ) -> None:
-    """Every step of a case reaches another server, and none can tell."""
+    """Every step of a case goes to another server, with the same answers."""
     asyncio.run(use_up_small_revisions(etcd))
     caller = AlternatingCaller(start_two(*flags))
 
@@ -224,7 +224,7 @@ def contents(server: Https) -> dict[str, Any]:
 
 
 def led_by(servers: list[Server], clients: Mapping[Server, Https]) -> tuple[Server, Server]:
-    """The server whose controllers work, and the other; logs tell who was elected."""
+    """The server that leads, and the other; the logs show which was elected."""
     until(
         lambda: any("leader.elected" in server.log_text() for server in servers), TAKEOVER_SECONDS
     )

@@ -13,7 +13,7 @@ from orchid.credentials.files import write_private
 from tests.e2e.serving import running_server
 
 
-def test_certificate_that_ends_soon_is_told_everywhere(tmp_path: Path) -> None:
+def test_a_certificate_that_expires_soon_is_reported_everywhere(tmp_path: Path) -> None:
     """The serving certificate lasts five days more; the cluster CA does not count as soon."""
     now = datetime.datetime.now(datetime.UTC)
     authority = Authority.create("test-ca", now=now)

@@ -1,7 +1,7 @@
 """An etcd that hangs without closing its connections: the server says so, and answers all the same.
 
 etcd is stopped by SIGSTOP. The kernel still accepts connections for it and acknowledges what is
-sent, so that only the missing answers tell.
+sent, so that only missing answers show it.
 """
 
 import asyncio

@@ -263,7 +263,7 @@ def test_front_door_knows_its_holder(
 def test_front_door_does_not_know_a_serving_certificate(
     server: Server, issued: dict[tuple[str, str], Issued], key: str
 ) -> None:
-    """Whoever has the key of a node's server is not thereby the node."""
+    """A serving certificate of a node does not authenticate the node."""
     with Https(server.port, issued[NODE_SERVING, key].path) as holder:
         answer = holder.send("GET", "/api/v1/nodes")
 
@@ -272,7 +272,7 @@ def test_front_door_does_not_know_a_serving_certificate(
 
 
 def test_certificate_of_an_intermediate_is_accepted_with_its_chain(tmp_path: Path) -> None:
-    """Whoever trusts the root alone, OpenSSL or the front door, gets there by what was issued."""
+    """With only the root trusted, OpenSSL and the server verify the issued chain."""
     chain, key, root = samples.intermediate_authority(datetime.now(UTC))
     (tmp_path / "root.crt").write_bytes(root.public_bytes(serialization.Encoding.PEM))
     (tmp_path / "signing.crt").write_bytes(chain)

@@ -93,7 +93,7 @@ def issue(person: Person, name: str) -> None:
     person.types("csr", "fetch", name)
 
 
-def test_watch_tells_what_is_issued_next(tmp_path: Path) -> None:
+def test_watch_prints_new_certificates(tmp_path: Path) -> None:
     """What is there first, then each as it comes; an export has an end."""
     command = [sys.executable, "-m", "orchid", *REQUESTED, "--watch", "-o", "name"]
     with running_server(tmp_path / "data") as server:

@@ -299,9 +299,9 @@ def assert_ages(lines: list[str], names: set[str]) -> None:
             assert A_MOMENT.match(line[start:].split()[0]), line
 
 
-def test_what_describe_tells(kubectl: Kubectl) -> None:
+def test_describe_shows_the_fields_of_each_kind(kubectl: Kubectl) -> None:
     """describe joins what belongs together: tokens, events, subjects, rules."""
-    here = ("-n", "tells")
+    here = ("-n", "described")
     kubectl(*here, "create", "sa", "app")
     kubectl(*here, "apply", "-f", "-", stdin=TOKEN_SECRET)
     filled = ("get", "secret", "app-token", "-w", "-o", r'jsonpath={.data.token}{"\n"}')
@@ -311,7 +311,7 @@ def test_what_describe_tells(kubectl: Kubectl) -> None:
     if kubectl.release < (1, 36):  # newer ones leave the tokens out
         described.says("Tokens:", "app-token")
     kubectl("describe", "clusterrole", "view").says("PolicyRule", "[get list watch]")
-    kubectl("describe", "ns", "tells").says("Status:", "Active")
+    kubectl("describe", "ns", "described").says("Status:", "Active")
 
 
 TOKEN_SECRET = """
@@ -390,7 +390,7 @@ def test_apply_by_the_server(kubectl: Kubectl) -> None:
 
 
 def test_replace_and_edit(kubectl: Kubectl) -> None:
-    """replace puts the whole object, --force makes it anew, edit sends what an editor changed."""
+    """replace updates the object, --force recreates it, edit sends the change of an editor."""
     kubectl("create", "-f", "-", stdin=account("whole"))
     first = kubectl("-n", "whole", "get", "sa", "app", "-o", "jsonpath={.metadata.uid}").out
 
@@ -528,8 +528,8 @@ def test_what_the_server_has(kubectl: Kubectl, server: Server) -> None:
     kubectl("explain", "csr.spec.usages").says("FIELD:", "usages <[]string>", "DESCRIPTION:")
     kubectl("explain", "sa", "--recursive").says("automountServiceAccountToken\t<boolean>")
     # A program built from source has no version to compare, and says so by its exit code.
-    told = json.loads(kubectl.run("version", "-o", "json").out)["serverVersion"]
-    assert (told["major"], told["gitVersion"][:2]) == ("1", "v1")
+    version = json.loads(kubectl.run("version", "-o", "json").out)["serverVersion"]
+    assert (version["major"], version["gitVersion"][:2]) == ("1", "v1")
     assert kubectl("get", "--raw", "/readyz").out == "ok"
     keys = kubectl("get", "--raw", "/openid/v1/jwks")
     assert json.loads(keys.out)["keys"]
@@ -537,7 +537,7 @@ def test_what_the_server_has(kubectl: Kubectl, server: Server) -> None:
 
 
 def test_who_may_do_what(kubectl: Kubectl) -> None:
-    """can-i answers yes and no for oneself and for others; --list tells all."""
+    """can-i answers for the caller and for other users; --list lists all rights."""
     binding = ("create", "clusterrolebinding", "may", "--clusterrole=view", "--user=may")
     kubectl(*binding)
 

@@ -60,7 +60,7 @@ def test_who_one_is(kubectl: Kubectl) -> None:
 
 
 def test_tokens_are_created(kubectl: Kubectl) -> None:
-    """create token takes audiences, a duration and a bound object, and tells what is wrong."""
+    """create token takes audiences, a duration and a bound object, and reports errors."""
     here = ("-n", "tokens", "create")
     kubectl(*here, "sa", "app")
     kubectl(*here, "secret", "generic", "it")
@@ -94,9 +94,9 @@ def test_a_token_is_spoken_with(kubectl: Kubectl, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
 
-    told = Kubectl(path, tmp_path)("auth", "whoami")
+    shown = Kubectl(path, tmp_path)("auth", "whoami")
 
-    told.says("system:serviceaccount:spoken:app", "system:serviceaccounts:spoken", "JTI=")
+    shown.says("system:serviceaccount:spoken:app", "system:serviceaccounts:spoken", "JTI=")
 
 
 def test_what_all_one_may(kubectl: Kubectl) -> None:
@@ -122,7 +122,7 @@ def test_explain_reads_either_document(kubectl: Kubectl) -> None:
     kubectl.fails("explain", "sa.nothing").says('field "nothing" does not exist')
 
 
-def test_unknown_fields_are_refused_told_or_let_pass(kubectl: Kubectl) -> None:
+def test_unknown_fields_are_refused_warned_of_or_ignored(kubectl: Kubectl) -> None:
     """The server checks fields as --validate says, when creating and when applying."""
     wrong = config_map("fields", a="b") + "unknown: 1\n"
     apply = ("apply", "-f", "-")
@@ -176,7 +176,7 @@ def test_a_set_of_objects_is_pruned(kubectl: Kubectl) -> None:
 
 
 def test_wait_for_anything(kubectl: Kubectl) -> None:
-    """wait can be told of a field, of a coming object, and of one that was never there."""
+    """wait supports fields, objects that are created later, and objects that do not exist."""
     here = ("-n", "anything")
     wait = (*here, "wait", "--timeout=30s")
 
@@ -209,34 +209,34 @@ def test_subresources(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl("create", "-f", "-", stdin=request)
     tried = {"type": "Tried", "status": "True", "reason": "Test"}
     status = json.dumps({"status": {"conditions": [tried]}})
-    told = "jsonpath={.status.conditions[0].type}"
+    condition = "jsonpath={.status.conditions[0].type}"
 
     kubectl("get", "csr", "sub", "--subresource=status").says("sub", "example.test/own", "Pending")
     kubectl("patch", "csr", "sub", "--subresource=status", "--type=merge", "-p", status)
-    kubectl("get", "csr", "sub", "-o", told).says("Tried")
+    kubectl("get", "csr", "sub", "-o", condition).says("Tried")
     kubectl("get", "csr", "sub", "--subresource=approval", "-o", "name").says("sub")
     kubectl.fails("get", "csr", "sub", "--subresource=scale").says("could not find the req")
 
 
-def test_events_are_told(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_events_are_listed_and_watched(kubectl: Kubectl, tmp_path: Path) -> None:
     """events lists what the controllers say of one object, and follows it."""
     secret = (
         "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/service-account-token\n"
         "metadata: {name: it, annotations: {kubernetes.io/service-account.name: app}}\n"
     )
-    kubectl("-n", "told", "create", "sa", "app")
-    words = ("-n", "told", "events", "--for=serviceaccount/app", "-w")
+    kubectl("-n", "events", "create", "sa", "app")
+    words = ("-n", "events", "events", "--for=serviceaccount/app", "-w")
 
     with kubectl.started(*words) as watch:
         assert watch.stdout is not None
-        kubectl("-n", "told", "apply", "-f", "-", stdin=secret)
-        told = next(line for line in watch.stdout if "TokenWritten" in line)
+        kubectl("-n", "events", "apply", "-f", "-", stdin=secret)
+        shown = next(line for line in watch.stdout if "TokenWritten" in line)
 
-    assert "Secret it filled." in told
-    kubectl("-n", "told", "events", "--types=Normal").says("TokenWritten")
-    kubectl("-n", "told", "get", "events").says("TokenWritten", "serviceaccount/app")
+    assert "Secret it filled." in shown
+    kubectl("-n", "events", "events", "--types=Normal").says("TokenWritten")
+    kubectl("-n", "events", "get", "events").says("TokenWritten", "serviceaccount/app")
     note = "jsonpath={.items[0].note}"
-    kubectl("-n", "told", "get", "events.events.k8s.io", "-o", note).says("Secret it filled.")
+    kubectl("-n", "events", "get", "events.events.k8s.io", "-o", note).says("Secret it filled.")
 
 
 def test_roles_that_collect(kubectl: Kubectl) -> None:

@@ -104,8 +104,8 @@ class Current:
 
 def decoded(body: bytes, type_: type[Any]) -> Any:
     said, message = opened(body)
-    told = Status if said.kind == "Status" else type_
-    return message_of(told).decode(message, kind=said.kind, api_version=said.api_version)
+    answered = Status if said.kind == "Status" else type_
+    return message_of(answered).decode(message, kind=said.kind, api_version=said.api_version)
 
 
 @pytest.fixture(scope="module")

@@ -52,14 +52,14 @@ def until(true: Callable[[], Any], what: str) -> Any:
 
 
 def decide(home: Path, name: str, decision: str = "approve") -> int:
-    """Make and decide a request; give the index of the entry that tells of it."""
-    told = {"approve": "request.approved", "deny": "request.denied"}[decision]
-    before = len([entry for entry in entries(home) if entry["type"] == told])
+    """Create and decide a request; return the index of its entry."""
+    kind = {"approve": "request.approved", "deny": "request.denied"}[decision]
+    before = len([entry for entry in entries(home) if entry["type"] == kind])
     types(home, "csr", "new", name)
     types(home, "csr", decision, name)
 
     def logged() -> list[int]:
-        found = [n for n, entry in enumerate(entries(home)) if entry["type"] == told]
+        found = [n for n, entry in enumerate(entries(home)) if entry["type"] == kind]
         return found[before:]
 
     [index] = until(logged, f"an entry for {name}")
@@ -116,7 +116,7 @@ def test_tokens_are_counted_across_workers_and_a_stop(tmp_path: Path) -> None:
 
 
 def test_one_changed_byte_in_the_database_is_named(tmp_path: Path) -> None:
-    """Whoever changes an entry in the file of a stopped server is found out, and where."""
+    """A changed entry in the file of a stopped server is detected, with its index."""
     with running_server(tmp_path / "data"):
         begun(tmp_path)
         index = decide(tmp_path, "mallory", "deny")

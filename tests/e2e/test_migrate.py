@@ -72,11 +72,11 @@ async def test_what_is_sealed_needs_its_key_on_the_other_side_too(tmp_path: Path
             migrate, "--from-etcd", urls, "--to", str(tmp_path / "second")
         )
 
-    told = "sealed are 1 of them: start"
+    hint = "sealed are 1 of them: start"
     assert there.stdout.splitlines()[1] == (
-        f"{told} every server with --encryption-provider-config {own}"
+        f"{hint} every server with --encryption-provider-config {own}"
     )
-    assert home.stdout.splitlines()[1].startswith(f"{told} the server with the same")
+    assert home.stdout.splitlines()[1].startswith(f"{hint} the server with the same")
 
 
 @pytest.mark.system_package("etcd")

@@ -1,4 +1,4 @@
-"""The running server answers as its own OpenAPI document says, whoever asks and whatever they send.
+"""The running server answers as its OpenAPI document says, for all callers and requests.
 
 Requests are made up from the published document (schemathesis), as an administrator, as somebody
 who may read, and as nobody. ORCHID_OPENAPI_EXAMPLES sets how many there are of each operation, and
@@ -160,7 +160,7 @@ def tried(operation: Any, caller: Caller, examples: int) -> list[str]:
         answer = case.call(base_url=caller.base, session=caller.session, **caller.options)
         try:
             case.validate_response(answer, checks=CHECKS)
-        except (AssertionError, FailureGroup) as problem:  # each is told, with what led to it
+        except (AssertionError, FailureGroup) as problem:  # each is reported, with its request
             problems.append(
                 f"{case.as_curl_command()}\n{answer.status_code} {answer.text[:500]}\n{problem}"
             )

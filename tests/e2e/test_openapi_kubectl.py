@@ -57,7 +57,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
         yield Kubectl(server.kubeconfig, place)
 
 
-def test_explain_tells_what_we_say_of_a_field(kubectl: Kubectl) -> None:
+def test_explain_shows_the_description_of_a_field(kubectl: Kubectl) -> None:
     """explain shows types, descriptions and what is required."""
     account = kubectl("explain", "serviceaccounts")
     spec = kubectl("explain", "csr.spec")

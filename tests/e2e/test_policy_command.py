@@ -81,15 +81,15 @@ def test_explain_says_why_not(person: Person) -> None:
 
     shown = person.types("csr", "show", "three-a").stdout
     waited = person.types("csr", "fetch", "three-a", "--wait", "1s", code=1).stderr
-    told = person.types("policy", "explain", "three-a").stdout
+    printed = person.types("policy", "explain", "three-a").stdout
     other = person.types("policy", "explain", "three-a", "--user", "eve").stdout
     found = person.gets("policy", "explain", "three-a")
 
     assert 'organizations does not allow "admins"' in " ".join(shown.split())
     assert "no policy approves it (No policy allows this request." in waited
     assert 'three: organizations does not allow "admins"' in waited
-    assert "Leave" in told
-    assert 'organizations does not allow "admins"' in told
+    assert "Leave" in printed
+    assert 'organizations does not allow "admins"' in printed
     assert "the requester may not use this policy" in other
     (three,) = [policy for policy in found["policies"] if policy["name"] == "three"]
     assert [check["field"] for check in three["checks"] if not check["allowed"]] == [
@@ -99,7 +99,7 @@ def test_explain_says_why_not(person: Person) -> None:
 
 
 def test_a_policy_file_is_tried_before_it_is_applied(person: Person) -> None:
-    """The exit code tells a pipeline; nothing is stored."""
+    """The exit code is the result for a pipeline; nothing is stored."""
     from tests.unit.credentials import samples
 
     request = person.home / "four.csr"
@@ -128,19 +128,19 @@ def test_a_policy_file_is_tried_on_what_was_decided(person: Person) -> None:
     file.write_text(f"{file.read_text()}  otherwise: deny\n")
     typed = ("policy", "test", str(file), "--since")
 
-    told = json.loads(person.types(*typed, "1h", "-o", "json", code=1).stdout)
+    printed = json.loads(person.types(*typed, "1h", "-o", "json", code=1).stdout)
     file.write_text(file.read_text().replace("otherwise: deny", "otherwise: leave"))
     left = json.loads(person.types(*typed, "1h", "-o", "json", code=1).stdout)
     shown = person.types(*typed, "1h", code=1).stdout
     both = person.types(*typed, "1h", "--request", "x.csr", code=2)
 
-    changed = {(one["name"], one["was"], one["outcome"]) for one in told["changed"]}
+    changed = {(one["name"], one["was"], one["outcome"]) for one in printed["changed"]}
     assert {one for one in changed if "six" in one[0]} == {
         ("other-six", "Approved", "Deny"),
         ("six-b", "Denied", "Approve"),
     }
     kept = [
-        one for one in told["counts"] if (one["was"], one["outcome"]) == ("Approved", "Approve")
+        one for one in printed["counts"] if (one["was"], one["outcome"]) == ("Approved", "Approve")
     ]
     assert kept[0]["count"] >= 1
     assert ("other-six", "Leave") in {(one["name"], one["outcome"]) for one in left["changed"]}
@@ -150,7 +150,7 @@ def test_a_policy_file_is_tried_on_what_was_decided(person: Person) -> None:
     assert "not allowed with" in both.stderr
 
 
-def test_a_bad_file_is_told(person: Person) -> None:
+def test_a_bad_file_is_reported(person: Person) -> None:
     """By us if it is no policy, by the server if it is a bad one."""
     misspelt = person.types("policy", "apply", written(person, "five", ""), code=1)
     other = person.types("policy", "apply", "-", given="kind: ConfigMap", code=2)

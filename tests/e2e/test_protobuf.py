@@ -203,7 +203,7 @@ def test_error_in_a_stream_is_an_event(client: Client) -> None:
 
 
 def test_errors_are_a_status(client: Client) -> None:
-    """What goes wrong is told in the form that was asked for."""
+    """Errors have the requested encoding."""
     _, missing = status_of(client.ask("GET", f"{ACCOUNTS}/nobody"))
     code, invalid = client.send("POST", ACCOUNTS, account("Not_A_Name"))
 
@@ -246,12 +246,12 @@ def test_unreadable_bodies_are_bad_requests(client: Client, body: bytes) -> None
 
 def test_kind_and_version_may_be_left_out(client: Client) -> None:
     """A body that does not say what it is, is what the endpoint takes."""
-    message = message_of(ServiceAccount).encode(account("untold"))
+    message = message_of(ServiceAccount).encode(account("unnamed"))
 
     status, _, answer = client.ask("POST", ACCOUNTS, sealed("", "", message))
 
     assert status == 201
-    assert read(answer, ServiceAccount).name == "untold"
+    assert read(answer, ServiceAccount).name == "unnamed"
 
 
 def test_token_is_requested_and_reviewed(client: Client) -> None:
@@ -294,7 +294,7 @@ def test_reviews_of_oneself(client: Client) -> None:
 
 
 def test_certificate_requests_are_validated_in_protobuf(client: Client) -> None:
-    """An empty request is told field by field, as in JSON."""
+    """The errors of an empty request name each field, as in JSON."""
     code, status = client.send(
         "POST",
         "/apis/certificates.k8s.io/v1/certificatesigningrequests",
@@ -306,7 +306,7 @@ def test_certificate_requests_are_validated_in_protobuf(client: Client) -> None:
 
 
 def test_what_has_no_protobuf_form_falls_to_the_next_clause(client: Client) -> None:
-    """Tables are JSON; a client that takes nothing else is told so. Discovery has both forms."""
+    """Tables exist only as JSON: 406 for others. Discovery has both encodings."""
     either = f"{PROTOBUF},application/json"
     table = f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1"
 

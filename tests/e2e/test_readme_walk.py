@@ -115,18 +115,18 @@ class Walk:
         self._wait_for_controllers(server.data_dir / "admin.kubeconfig")
 
     def _wait_for_controllers(self, kubeconfig: Path) -> None:
-        """Whoever reads on is slower than they are: each namespace has its account and bundle."""
+        """A reader is slower than the controllers: each namespace has its account and bundle."""
         command = [sys.executable, "-m", "orchid", "status", "--kubeconfig", str(kubeconfig)]
         end = time.monotonic() + PATIENCE
         while True:
-            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            lines = dict(line.split(":", 1) for line in told.splitlines())
+            printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            lines = dict(line.split(":", 1) for line in printed.splitlines())
             namespaces, accounts, bundles = (
                 int(lines[name]) for name in ("Namespaces", "Accounts", "Bundles")
             )
             if accounts >= namespaces and bundles > namespaces:
                 return
-            assert time.monotonic() < end, told
+            assert time.monotonic() < end, printed
             time.sleep(0.1)
 
     def _type(self, typed: list[Step]) -> list[list[str]]:

@@ -19,7 +19,7 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
 
 
 def test_what_to_do_when_a_laptop_was_stolen_is_as_written(walk: Walk) -> None:
-    """From what was on it to whoever fetches the list of revoked certificates."""
+    """From the stolen certificates to the clients that fetch the revocation list."""
     for program in ("curl", "openssl"):
         require_program(program)
 

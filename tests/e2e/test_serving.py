@@ -62,13 +62,13 @@ def test_start_loads_only_what_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_supervisor_is_told_that_it_serves(tmp_path: Path, workers: str) -> None:
-    """systemd starts it with Type=notify and waits for this word, whoever serves then."""
+def test_the_supervisor_is_notified_when_the_server_is_ready(tmp_path: Path, workers: str) -> None:
+    """systemd waits for this message (Type=notify), with one process and with workers."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind(str(tmp_path / "notify"))
         supervisor.settimeout(60)
-        told = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
-        with running_server(tmp_path / "data", "--workers", workers, env=told) as server:
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+        with running_server(tmp_path / "data", "--workers", workers, env=environment) as server:
             word = supervisor.recv(100)
             ready = server.is_ready()
 
@@ -100,7 +100,7 @@ def test_store_that_does_not_answer_is_no_mistake_of_the_settings(tmp_path: Path
 
 
 def test_a_server_that_hangs_says_where(tmp_path: Path) -> None:
-    """Whoever looks for the cause finds the functions in its log."""
+    """The log names the functions that blocked the event loop."""
     nobody = ("--etcd-servers", "http://127.0.0.1:1")
 
     with (
@@ -124,8 +124,8 @@ def test_a_store_keeps_to_the_naming_it_began_with(start_server: StartServer) ->
     assert start_server(port=first.port).is_ready()
 
 
-def test_what_is_printed_can_be_typed_and_debug_tells_every_request(tmp_path: Path) -> None:
-    """Paths with blanks are quoted; a request is told by its path and status, never its query."""
+def test_printed_commands_can_be_typed_and_debug_logs_every_request(tmp_path: Path) -> None:
+    """Paths with blanks are quoted; requests are logged with path and status, without the query."""
     with running_server(tmp_path / "my data", "--log-level", "debug") as server:
         line = next(text for text in server.log_text().splitlines() if "orchid status" in text)
         done = subprocess.run(
@@ -134,8 +134,8 @@ def test_what_is_printed_can_be_typed_and_debug_tells_every_request(tmp_path: Pa
             text=True,
             check=True,
         )
-        told = server.log_text()
+        log = server.log_text()
 
     assert '"ready": true' in done.stdout
-    assert "request.answered method=GET path=/readyz status=200" in told
-    assert "verbose" not in told
+    assert "request.answered method=GET path=/readyz status=200" in log
+    assert "verbose" not in log

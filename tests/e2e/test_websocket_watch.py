@@ -48,8 +48,8 @@ async def make(client: aiohttp.ClientSession, name: str) -> None:
 async def event(socket: aiohttp.ClientWebSocketResponse) -> tuple[str, str]:
     text = await socket.receive_str(timeout=SECONDS)
     assert text.endswith("\n")
-    told = json.loads(text)
-    return told["type"], told["object"]["metadata"]["name"]
+    event = json.loads(text)
+    return event["type"], event["object"]["metadata"]["name"]
 
 
 def selected(name: str) -> str:

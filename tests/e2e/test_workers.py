@@ -68,7 +68,7 @@ def version_of(answer: Any) -> str:
 def test_recorded_exchanges_are_answered_alike_by_workers(
     start_server: StartServer, flags: tuple[str, ...]
 ) -> None:
-    """Every step of a case may reach another worker, and none can tell."""
+    """Every step of a case may go to another worker, with the same answers."""
     server = start_server("--workers", "3", *flags)
     caller = Caller(server.url, tokens_by_user())
 
@@ -257,7 +257,7 @@ def test_controllers_run_in_one_process_which_is_replaced(
     assert controllers not in children(server)
 
 
-def test_mistaken_setting_is_told_once(tmp_path: Path) -> None:
+def test_a_wrong_setting_is_reported_once(tmp_path: Path) -> None:
     """What only a worker can find wrong still ends the start, with one line and exit code 2."""
     with (
         pytest.raises(ServerFailed) as failure,
@@ -265,7 +265,7 @@ def test_mistaken_setting_is_told_once(tmp_path: Path) -> None:
     ):
         pass
 
-    told = str(failure.value)
-    assert "exit code 2" in told
-    assert told.count("orchid: --token-auth-file") == 1
-    assert "Traceback" not in told
+    text = str(failure.value)
+    assert "exit code 2" in text
+    assert text.count("orchid: --token-auth-file") == 1
+    assert "Traceback" not in text

@@ -81,7 +81,7 @@ class Line:
         return self._send("GET", path, None).read().decode()
 
     def events(self, path: str) -> list[Any]:
-        """Everything that a watch tells until its time is over."""
+        """All events of a watch until its timeout."""
         return [json.loads(line) for line in self._send("GET", path, None).read().splitlines()]
 
     def _send(self, method: str, path: str, body: Any) -> http.client.HTTPResponse:

@@ -39,7 +39,6 @@ REMAINING: tuple[str, ...] = (
     "src/orchid/store",
     "src/orchid/tlog",
     "src/orchid/workers",
-    "tests/e2e",
     "tests/mutants",
     "tests/unit",
 )
