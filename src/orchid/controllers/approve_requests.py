@@ -1,6 +1,7 @@
 """Decide on certificate requests: those of nodes, and those that a policy selects.
 
 Reads   certificatesigningrequests without a decision, and approvalpolicies
+        issuedcertificates of nodes: a token bound to a host leads to one live certificate
 Asks    SubjectAccessReview: may the requester create .../nodeclient, or .../selfnodeclient?
         may the requester use that policy?
 Writes  /approval: the condition Approved; Denied if a policy says so
@@ -34,6 +35,7 @@ from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower
 from orchid.controllers.follow_policies import PolicyFollower
+from orchid.controllers.host_certificates import HostCertificates
 from orchid.controllers.runtime.context import (
     ControllerContext,
     signer_terms,
@@ -58,7 +60,7 @@ from orchid.wire.errors import ApiError, Forbidden
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import APPROVED, DENIED
 from orchid.wire.struct import replace
-from orchid.wire.user import UserInfo
+from orchid.wire.user import HOSTS, NODE_PREFIX, UserInfo
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +94,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         self._signer = node_client.signer_name.encode()
         self.policies = PolicyFollower(client, clock)
         self.authorities = AuthorityFollower(client)
+        self.hosts = HostCertificates(client, node_client.signer_name)
         self._evaluator = Evaluator(REQUEST_SAMPLE)
         self._reconsider = asyncio.Event()
         self._slow = SlowRequests(self._decide_slowly)
@@ -106,10 +109,13 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     async def follow(self, start: Start) -> None:
         self.policies.forget()
         self.authorities.forget()
+        self.hosts.forget()
+        start(self.hosts.follow(self._host_changed))
         start(self.policies.follow(self._reconsider.set))
         start(self.authorities.follow(lambda authority: self._reconsider.set()))
         await self.policies.all_loaded.wait()
         await self.authorities.all_loaded.wait()
+        await self.hosts.all_loaded.wait()
         start(self._look_again())
         await super().follow(start)
 
@@ -117,8 +123,14 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         # Decided requests and those of others are not decoded: there may be thousands of them.
         data = bytes(event.data)
         concerns_policies = self.policies.any and _CONDITIONS not in data
+        if self._signer in data:
+            self.hosts.take_request(event)
         if event.type == DELETED or self._signer in data or concerns_policies:
             super().take(event)
+
+    def _host_changed(self, user: str) -> None:
+        for name in self.hosts.waiting(user):
+            self.queue.add(("", name))
 
     async def _look_again(self) -> None:
         """Queue every undecided request, once after any number of changed policies."""
@@ -138,6 +150,8 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         if case is None:
             return None
         ways = list(self._recognised(found))
+        if ways and self._is_by_host_token(found):
+            return await self._approve_host(found, ways)
         for subresource, message in ways:
             if await self._may_ask(found, subresource):
                 await self._write(found, APPROVED, BY_NODE, message)
@@ -150,6 +164,36 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
                 "but subject access review was not approved"
             )
         return again
+
+    def _is_by_host_token(self, csr: CertificateSigningRequest) -> bool:
+        return HOSTS in csr.spec.groups or self._names.bound_node_name in csr.spec.extra
+
+    async def _approve_host(
+        self, csr: CertificateSigningRequest, ways: list[tuple[str, str]]
+    ) -> float | None:
+        """Approve the first certificate of the host that a token is bound to, or leave it."""
+        user = signing_request.parse_once(csr.spec.request or b"").subject.common_name
+        bound = csr.spec.extra.get(self._names.bound_node_name, ())
+        if user not in [NODE_PREFIX + name for name in bound]:
+            names = ", ".join(bound) or "no host"
+            self._leave(csr, "OtherHost", f"The token is bound to {names}, not to {user}.")
+            return None
+        subresource, message = ways[-1]
+        if not await self._may_ask(csr, subresource):
+            raise TryAgain(f"the requester of {csr.name} may not create {subresource}")
+        if other := self.hosts.claim(user, csr, self._clock.now()):
+            text = f"{user} has {other}, with another key. To replace it, revoke it first."
+            self._leave(csr, "HostHasCertificate", text)
+            return LOOK_AGAIN_SECONDS
+        try:
+            await self._write(csr, APPROVED, BY_NODE, message)
+        except BaseException:
+            self.hosts.release(user, csr)
+            raise
+        return None
+
+    def _leave(self, csr: CertificateSigningRequest, reason: str, message: str) -> None:
+        self._events.record(self.name, csr, reason, message, type_=WARNING)
 
     async def _by_policy(
         self, csr: CertificateSigningRequest, case: Case, slow: int = 0
@@ -325,7 +369,11 @@ CONTROLLER = ControllerDeclaration(
         rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),
         # A policy may select any signer; the permission to write policies limits which.
         rule(("approve",), names.certificates, ("signers",)),
-        rule(READ, names.identity, ("approvalpolicies", "certificateauthorities")),
+        rule(
+            READ,
+            names.identity,
+            ("approvalpolicies", "certificateauthorities", "issuedcertificates"),
+        ),
         rule(("update",), names.identity, ("approvalpolicies/status",)),
         rule(("create",), names.authorization, ("subjectaccessreviews",)),
         may_record_events(names),

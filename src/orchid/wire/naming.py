@@ -172,6 +172,11 @@ class Naming:
         return self.extra("node-name")  # noqa: S610 - no Django here
 
     @cached_property
+    def bound_node_name(self) -> str:
+        """Extra of a join token: the node that it is bound to."""
+        return self.extra("bound-node-name")  # noqa: S610 - no Django here
+
+    @cached_property
     def associated_node_keys_extra(self) -> str:
         return self.extra("associated-node-keys")  # noqa: S610 - no Django here
 

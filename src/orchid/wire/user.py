@@ -30,6 +30,7 @@ UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
 NODES = "system:nodes"
 NODE_PREFIX = "system:node:"
+HOSTS = "system:bootstrappers:hosts"  # of tokens with which hosts join
 ACCOUNTS = "system:serviceaccounts"
 ACCOUNT_PREFIX = "system:serviceaccount:"
 

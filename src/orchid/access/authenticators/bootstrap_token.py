@@ -2,11 +2,13 @@
 
 Start with `BootstrapTokenAuthenticator`. An invalid token (unknown, expired, not for
 authentication, a group outside of its range) is treated as unknown: the response gives no hint to
-somebody who guesses tokens.
+somebody who guesses tokens. A token with `node-name` is bound to one host: its user has the name as
+an extra, and the approving controller approves requests for that host only.
 """
 
 import hmac
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from orchid.access.authenticators.audiences import Audiences, shared
@@ -16,6 +18,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authenticated
 from orchid.kinds.secret import Secret
 from orchid.wire.naming import Naming
+from orchid.wire.rules.names import subdomain_errors
 from orchid.wire.user import UserInfo
 
 GROUP = "system:bootstrappers"
@@ -42,6 +45,7 @@ class BootstrapTokenAuthenticator:
         self._audiences = api_audiences
         self._namespace = names.system_namespace
         self._type = names.bootstrap_token_type
+        self._bound_node_name = names.bound_node_name
 
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         form = _TOKEN.fullmatch(token)
@@ -51,16 +55,23 @@ class BootstrapTokenAuthenticator:
         if not good:
             return None
         await self._feed.fresh()
-        groups = self._groups(*form.groups())
-        if groups is None:
+        data = self._data(*form.groups())
+        groups = extra_groups(data.get("auth-extra-groups", b"")) if data else None
+        if data is None or groups is None:
             return None
+        bound = data.get("node-name", b"").decode("ascii", "replace")
+        if bound and subdomain_errors(bound):
+            return None
+        extra: dict[str, tuple[str, ...]] = {}
+        if bound:
+            extra[self._bound_node_name] = (bound,)
         username = f"system:bootstrap:{form[1]}"
         if self._revocations is not None:
             self._revocations.refuse_user(username, None)
-        return Authenticated(UserInfo(username, groups=groups), good)
+        return Authenticated(UserInfo(username, groups=groups, extra=extra), good)
 
-    def _groups(self, token_id: str, secret: str) -> tuple[str, ...] | None:
-        """The groups of a valid token, or None."""
+    def _data(self, token_id: str, secret: str) -> Mapping[str, bytes] | None:
+        """The data of the Secret of a valid token, or None."""
         entry = self._secrets.get(self._namespace, f"bootstrap-token-{token_id}")
         if entry is None or entry.meta.deletion_timestamp is not None:
             return None
@@ -76,7 +87,7 @@ class BootstrapTokenAuthenticator:
             return None
         if is_expired(data.get("expiration", b""), self._clock.now()):
             return None
-        return extra_groups(data.get("auth-extra-groups", b""))
+        return data
 
 
 def is_expired(expiration: bytes, now: datetime) -> bool:

@@ -128,3 +128,17 @@ async def test_the_token_of_a_revoked_user_is_refused() -> None:
         assert before is not None
         with pytest.raises(Rejected, match="credentials of this user have been revoked"):
             await tokens.authenticate_token(TOKEN, API)
+
+
+async def test_a_token_bound_to_a_host_says_so(here: World) -> None:
+    """The name is an extra of the user; a malformed one makes the token invalid."""
+    found = []
+    for name in (b"web-1.example.com", b"Web_1", b""):
+        await here.put(replace(SECRET, data=DATA | {"node-name": name}))
+        found.append(await authenticator(here).authenticate_token(TOKEN, API))
+
+    assert [one and one.user.extra for one in found] == [
+        {ORCH.bound_node_name: ("web-1.example.com",)},
+        None,
+        {},
+    ]

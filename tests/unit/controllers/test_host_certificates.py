@@ -1,0 +1,178 @@
+"""Join tokens: approved for their own host, and only while it has no other certificate."""
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from orchid.client.client import ListSelection
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
+from orchid.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    RevokedCertificate,
+)
+from orchid.kinds.event import Event
+from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.user import AUTHENTICATED, HOSTS, UserInfo
+from tests.unit.controllers.beside import Beside
+from tests.unit.credentials import samples
+
+FIRST, SECOND = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+ROLE = f"system:{ORCH.certificates}:certificatesigningrequests:nodeclient"
+SIGNING = ("csrapproving", "csrsigning", "revocation-marker")
+
+
+def token(*bound: str) -> UserInfo:
+    """The user of a join token."""
+    extra = {ORCH.bound_node_name: bound} if bound else {}
+    groups = ("system:bootstrappers", HOSTS, AUTHENTICATED)
+    return UserInfo(username="system:bootstrap:abcdef", groups=groups, extra=extra)
+
+
+@pytest.fixture
+async def joining(world: Beside) -> Beside:
+    """Join tokens may create requests, and get them approved."""
+    for role in ("system:node-bootstrapper", ROLE):
+        binding = ClusterRoleBinding(
+            metadata=ObjectMeta(name=f"hosts-{role}"),
+            subjects=(Subject(kind="Group", api_group=ORCH.rbac, name=HOSTS),),
+            role_ref=RoleRef(api_group=ORCH.rbac, kind="ClusterRole", name=role),
+        )
+        await world.admin.create(binding)
+    await world.server.feed.fresh()
+    return world
+
+
+async def join(
+    world: Beside,
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    user: UserInfo,
+    host: str = "web-1",
+) -> Request:
+    request = samples.request(f"system:node:{host}", ("system:nodes",), key=key)
+    return await world.request(name, request, signer=ORCH.node_client_signer, user=user)
+
+
+async def issued(world: Beside, name: str) -> Request:
+    return await world.until_like(Request, name, condition=lambda csr: csr.is_issued)
+
+
+async def event_about(world: Beside, name: str, reason: str) -> str:
+    """The message of an event about a request, once it is there."""
+
+    async def look() -> Event | None:
+        page = await world.admin.page(ListSelection(Event))
+        return next(
+            (
+                one
+                for one in page.items
+                if one.involved_object.name == name and one.reason == reason
+            ),
+            None,
+        )
+
+    return (await world.until(look)).message
+
+
+async def test_a_host_joins_with_its_token(joining: Beside) -> None:
+    """And may send the same key again: a lost answer must not strand it."""
+    async with joining.running(*SIGNING):
+        await join(joining, "first", FIRST, token("web-1"))
+        await issued(joining, "first")
+        await join(joining, "again", FIRST, token("web-1"))
+
+        assert (await issued(joining, "again")).is_approved
+
+
+async def test_a_copied_token_is_worthless_after_the_join(joining: Beside) -> None:
+    """The request stays undecided, and an event names the certificate."""
+    async with joining.running(*SIGNING):
+        await join(joining, "first", FIRST, token("web-1"))
+        await issued(joining, "first")
+        await join(joining, "thief", SECOND, token("web-1"))
+        message = await event_about(joining, "thief", "HostHasCertificate")
+        left = await joining.admin.get(Request, "thief")
+        (record,) = (await joining.admin.page(ListSelection(IssuedCertificate))).items
+
+    assert not left.is_decided
+    assert record.name in message
+
+
+async def test_two_keys_at_the_same_time_lead_to_one_certificate(joining: Beside) -> None:
+    """The approved request counts before its certificate is on record."""
+    await join(joining, "a", FIRST, token("web-1"))
+    await join(joining, "b", SECOND, token("web-1"))
+    async with joining.running("csrapproving"):
+
+        async def left() -> Request | None:
+            found = [await joining.admin.get(Request, name) for name in ("a", "b")]
+            undecided = [one for one in found if not one.is_decided]
+            return undecided[0] if len(undecided) == 1 else None
+
+        loser = await joining.until(left)
+        message = await event_about(joining, loser.name, "HostHasCertificate")
+
+    assert "the request " in message
+
+
+async def test_another_controller_counts_an_approved_request(joining: Beside) -> None:
+    """Nothing is lost when the leader changes between approval and certificate."""
+    await join(joining, "a", FIRST, token("web-1"))
+    async with joining.running("csrapproving"):
+        await joining.until_like(Request, "a", condition=lambda csr: csr.is_approved)
+    await join(joining, "b", SECOND, token("web-1"))
+    async with joining.running("csrapproving"):
+        await event_about(joining, "b", "HostHasCertificate")
+
+    assert not (await joining.admin.get(Request, "b")).is_decided
+
+
+async def test_after_a_revocation_a_new_key_joins(joining: Beside) -> None:
+    """The request that waited is approved without another attempt."""
+    async with joining.running(*SIGNING):
+        await join(joining, "first", FIRST, token("web-1"))
+        await issued(joining, "first")
+        await join(joining, "second", SECOND, token("web-1"))
+        await event_about(joining, "second", "HostHasCertificate")
+        (record,) = (await joining.admin.page(ListSelection(IssuedCertificate))).items
+        target = RevokedCertificate(
+            signer_name=record.spec.signer_name, serial_number=record.spec.serial_number
+        )
+        await joining.admin.create(
+            CredentialRevocation(
+                metadata=ObjectMeta(name="lost"),
+                spec=CredentialRevocationSpec(certificate=target, reason="keyCompromise"),
+            )
+        )
+
+        assert (await issued(joining, "second")).is_approved
+
+
+@pytest.mark.parametrize("bound", [(), ("web-2",)])
+async def test_a_token_joins_no_other_host(joining: Beside, bound: tuple[str, ...]) -> None:
+    """A token of the group without a name joins none at all."""
+    async with joining.running("csrapproving"):
+        await join(joining, "r", FIRST, token(*bound))
+        await event_about(joining, "r", "OtherHost")
+
+    assert not (await joining.admin.get(Request, "r")).is_decided
+
+
+async def test_tokens_of_other_groups_work_as_before(joining: Beside) -> None:
+    """A second key of the same name is approved, as in Kubernetes."""
+    user = UserInfo(username="system:bootstrap:other", groups=("nodes", AUTHENTICATED))
+    for role in ("system:node-bootstrapper", ROLE):
+        binding = ClusterRoleBinding(
+            metadata=ObjectMeta(name=f"nodes-{role}"),
+            subjects=(Subject(kind="Group", api_group=ORCH.rbac, name="nodes"),),
+            role_ref=RoleRef(api_group=ORCH.rbac, kind="ClusterRole", name=role),
+        )
+        await joining.admin.create(binding)
+    await joining.server.feed.fresh()
+    async with joining.running(*SIGNING):
+        for name, key in (("a", FIRST), ("b", SECOND)):
+            await join(joining, name, key, user)
+            await issued(joining, name)
