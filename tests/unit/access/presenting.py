@@ -1,4 +1,4 @@
-"""What a caller presents, and a clock that stands still until told: shared by these tests."""
+"""Credentials of a caller, and a clock that moves only when it is set."""
 
 import datetime
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""An index over a cache: told or not, it has what the cache has, and rebuilds only if it must."""
+"""An index over a cache equals the cache, with or without notifications."""
 
 from collections.abc import AsyncIterator
 
@@ -12,7 +12,7 @@ from tests.unit.access.world import World
 
 
 class Names:
-    """The names of all accounts, and how often everything was built anew."""
+    """The names of all accounts, and the number of rebuilds."""
 
     def __init__(self, here: World) -> None:
         self.known: dict[str, str] = {}
@@ -46,7 +46,7 @@ def account(name: str) -> ServiceAccount:
 
 
 async def test_it_finds_what_is_there_and_follows(here: World) -> None:
-    """Built once, then told."""
+    """The index is built once and then updated by notifications."""
     names = Names(here)
 
     assert names.current() == ["first"]
@@ -56,8 +56,8 @@ async def test_it_finds_what_is_there_and_follows(here: World) -> None:
     assert names.builds == 1
 
 
-async def test_it_catches_up_without_being_told(here: World) -> None:
-    """What the cache remembers is taken in when somebody asks."""
+async def test_it_catches_up_without_a_notification(here: World) -> None:
+    """The index reads the recent changes of the cache when it is used."""
     names = Names(here)
     names.current()
     names.index.close()
@@ -70,7 +70,7 @@ async def test_it_catches_up_without_being_told(here: World) -> None:
 
 
 async def test_forgetting_what_was_seen_costs_nothing(here: World) -> None:
-    """Compaction goes on all the time; it must not make every index begin anew."""
+    """Compaction drops changes that the index has seen; it must not rebuild."""
     names = Names(here)
     names.current()
 
@@ -82,8 +82,8 @@ async def test_forgetting_what_was_seen_costs_nothing(here: World) -> None:
     assert names.builds == 1
 
 
-async def test_forgetting_what_was_not_seen_means_beginning_anew(here: World) -> None:
-    """An index that was not told and finds no turns reads the cache again."""
+async def test_dropped_changes_make_the_index_rebuild(here: World) -> None:
+    """An index that missed changes which were dropped reads the cache again."""
     names = Names(here)
     names.current()
     names.index.close()

@@ -21,7 +21,7 @@ def test_warm_cold_and_plain_evaluators_agree(data: bytes) -> None:
     ("held", "expected"),
     [(rule("get", "pods"), True), (rule("list", "pods"), False), (rule("get", "*/*"), False)],
 )
-def test_the_definition_tells_rights_apart(held: PolicyRule, expected: bool) -> None:
+def test_the_definition_distinguishes_rights(held: PolicyRule, expected: bool) -> None:
     """So that the agreement above is about something."""
     objects = [a_cluster_role("r", held), bound("b", "r", user("bob"))]
     target = Target(verb="get", is_resource=True, resource="pods", namespace="ci", name="a")

@@ -18,7 +18,7 @@ TOKENS: Any = token_request.declare(ORCH, None).kind
 
 
 class Rights:
-    """Allows what it was told, as (verb, resource, name), and keeps what it was asked."""
+    """Allows the given (verb, resource, name), and records the requests."""
 
     def __init__(self, *allowed: tuple[str, str, str]) -> None:
         self._allowed = allowed

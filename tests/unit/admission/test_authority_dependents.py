@@ -79,7 +79,7 @@ async def test_open_requests_and_bundles_of_the_signer_are_counted(here: World) 
 
 
 async def test_a_change_of_terms_warns_too(here: World) -> None:
-    """Whoever waits may get something else."""
+    """Open requests may get a different certificate."""
     (found,) = await warnings(here, CHANGED, WEB, live=2)
 
     assert "is changed, on which depend 2 live certificates, 0 open requests" in found

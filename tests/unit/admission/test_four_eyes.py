@@ -96,7 +96,7 @@ async def test_anybody_else_may(user: UserInfo, real: UserInfo | None) -> None:
 async def test_only_an_approval_takes_another(
     new: CertificateSigningRequest | None, old: CertificateSigningRequest | None
 ) -> None:
-    """One's own request may be denied, and what is approved may be written again."""
+    """The creator may deny the request, and may update it after the approval."""
     await judge(ALICE, None, new, old)
 
 

@@ -272,7 +272,7 @@ async def test_a_node_changes_only_its_own_node(
 
 
 async def test_a_node_may_register_and_keep_its_own_node(here: World) -> None:
-    """Creating it with taints, and the labels that tell what it is, is its business."""
+    """A node may create itself with taints and the labels that describe it."""
     labels = {"orch.io/hostname": "n1", "topology.orch.io/zone": "z", "x.node.orch.io/y": "1"}
     await admit(here, ask("create", "nodes"), TAINTED.with_meta(labels=labels))
     await admit(

@@ -59,7 +59,7 @@ def a_request_for(new: Any, old: Any, by: UserInfo) -> Request:
 
 
 async def test_what_one_holds_one_may_hand_out(here: World) -> None:
-    """A role and a binding within one's own rights pass."""
+    """A role and a binding within the rights of their writer are allowed."""
     await judge(here, a_role("ci", "r", rule("get", "pods", names=["a"])))
     await judge(here, bound_in("ci", "b", "small", user("bob"), kind="ClusterRole"))
     await judge(here, bound("b", "small", user("bob")))
@@ -112,7 +112,7 @@ async def test_masters_are_not_asked(here: World) -> None:
 
 
 async def test_the_verb_escalate_lifts_the_check_for_roles(here: World) -> None:
-    """Whoever may escalate a role may put anything into it, aggregation too."""
+    """With the verb escalate, a role may contain any rule, and aggregation."""
     await here.put(a_cluster_role("lift", rule("escalate", "roles clusterroles", ORCH.rbac)))
     await here.put(bound("lift", "lift", user("eve")))
 

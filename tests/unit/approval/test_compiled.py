@@ -195,7 +195,7 @@ async def test_rules_see_request_user_and_time(expression: str, holds: bool) -> 
 
 
 async def test_a_rule_that_fails_does_not_allow() -> None:
-    """A key that is not there is told, without the values."""
+    """A missing key is reported, without the values."""
 
     verdict = await judged(
         case(HOST, user=ALICE), rules=[{"expression": "user.extra['env'][0] == 'prod'"}]
@@ -225,7 +225,7 @@ async def test_a_policy_with_a_problem_knows_whom_it_selects() -> None:
     assert verdict.message == "the policy is not Ready"
 
 
-async def test_every_check_tells_the_value_it_saw() -> None:
+async def test_every_check_contains_its_value() -> None:
     """That is what an explanation is made of."""
     verdict = await judged(case(HOST, "evil.com", user=WEB))
 

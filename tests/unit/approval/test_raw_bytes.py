@@ -1,6 +1,6 @@
 """The bypass of July 2026: what stands in a request beside what is judged.
 
-Each request here looks allowed to whoever reads its parsed fields. None may be approved, since a
+The parsed fields of each request here are allowed. None may be approved, since a
 signer that copies the request's own bytes would issue something else.
 """
 

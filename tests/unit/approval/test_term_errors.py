@@ -1,4 +1,4 @@
-"""What is wrong with the terms of a policy, told when it is written."""
+"""Errors in `allows` of a policy are reported when it is written."""
 
 import sys
 from typing import Any

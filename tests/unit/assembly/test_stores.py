@@ -14,7 +14,7 @@ from orchid.settings.reading import read
 async def test_etcd_without_its_packages_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The extra is named by whoever needs it."""
+    """The error names the extra that the store needs."""
     monkeypatch.setitem(sys.modules, "orchid.store.etcd.store", None)
     settings = check(read(None, {"etcd-servers": ["https://127.0.0.1:1"]}))
 

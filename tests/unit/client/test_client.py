@@ -128,7 +128,7 @@ async def test_scan_reads_every_page(client: Client, monkeypatch: pytest.MonkeyP
     assert found == names
 
 
-async def test_follow_tells_what_is_there_and_what_happens(client: Client) -> None:
+async def test_follow_yields_existing_objects_and_changes(client: Client) -> None:
     """Listed objects, an empty batch, then every event in order."""
     await client.create(config("old"))
     batches = client.follow(ListSelection(ConfigMap, "default", read_as=Object))
@@ -147,7 +147,7 @@ async def test_follow_tells_what_is_there_and_what_happens(client: Client) -> No
     assert seen == [(LISTED, "old"), (ADDED, "new"), (MODIFIED, "new"), (DELETED, "new")]
 
 
-async def test_follow_without_what_exists_tells_only_what_happens(client: Client) -> None:
+async def test_follow_without_existing_objects_yields_only_changes(client: Client) -> None:
     """For those who care about changes alone."""
     await client.create(config("old"))
     batches = client.follow(ListSelection(ConfigMap, "default", existing=False))
@@ -243,7 +243,7 @@ async def test_call_in_process_never_hangs_for_ever(monkeypatch: pytest.MonkeyPa
 
 
 async def test_call_in_process_that_is_cancelled_is_not_late() -> None:
-    """Whoever cancels a controller sees that it was cancelled."""
+    """Cancelling a controller raises CancelledError."""
 
     async def asked(_: HttpRequest) -> Response:
         await asyncio.get_running_loop().create_future()

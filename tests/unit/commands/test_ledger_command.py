@@ -76,7 +76,7 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_another_key_is_not_taken(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever trusts another key learns that it did not sign; one that is no key is named."""
+    """With another key, verification fails; an invalid key is an error."""
     other = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 
     assert cli.main(["ledger", "verify", "--from", str(exported), "--key", other]) == 1
@@ -89,7 +89,7 @@ def test_another_key_is_not_taken(exported: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_changed_file_is_named(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The entry that was changed is told by its index."""
+    """The changed entry is reported by its index."""
     bundle = exported / "tile" / "entries" / "001.p" / "44"
     bundle.write_bytes(bundle.read_bytes().replace(b"abc10a", b"abc10b"))
 

@@ -52,7 +52,7 @@ def test_a_token_is_bound_to_pods_secrets_and_nodes_alone(text: str) -> None:
 
 
 def test_decoding_says_that_nothing_is_verified(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever reads the claims also reads what they are worth."""
+    """The output says whether the claims were verified."""
     code = main(["token", "show", TOKEN])
 
     first, *rest = capsys.readouterr().out.splitlines()

@@ -268,7 +268,7 @@ async def test_token_secret_that_nobody_lists_is_never_marked(world: Beside) -> 
 
 
 async def test_use_of_a_secrets_token_is_written_down(world: Beside) -> None:
-    """The authenticator tells, the label follows."""
+    """The authenticator reports the use, and the controller sets the label."""
     await world.account("app")
     async with world.running("serviceaccount-token"):
         await token_secret(world, "t", "app")

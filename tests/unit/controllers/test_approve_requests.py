@@ -25,7 +25,7 @@ async def grant(world: Beside, role: str, user: UserInfo) -> None:
         role_ref=RoleRef(api_group=ORCH.rbac, kind="ClusterRole", name=role),
     )
     await world.admin.create(binding)
-    await world.server.feed.fresh()  # whoever authorizes next knows of it
+    await world.server.feed.fresh()  # the next authorization includes it
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_request_goes_once_it_is_older_than_its_limit(
 
 
 def test_request_with_conditions_of_others_alone_stays() -> None:
-    """Whoever adds conditions of their own looks after the request themselves."""
+    """A request with other conditions is left to the client that set them."""
     assert not is_over(aged("Custom", age=1000 * HOUR), NOW)
 
 

@@ -1,7 +1,7 @@
 """The garbage collector deletes what it should, and nothing else.
 
-Most of it is told by whole stories in test_housekeeping.py; here are the cases in which deleting
-would be a mistake.
+test_housekeeping.py has complete scenarios; this file has the cases in which deleting would be a
+mistake.
 """
 
 from typing import Any
@@ -131,7 +131,7 @@ async def test_owner_does_not_wait_for_an_object_outside_its_namespace(world: Be
 
 
 @pytest.mark.parametrize("blocks", [True, False, None])
-def test_blocking_is_told_by_the_reference_to_that_very_owner(blocks: bool | None) -> None:
+def test_blocking_depends_on_the_reference_to_that_owner(blocks: bool | None) -> None:
     """A dependent may block the deletion of one of its owners and not of another."""
     notes = Notes()
     dependent = DependencyNode(ConfigMap, "default", "child", "c")

@@ -213,7 +213,7 @@ async def test_orphaned_dependents_stay_and_forget_their_owner(world: Beside) ->
 
 
 async def test_owner_of_an_unknown_kind_protects_its_dependent(world: Beside) -> None:
-    """Nobody can tell whether such an owner is there, so nothing is deleted for its absence."""
+    """It is unknown whether such an owner exists, so nothing is deleted."""
     reference = OwnerReference(api_version="example.com/v1", kind="Thing", name="x", uid="u")
     meta = ObjectMeta(name="kept", namespace="default", owner_references=(reference,))
     await world.admin.create(ConfigMap(metadata=meta))

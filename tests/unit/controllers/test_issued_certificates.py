@@ -49,7 +49,7 @@ def namesake(leaf: x509.Certificate) -> bytes:
 
 
 async def test_what_is_handed_out_is_recorded_with_who_asked_and_why(world: Beside) -> None:
-    """The record tells all that the certificate and its request say."""
+    """The record has all fields of the certificate and its request."""
     async with world.running("csrsigning"):
         leaf = await issued(world, "alice")
 
@@ -167,7 +167,7 @@ async def test_records_are_found_by_their_fields(world: Beside, selector: str, f
     assert len([one async for one in world.admin.scan(wanted)]) == found
 
 
-async def test_metrics_tell_how_many_are_valid_and_when_the_first_ends(world: Beside) -> None:
+async def test_metrics_count_valid_certificates_and_the_first_expiry(world: Beside) -> None:
     """Both follow the inventory; what has ended no longer counts."""
     async with world.running("csrsigning"):
         first = await issued(world, "alice")

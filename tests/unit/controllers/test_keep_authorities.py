@@ -1,4 +1,4 @@
-"""Authorities of one's own: keys made and kept, trust bundles published, requests signed.
+"""CertificateAuthorities: keys are created, trust bundles published, requests signed.
 
 The controllers run against a real server in memory, with their own accounts and rights.
 """
@@ -149,7 +149,7 @@ async def test_a_request_without_usages_gets_those_of_the_authority(world: Besid
 
 
 async def test_what_is_issued_is_in_the_inventory(world: Beside) -> None:
-    """An authority of one's own is a signer of ours."""
+    """The signer of a CertificateAuthority counts as a signer of this server."""
     async with world.running(KEEPER, SIGNING):
         await create(world)
         (leaf,) = await issued(world)
@@ -252,7 +252,7 @@ async def test_a_bundle_that_is_deleted_or_changed_is_put_back(world: Beside) ->
         )
 
 
-async def test_a_lost_key_is_told_and_not_replaced(world: Beside) -> None:
+async def test_a_lost_key_is_reported_and_not_replaced(world: Beside) -> None:
     """Another key under the same name would break what trusts the first."""
     async with world.running(KEEPER):
         made = await create(world)
@@ -358,7 +358,7 @@ async def test_nothing_is_signed_with_a_key_that_the_status_does_not_show(world:
         await world.until_like(Request, "w", condition=lambda one: one.is_issued)
 
 
-async def test_the_end_is_told_before_it_comes(world: Beside) -> None:
+async def test_expiry_is_reported_in_advance(world: Beside) -> None:
     """Expiring in the last third, with an event; not Ready after the end, and nothing is issued."""
     async with world.running(KEEPER):
         await create(world, duration="720h")
@@ -367,11 +367,11 @@ async def test_the_end_is_told_before_it_comes(world: Beside) -> None:
     async with world.running():
         late = await looked_at(world)
 
-        async def told() -> Event | None:
+        async def event_found() -> Event | None:
             found = await world.admin.page(ListSelection(Event))
             return next((one for one in found.items if one.reason == EXPIRING), None)
 
-        event = await world.until(told)
+        event = await world.until(event_found)
     world.clock.ahead = 31 * DAY
     over = await looked_at(world)
 
@@ -386,12 +386,12 @@ async def test_the_end_is_told_before_it_comes(world: Beside) -> None:
 async def warning_about(world: Beside, name: str) -> Event:
     """Wait for an event that says why a request is not signed."""
 
-    async def told() -> Event | None:
+    async def event_found() -> Event | None:
         found = await world.admin.page(ListSelection(Event))
         about = (one for one in found.items if one.involved_object.name == name)
         return next((one for one in about if one.reason == "AuthorityNotReady"), None)
 
-    return await world.until(told)
+    return await world.until(event_found)
 
 
 async def test_a_request_that_waits_for_an_expired_authority_says_so(world: Beside) -> None:
@@ -505,7 +505,7 @@ async def test_it_works_under_the_names_of_the_reference(tmp_path: Path) -> None
         assert await world.admin.get(Secret, f"authority-{made.metadata.uid}", "kube-system")
 
 
-async def test_metrics_tell_the_end_of_each(world: Beside) -> None:
+async def test_metrics_have_the_expiry_of_each_authority(world: Beside) -> None:
     """By authority and signer, since the epoch."""
     await create(world)
     ready = await looked_at(world)

@@ -86,7 +86,7 @@ async def looked_at(world: Beside, csr: Request) -> tuple[Request, float | None]
 
 
 async def test_a_policy_that_allows_approves_and_says_which(world: Beside) -> None:
-    """The condition names the policy and its revision, and an event tells of it."""
+    """Condition and event name the policy and its revision."""
     await may_request(world)
     await may_use(world, "web")
     policy = await write(world, "web")
@@ -94,13 +94,13 @@ async def test_a_policy_that_allows_approves_and_says_which(world: Beside) -> No
         await ask(world, "r")
 
         approved = await world.until_like(Request, "r", condition=lambda csr: csr.is_approved)
-        told = await world.until(lambda: event_about(world, "r"))
+        event = await world.until(lambda: event_about(world, "r"))
 
     (condition,) = approved.status.conditions
     revision = policy.metadata.resource_version
-    assert condition.reason == told.reason == "ApprovalPolicy"
+    assert condition.reason == event.reason == "ApprovalPolicy"
     assert condition.message == f"Approved by ApprovalPolicy web, revision {revision}."
-    assert told.message == condition.message
+    assert event.message == condition.message
 
 
 async def event_about(world: Beside, name: str) -> Event | None:
@@ -108,7 +108,7 @@ async def event_about(world: Beside, name: str) -> Event | None:
     return next((event for event in found if event.involved_object.name == name), None)
 
 
-async def test_what_no_policy_allows_is_left_and_told(world: Beside) -> None:
+async def test_a_request_that_no_policy_allows_is_left_with_an_event(world: Beside) -> None:
     """An event says what is wrong with it; a person may still decide."""
     await may_request(world)
     await may_use(world, "web")
@@ -116,12 +116,12 @@ async def test_what_no_policy_allows_is_left_and_told(world: Beside) -> None:
     async with world.running("csrapproving"):
         await ask(world, "r", BAD)
 
-        told = await world.until(lambda: event_about(world, "r"))
+        event = await world.until(lambda: event_about(world, "r"))
 
     left = await world.admin.get(Request, "r")
     assert left.status.conditions == ()
-    assert (told.type, told.reason) == ("Warning", "NotApproved")
-    assert 'web: dnsNames does not allow "evil.com"' in told.message
+    assert (event.type, event.reason) == ("Warning", "NotApproved")
+    assert 'web: dnsNames does not allow "evil.com"' in event.message
 
 
 async def test_what_no_policy_allows_is_denied_if_one_says_so(world: Beside) -> None:
@@ -186,7 +186,7 @@ async def test_nothing_is_decided_before_every_policy_is_loaded(world: Beside) -
     assert await world.admin.get(Request, "r") == made
 
 
-async def test_while_following_anew_nothing_is_decided(world: Beside) -> None:
+async def test_nothing_is_decided_while_policies_are_reloaded(world: Beside) -> None:
     """Missed changes might have changed the verdict."""
     await may_request(world)
     await may_use(world, "web")
@@ -245,7 +245,7 @@ async def test_a_request_whose_slow_rules_could_not_be_judged_is_looked_at_again
     assert again == [(("", "r"), LOOK_AGAIN_SECONDS)]
 
 
-async def test_what_was_decided_meanwhile_is_left_to_whoever_decided(
+async def test_a_decision_made_meanwhile_is_kept(
     world: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slow rules may be judged long after a person has approved the request."""

@@ -233,7 +233,7 @@ async def test_curl_leaves_a_server_whose_certificate_is_listed(
 
 @asynccontextmanager
 async def tls_server(identity: Path) -> AsyncIterator[int]:
-    """A server on loopback that says hello to whoever trusts its certificate."""
+    """A TLS server on loopback."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(identity)
 
@@ -276,11 +276,11 @@ async def test_an_authority_of_ones_own_that_may_not_sign_lists_says_so(
         await from_secret(world)
         ready = await until_ready(world)
 
-        async def told() -> Event | None:
+        async def reported() -> Event | None:
             found = await world.admin.page(ListSelection(Event))
             return next((one for one in found.items if one.reason == "NoCRLSign"), None)
 
-        event = await world.until(told)
+        event = await world.until(reported)
     [condition] = [one for one in ready.status.conditions if one.type == SIGNS_LISTS]
     assert (condition.status, condition.reason) == ("False", "NoCRLSign")
     assert (event.type, event.involved_object.name) == ("Warning", "web")
@@ -347,10 +347,10 @@ async def test_an_authority_that_may_not_sign_lists_says_so(
     async with beside(tmp_path / "data", **files) as world, world.running(*CONTROLLERS):
         await issued(world, "alice")
 
-        async def told() -> ConfigMap | None:
+        async def reported() -> ConfigMap | None:
             return ConfigMap() if "crl.not_published" in caplog.text else None
 
-        await world.until(told)
+        await world.until(reported)
         answer = await Api(world.server).call("GET", "/crl/cluster.crl", token=None)
     assert answer.status == 404
 
@@ -411,7 +411,7 @@ async def test_nothing_else_is_open_to_everybody(world: Beside, path: str, statu
     assert answer.status == status
 
 
-async def test_certificates_say_where_their_list_is_if_told_to(tmp_path: Path) -> None:
+async def test_certificates_contain_the_url_of_their_list_if_configured(tmp_path: Path) -> None:
     """Under the name of their authority."""
     async with (
         beside(tmp_path / "data", crl_url="http://pki.example.com/") as world,

@@ -1,4 +1,4 @@
-"""What controllers do about revocations: confirm them, tell the inventory, remove what is over."""
+"""Controllers of revocations: confirm them, update the inventory, remove expired ones."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ def confirmer(world: Beside) -> ConfirmRevocations:
     return ConfirmRevocations(client, ORCH, world.clock, world.events)
 
 
-async def told(world: Beside, reason: str, count: int) -> dict[str, Event]:
+async def events_of(world: Beside, reason: str, count: int) -> dict[str, Event]:
     """The Events with a reason, by the kind of what they are about, once there are so many."""
 
     async def look() -> list[Event] | None:
@@ -148,9 +148,9 @@ async def test_what_a_revocation_concerns_gets_an_event(world: Beside) -> None:
         await revoke(world, "c", authority=RevokedAuthority(signer_name=SIGNER))
         await revoke(world, "d", certificate=unseen())
 
-        found = await told(world, "Revoked", 4)
+        found = await events_of(world, "Revoked", 4)
         await world.admin.delete(CredentialRevocation, "a")
-        lifted = await told(world, "Released", 1)
+        lifted = await events_of(world, "Released", 1)
 
     names = {kind: event.involved_object.name for kind, event in found.items()}
     assert names == {
@@ -198,7 +198,7 @@ async def test_a_server_that_ends_takes_its_lease_away(world: Beside) -> None:
     assert await world.admin.find(Lease, report.name, HOME) is None
 
 
-async def test_the_inventory_tells_what_is_revoked_and_what_is_released(world: Beside) -> None:
+async def test_the_inventory_shows_revoked_and_released_certificates(world: Beside) -> None:
     """With time and reason, and no longer when a hold is lifted."""
     async with world.running("csrsigning", "revocation-marker"):
         leaf = await issued(world, "alice")
@@ -219,7 +219,7 @@ async def test_the_inventory_tells_what_is_revoked_and_what_is_released(world: B
     assert held.status.revoked.time == made.metadata.creation_timestamp
 
 
-async def test_the_inventory_tells_of_a_whole_signer(world: Beside) -> None:
+async def test_the_inventory_shows_the_revocation_of_a_signer(world: Beside) -> None:
     """Every certificate until then, and none after."""
     async with world.running("csrsigning", "revocation-marker"):
         old = await issued(world, "old")
@@ -380,18 +380,18 @@ async def test_one_that_may_not_be_removed_yet_does_not_keep_the_others(world: B
 
 
 async def test_revocations_of_an_account_go_with_it(world: Beside) -> None:
-    """Gone, or made anew: no token of before counts, with or without the revocation."""
+    """Old tokens of a deleted or recreated account are refused without the revocation, too."""
     await world.server.access.lifetimes.note(86_400)
-    for name in ("stays", "gone", "anew"):
+    for name in ("stays", "gone", "recreated"):
         await world.account(name)
         named = {"namespace": "default", "name": name}
         await revoke(world, f"account-{name}", account=RevokedAccount(**named))
         await revoke(world, f"token-{name}", token=RevokedToken(jti="x", **named))
     await world.admin.delete(ServiceAccount, "gone", "default")
-    await world.admin.delete(ServiceAccount, "anew", "default")
+    await world.admin.delete(ServiceAccount, "recreated", "default")
     world.clock.ahead = timedelta(hours=2)
     world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time too
-    await world.account("anew")
+    await world.account("recreated")
     (cleaner,) = world.made("revocation-cleaner")
 
     await cleaner.sweep()  # type: ignore[attr-defined]  # a Sweeper

@@ -100,9 +100,9 @@ def test_a_revocation_put_again_changes_nothing() -> None:
     """A change of its status is no reason to sign a list."""
     revoked = RevokedSerials()
 
-    told = [revoked.put("a", CERTIFICATE, entry("superseded")) for _ in range(2)]
+    changed = [revoked.put("a", CERTIFICATE, entry("superseded")) for _ in range(2)]
 
-    assert told == [True, False]
+    assert changed == [True, False]
 
 
 def test_a_revocation_carries_all_that_its_entry_needs() -> None:

@@ -200,7 +200,7 @@ async def test_a_mirror_pod_gets_none(world: Beside) -> None:
 
 
 async def test_signers_of_others_are_left_alone(world: Beside) -> None:
-    """The request stays pending for whoever signs for it."""
+    """The request stays pending for its external signer."""
     spec = await placed(world)
 
     assert (await outcome(world, spec, signer_name="example.com/elsewhere")).state == "Pending"

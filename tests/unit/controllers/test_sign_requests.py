@@ -113,15 +113,15 @@ async def test_what_the_profile_forbids_ends_as_failed_and_says_why(world: Besid
             found = await world.admin.page(ListSelection(Event))
             return found.items[0] if found.items else None
 
-        told = await world.until(event)
+        warning = await world.until(event)
 
     assert failed.status.conditions[1].reason == "SignerValidationFailure"
     assert failed.status.conditions[1].message == (
         "invalid usage for client certificate: server auth"
     )
     assert not failed.is_issued
-    assert told.involved_object.name == "f"
-    assert told.type == "Warning"
+    assert warning.involved_object.name == "f"
+    assert warning.type == "Warning"
 
 
 async def test_reserved_group_is_not_signed_even_if_approved(world: Beside) -> None:

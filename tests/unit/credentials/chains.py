@@ -56,7 +56,7 @@ def named(common_name: str) -> x509.Name:
 
 
 def authority(subject: str = "ca", *, key: Key = P256, **options: object) -> x509.Certificate:
-    """Make the certificate of an authority, signed by itself unless told otherwise."""
+    """Create the certificate of an authority, self-signed by default."""
     given = {"key": key, "signer": key, "ca": True, "usages": None, "issuer": subject}
     return make(subject, **(given | options))
 

@@ -1,4 +1,4 @@
-"""Authorities of one's own: nothing is signed but what their lists allow."""
+"""CertificateAuthorities sign only what their `issues` allows."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -160,7 +160,7 @@ def test_an_authority_has_a_usual_and_a_longest_life(asked: int | None, granted:
 
 
 def test_reserved_groups_and_unknown_usages_are_refused_here_too() -> None:
-    """An authority of one's own makes nobody an administrator."""
+    """A CertificateAuthority does not issue for system:masters."""
     clients = profile(usages=("client auth",), reserved_groups=("system:masters",))
     with pytest.raises(NotPermitted, match="system:masters"):
         clients.check(signing_request.parse(request("eve", ("system:masters",))), ("client auth",))

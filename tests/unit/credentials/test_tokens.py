@@ -81,7 +81,7 @@ def forge(
     payload: object = None,
     sign: Callable[[bytes], bytes] = KEY.sign,
 ) -> bytes:
-    """Make a token with any header and payload, honestly signed unless told otherwise."""
+    """Create a token with any header and payload, correctly signed by default."""
     claims = {"iss": ISSUER, "exp": NOW + 60} if payload is None else payload
     signed = encoded(header) + b"." + encoded(claims)
     return signed + b"." + keys.b64url_encode(sign(signed))
@@ -534,7 +534,7 @@ def test_times_are_checked_with_a_minute_of_leeway(
     "claims", [{}, {"nbf": 50}, {"iat": 70}, {"nbf": 50, "iat": 70, "exp": 90}]
 )
 def test_the_valid_times_are_those_at_which_the_times_are_accepted(claims: dict[str, int]) -> None:
-    """So that whoever keeps them need not check each claim again."""
+    """So that a cache need not check each claim again."""
     verified = verifier().open(forge(header(), {"iss": ISSUER, **claims}), 0)
     since, until = verified.valid_times()
     accepted = set()
@@ -589,7 +589,7 @@ def test_a_proven_signature_is_remembered_and_times_are_not() -> None:
 
 
 def test_nothing_is_remembered_beyond_expiry() -> None:
-    """An expired token is opened anew each time and never kept."""
+    """An expired token is verified each time and never cached."""
     check, reader = counted()
     token = forge(header(), {"iss": ISSUER, "exp": 1000})
 

@@ -70,7 +70,7 @@ def test_a_label_of_that_name_revokes_nothing() -> None:
 
 
 def test_a_certificate_that_is_good_is_not_decoded() -> None:
-    """Each new certificate is shown to whoever waits for revoked ones: that must cost little."""
+    """Each new certificate is matched by watches for revoked ones: that must be cheap."""
     entry = stored(GOOD)
 
     assert not selected("status.revoked=true", entry)

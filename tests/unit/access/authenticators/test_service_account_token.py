@@ -108,7 +108,7 @@ async def test_token_names_its_account(guard: Guard) -> None:
     assert found.notes == ()
 
 
-async def test_pod_and_node_are_told_in_extra(guard: Guard) -> None:
+async def test_pod_and_node_are_in_extra(guard: Guard) -> None:
     """A Pod's token says which Pod, and on which node, even if that Node is gone."""
     found = await guard(token(pod=BOUND["pod"][1], node=Reference("elsewhere", "uid-x")))
 
@@ -432,7 +432,7 @@ async def test_secret_token_needs_its_very_account(guard: Guard) -> None:
 
 
 async def test_secret_marked_invalid_is_refused_with_the_way_out(guard: Guard) -> None:
-    """The text names the label; the use is still told."""
+    """The message names the label; the use of the token is still recorded."""
     made = legacy_token()
     await guard.here.put(holding(made, legacy_token_invalid_since="2026-01-01"))
 

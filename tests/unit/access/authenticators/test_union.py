@@ -44,7 +44,7 @@ async def name(request: Presented) -> str | None:
 
 
 async def test_good_token_gets_the_group_of_all_authenticated() -> None:
-    """Whoever proved who they are is in system:authenticated, behind their own groups."""
+    """An authenticated user is in system:authenticated, after the user's other groups."""
     found = await front_door().authenticate(presented(("Authorization", "Bearer good")))
 
     assert found is not None

@@ -163,7 +163,7 @@ def test_what_is_no_document_is_refused(text: bytes) -> None:
     assert problem(text)
 
 
-def test_all_that_is_wrong_with_authorizers_is_told_at_once() -> None:
+def test_all_errors_of_authorizers_are_reported_together() -> None:
     """One look at the message is enough to mend the file."""
     text = document(
         {},
@@ -266,7 +266,7 @@ def test_what_can_be_wrong_with_a_webhook(
     assert problem(document(webhook(kubeconfig, **more))) == f"authorizers[0].webhook.{expected}"
 
 
-def test_bad_conditions_are_told_with_their_place(kubeconfig: str) -> None:
+def test_bad_conditions_are_reported_with_their_field(kubeconfig: str) -> None:
     """What does not compile, what is no condition, and what stands twice."""
     sources = ["request.user == 'a'", "request.user == 'a'", "request.user", "request.nobody == ''"]
     text = document(

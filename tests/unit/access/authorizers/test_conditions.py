@@ -65,7 +65,7 @@ def shown(metrics: AuthorizationMetrics) -> dict[str, float]:
     ],
 )
 def test_what_a_condition_sees_of_a_resource(metrics: AuthorizationMetrics, source: str) -> None:
-    """All that the webhook would be told, and empty texts where there is nothing."""
+    """All fields that the webhook would get, with empty strings for missing values."""
     assert conditions(metrics, source).hold(ANN, PODS)
 
 
@@ -167,6 +167,6 @@ async def test_a_webhook_is_asked_only_where_its_conditions_hold(
     ],
 )
 def test_an_expression_that_cannot_be_meant_is_refused(source: str, problem: str) -> None:
-    """A misspelt field is told when it is compiled, not when somebody asks."""
+    """A misspelt field is reported at compile time, not at the first request."""
     with pytest.raises(ExpressionUnusable, match=problem):
         Compiler().request_condition(source)

@@ -216,7 +216,7 @@ async def test_a_node_reads_no_other_node(nodes: NodeAuthorizer) -> None:
 
 
 async def test_only_nodes_are_judged(nodes: NodeAuthorizer) -> None:
-    """Neither the name nor the group alone makes a node; a node without a name is told so."""
+    """A node needs the user name and the group; the refusal of a node without a name says so."""
     for caller in (
         BOB,
         UserInfo(username="system:node:n1"),
@@ -243,12 +243,12 @@ def test_rules_of_nodes_cannot_be_listed(nodes: NodeAuthorizer) -> None:
 
 
 async def test_a_right_is_gone_before_all_others_have_heard_of_it(here: World) -> None:
-    """A cache tells its listeners one by one; whoever can read the change must not be behind."""
+    """A cache notifies its listeners in turn; a decision must include a change that is readable."""
     pod, cache = a_pod(), here.feed.of(Pod)
     verdicts = []
 
     def asked(_: object) -> None:
-        # The first to hear asks at once, before the authorizer itself is told.
+        # The first listener asks before the authorizer is notified.
         asking = nodes.authorize(N1, ask("get", "secrets", "ci", "vol"))
         try:
             while True:

@@ -160,7 +160,7 @@ async def test_paths_are_granted_by_cluster_bindings_only(here: World, rbac: RBA
 
 
 async def test_a_missing_role_is_the_reason_of_a_refusal(here: World, rbac: RBAC) -> None:
-    """Whoever is bound to roles that are not there is told which."""
+    """The refusal names the missing roles of the caller's bindings."""
     await here.put(bound("b", "gone", user("bob")))
 
     one = await rbac.authorize(BOB, ask("get", "pods", "ci"))
@@ -200,8 +200,8 @@ async def test_every_change_of_the_policy_counts_at_once(here: World, rbac: RBAC
     assert not await allowed()
 
 
-async def test_a_change_counts_even_before_listeners_are_told(here: World, rbac: RBAC) -> None:
-    """The evaluator looks at the cache itself: being told late is no excuse."""
+async def test_a_change_counts_before_listeners_are_notified(here: World, rbac: RBAC) -> None:
+    """The evaluator reads the cache itself, so a late notification does not matter."""
     await here.put(a_cluster_role("r", rule("get", "pods")))
     binding = bound("b", "r", user("bob"))
     await here.put(binding)
@@ -251,7 +251,7 @@ async def test_an_evaluator_made_later_finds_what_is_there(here: World) -> None:
     assert (await late.authorize(BOB, ask("get", "pods"))).allowed
 
 
-async def test_forgotten_history_makes_the_index_begin_anew(here: World) -> None:
+async def test_the_index_is_rebuilt_when_its_history_is_gone(here: World) -> None:
     """When turns it has not seen were dropped, nothing stale survives."""
     await here.put(a_cluster_role("r", rule("get", "pods")))
     binding = bound("b", "r", user("bob"))

@@ -22,7 +22,7 @@ ANN = UserInfo(username="ann", uid="u1", groups=("dev",), extra={"scopes": ("a",
 
 
 class Remote:
-    """The other server: answers as told, and keeps what it was asked."""
+    """The webhook: returns configured answers, and records the requests."""
 
     def __init__(self, **status: Any) -> None:
         self.answer: bytes | Exception = json.dumps({"status": status}).encode()

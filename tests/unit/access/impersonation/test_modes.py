@@ -1,4 +1,4 @@
-"""The modes of impersonation: who each is for, what it asks, and which refusal is told."""
+"""The modes of impersonation: their users, the rights they check, and their refusals."""
 
 import itertools
 from collections.abc import Iterable
@@ -142,7 +142,7 @@ async def test_every_combination_of_headers_has_its_mode(
 async def test_the_plain_right_serves_every_combination(
     sort: str, more: tuple[Header, ...]
 ) -> None:
-    """Whoever has the old right alone can do all that they could before."""
+    """The verb impersonate alone allows every combination."""
     found = await become(NAMES[sort], *more, rights=plain_only(Rights()), caller=AGENT)
 
     assert found.constraint == ""
@@ -401,7 +401,7 @@ CLUSTER = f'in API group "{AUTHENTICATION}" at the cluster scope'
 async def test_the_first_refusal_is_the_answer(
     headers: list[Header], caller: UserInfo, verbs: list[str], message: str
 ) -> None:
-    """Of the modes that the caller has some right in, the first one's missing right is told."""
+    """The refusal is that of the first mode in which the caller has some right."""
     assert await refusal(*headers, rights=Rights(*verbs), caller=caller) == message
 
 
@@ -497,7 +497,7 @@ async def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
 
 
 async def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has not been seen for long is forgotten, and begins anew."""
+    """The caller with the oldest entry is dropped from the cache."""
     monkeypatch.setattr(impersonation, "MOST_CACHED", 1)
     acting = Impersonation(ORCH, Rights(EVERYTHING), monotonic)
     plain = presented(CAROL, ("Impersonate-Group", "system:masters"))

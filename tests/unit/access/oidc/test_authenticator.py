@@ -134,7 +134,7 @@ async def test_issuer_is_compared_as_a_whole_string(issuer: str) -> None:
 
 
 async def test_configuration_that_names_another_issuer_is_not_taken() -> None:
-    """Or whoever answers at one address could hand us the keys of another."""
+    """Otherwise one issuer could publish the keys of another."""
     web = Web((A, KEY_A))
     web.pages[f"{A}/.well-known/openid-configuration"]["issuer"] = B
     tokens = await authenticator(web)

@@ -1,4 +1,4 @@
-"""The AuthenticationConfiguration file and the --oidc-* flags: read strictly, told all at once."""
+"""AuthenticationConfiguration and --oidc-* flags: strict, with all errors together."""
 
 import sys
 from typing import Any
@@ -299,7 +299,9 @@ def test_reserved_domains_follow_the_naming() -> None:
             read_configuration(text, KUBERNETES)
 
 
-def test_missing_library_is_told_with_place_and_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_field_and_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The first expression of the file, and what to install."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
 
@@ -361,7 +363,7 @@ def test_unfit_file_is_refused(text: str, problem: str) -> None:
     assert problem in problems(text)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     """An administrator mends a file once, not line by line."""
     found = problems(document({"issuer": {"url": "http://a.example"}}))
 
@@ -371,7 +373,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_flags_describe_one_issuer() -> None:
-    """Names of an outside issuer are told apart by its address, unless they are addresses."""
+    """User names get the URL of the issuer as a prefix, unless they are mail addresses."""
     found = from_flags(
         issuer_url="https://a.example", client_id="orchid", required_claims=["hd=a=b"]
     )

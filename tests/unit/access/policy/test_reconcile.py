@@ -122,7 +122,7 @@ async def test_missing_subjects_are_added() -> None:
     assert objects.one(ClusterRoleBinding, "b").subjects == (user("eve"), user("bob"))
 
 
-async def test_a_binding_to_another_role_is_made_anew() -> None:
+async def test_a_binding_to_another_role_is_recreated() -> None:
     """A roleRef cannot change, so the binding goes and comes back."""
     objects = Objects(bound("b", "other", user("eve")))
 

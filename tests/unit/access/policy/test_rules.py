@@ -108,7 +108,7 @@ def test_coverage(own: PolicyRule, wanted: PolicyRule, expected: bool) -> None:
 
 @given(RULES)
 def test_full_authority_lacks_nothing(wanted: PolicyRule) -> None:
-    """Whoever may do everything may hand out everything."""
+    """A user with all rights may grant all rights."""
     assert missing(FULL_AUTHORITY, [wanted]) == ()
 
 

@@ -14,7 +14,7 @@ from tests.system_packages import require_program
 
 
 def offered(*line: str) -> list[str]:
-    """What a shell is told for a line whose last word is not finished."""
+    """The completions of a line whose last word is incomplete."""
     return completion.words(cli.build, line)
 
 
@@ -90,9 +90,9 @@ def test_bash_asks_for_the_whole_line(shell: Path, line: str, reply: list[str]) 
 
     replies = run(shell, "bash", "--norc", "-c", asked)
 
-    told = json.loads((shell / "asked").read_text())
+    passed = json.loads((shell / "asked").read_text())
     assert replies == reply
-    assert told == ["completion", "words", *line.split(" ")]
+    assert passed == ["completion", "words", *line.split(" ")]
 
 
 @pytest.mark.system_package("fish")
@@ -102,9 +102,9 @@ def test_fish_asks_for_the_whole_line(shell: Path) -> None:
 
     replies = run(shell, "fish", "--no-config", "-c", typed)
 
-    told = json.loads((shell / "asked").read_text())
+    passed = json.loads((shell / "asked").read_text())
     assert replies == ["system:masters"]
-    assert told == ["completion", "words", "orchid", "roles", "--kubeconfig", "x", "system:m"]
+    assert passed == ["completion", "words", "orchid", "roles", "--kubeconfig", "x", "system:m"]
 
 
 def test_zsh_script_is_zsh(shell: Path) -> None:

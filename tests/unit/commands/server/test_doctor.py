@@ -1,4 +1,4 @@
-"""`orchid doctor` on stopped installations: a good one has nothing wrong, a damaged one is told."""
+"""`orchid doctor` on stopped installations: it reports damage, and nothing on a good one."""
 
 import asyncio
 import datetime
@@ -128,7 +128,7 @@ def cut_certificate(data: Path) -> None:
         (cut_certificate, "pairs", "from a backup"),
     ],
 )
-def test_damage_is_told(
+def test_damage_is_reported(
     data: Path, examine: Examine, damage: Callable[[Path], None], check: str, words: str
 ) -> None:
     """The check that is meant for it says so, in words that lead on; the exit code is 1."""
@@ -136,12 +136,12 @@ def test_damage_is_told(
 
     code, found = examine()
 
-    told = [f"{each['text']}; {each['advice']}" for each in found if each["check"] == check]
+    reported = [f"{each['text']}; {each['advice']}" for each in found if each["check"] == check]
     assert code == 1
-    assert any(words in text for text in told), found
+    assert any(words in text for text in reported), found
 
 
-def test_one_cause_is_told_once(data: Path, examine: Examine) -> None:
+def test_one_cause_is_reported_once(data: Path, examine: Examine) -> None:
     """A key that others can read is a matter of its mode, and of nothing else."""
     (data / "ca.key").chmod(0o644)
 
@@ -151,11 +151,11 @@ def test_one_cause_is_told_once(data: Path, examine: Examine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "code", "told"),
+    ("days", "code", "reported"),
     [(-1, 1, [("wrong", "ended")]), (10, 0, [("soon", "ends")]), (90, 0, [])],
 )
-def test_ends_are_told_before_and_after(
-    tmp_path: Path, examine: Examine, days: int, code: int, told: list[tuple[str, str]]
+def test_expiry_is_reported_before_and_after(
+    tmp_path: Path, examine: Examine, days: int, code: int, reported: list[tuple[str, str]]
 ) -> None:
     """What has ended is wrong, what ends within 30 days is a warning and no failure."""
     begun = datetime.datetime.now(datetime.UTC) - 100 * DAY
@@ -165,11 +165,11 @@ def test_ends_are_told_before_and_after(
     answer, found = examine("--client-ca-file", str(tmp_path / "client-ca.crt"))
 
     words = [(each["state"], each["text"].split()[3]) for each in found]
-    assert (answer, words) == (code, told)
+    assert (answer, words) == (code, reported)
     assert all(each["text"].startswith("the client-ca certificate") for each in found)
 
 
-def test_signing_key_that_verifies_nothing_is_told(tmp_path: Path, examine: Examine) -> None:
+def test_a_signing_key_that_verifies_nothing_is_reported(tmp_path: Path, examine: Examine) -> None:
     """A rotation in the wrong order refuses every new token."""
     write_private(tmp_path / "other.key", keys.generate().pem().reveal().encode())
 
@@ -183,7 +183,7 @@ def test_signing_key_that_verifies_nothing_is_told(tmp_path: Path, examine: Exam
 @pytest.mark.parametrize(
     ("free", "code", "states"), [(1 << 20, 1, ["wrong"]), (1 << 28, 0, ["soon"])]
 )
-def test_little_room_is_told(
+def test_little_disk_space_is_reported(
     examine: Examine, monkeypatch: pytest.MonkeyPatch, free: int, code: int, states: list[str]
 ) -> None:
     """Before the disk is full, and when it is."""
@@ -199,7 +199,7 @@ def test_little_room_is_told(
 @pytest.mark.parametrize(
     ("dead", "code", "states"), [(0, 0, []), (1, 0, ["soon"]), (2, 1, ["wrong"])]
 )
-def test_etcd_without_a_majority_is_told(
+def test_etcd_without_a_majority_is_reported(
     examine: Examine, tmp_path: Path, dead: int, code: int, states: list[str]
 ) -> None:
     """One member of three may be missing for a while; without two nothing can be written."""
@@ -216,7 +216,7 @@ def test_etcd_without_a_majority_is_told(
     ]
 
 
-def test_etcd_without_encryption_is_told(examine: Examine) -> None:
+def test_etcd_without_encryption_is_reported(examine: Examine) -> None:
     """A copy of etcd would hold every Secret, and the keys of authorities."""
     with socket.create_server(("127.0.0.1", 0)) as alive:
         code, found = examine("--etcd-servers", f"http://127.0.0.1:{alive.getsockname()[1]}")
@@ -226,7 +226,7 @@ def test_etcd_without_encryption_is_told(examine: Examine) -> None:
     assert "--encryption-provider-config" in found[0]["advice"]
 
 
-def test_lost_encryption_key_is_told(data: Path, examine: Examine) -> None:
+def test_a_lost_encryption_key_is_reported(data: Path, examine: Examine) -> None:
     """The next start would make another, and Secrets could not be read."""
     (data / "encryption.yaml").unlink()
 
@@ -236,7 +236,7 @@ def test_lost_encryption_key_is_told(data: Path, examine: Examine) -> None:
     assert [each["check"] for each in found] == ["encryption"]
 
 
-def test_bad_audit_policy_is_told(tmp_path: Path, examine: Examine) -> None:
+def test_a_bad_audit_policy_is_reported(tmp_path: Path, examine: Examine) -> None:
     """Rules that cannot be read stop the next start."""
     (tmp_path / "policy.yaml").write_text("kind: Nonsense\n")
     flags = ("--audit-log-path", str(tmp_path / "audit.log"))

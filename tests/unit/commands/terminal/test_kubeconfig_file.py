@@ -70,7 +70,7 @@ def test_the_environment_comes_second_and_may_name_several(file: Path, tmp_path:
 
 
 def test_the_data_directory_beside_comes_before_the_home(file: Path, tmp_path: Path) -> None:
-    """Whoever stands in the directory of a server means that server."""
+    """The kubeconfig in the working directory of a server is used."""
     beside = tmp_path / "orchid-data" / "admin.kubeconfig"
     at_home = tmp_path / "home" / ".kube" / "config"
     for path in (beside, at_home):
@@ -129,7 +129,7 @@ def test_a_token_file_is_relative_to_the_kubeconfig(file: Path, tmp_path: Path) 
         ("nowhere", "no context named 'nowhere'"),
     ],
 )
-def test_what_cannot_be_used_is_told(file: Path, context: str, words: str) -> None:
+def test_an_unusable_kubeconfig_is_reported(file: Path, context: str, words: str) -> None:
     """A complaint names the file and the entry."""
     with pytest.raises(Complaint, match=words) as caught:
         load(FoundKubeconfig((file,), ""), context)
@@ -138,13 +138,13 @@ def test_what_cannot_be_used_is_told(file: Path, context: str, words: str) -> No
 
 
 def test_what_lies_in_a_directory_runs_no_plugin(beside: Path) -> None:
-    """Whoever wrote it would choose the program that is run."""
+    """The author of the file would choose the program that is run."""
     with pytest.raises(Complaint, match="logs in by exec, which is not supported here"):
         load(FoundKubeconfig((beside,), "found there"), "plugin")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "clusters: 5", "\x00"])
-def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_kubeconfig_is_reported(tmp_path: Path, text: str) -> None:
     """Whatever is in the file, there is no traceback."""
     path = tmp_path / "config"
     path.write_text(text)
@@ -165,7 +165,7 @@ def test_of_two_files_the_first_to_name_a_thing_wins(file: Path, tmp_path: Path)
 
 
 def test_own_data_directory_is_taken(beside: Path, tmp_path: Path) -> None:
-    """Whoever started the server here need not name it."""
+    """In the directory where the server was started, no flag is needed."""
     found = find(None, {"HOME": "/nowhere"}, tmp_path)
 
     assert load(found).server == "https://127.0.0.1:6443"

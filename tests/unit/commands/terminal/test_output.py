@@ -44,7 +44,7 @@ def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_control_characters_are_spelled_out(text: str, shown: str) -> None:
-    """Nobody steers the terminal of whoever looks at their request."""
+    """Control characters in a request do not reach the terminal of its reader."""
     assert printable(text) == shown
 
 
@@ -82,7 +82,7 @@ def test_a_terminal_gets_colours(terminal: Terminal) -> None:
 
 
 def test_no_color_is_honoured(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sets NO_COLOR sees none."""
+    """With NO_COLOR there are no colors."""
     monkeypatch.setenv("NO_COLOR", "1")
     terminal.begin()
 
@@ -139,7 +139,7 @@ def test_no_name_is_broken_in_two(
 def test_wide_tables_are_as_wide_as_they_are(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks for everything gets one line for each row."""
+    """Wide output has one line per row."""
     monkeypatch.setenv("COLUMNS", "20")
     terminal.begin()
 

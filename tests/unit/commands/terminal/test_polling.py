@@ -32,7 +32,7 @@ def test_pauses_grow_and_end_with_the_time() -> None:
 
 
 def test_without_patience_there_is_one_look() -> None:
-    """Who does not want to wait is told how things stand."""
+    """Without waiting, the current state is reported."""
     time = Time()
 
     assert len(list(polls(0, time.monotonic, time.sleep))) == 1

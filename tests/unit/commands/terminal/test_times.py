@@ -46,7 +46,7 @@ def test_what_is_no_moment_has_no_age(text: object) -> None:
     assert times.age(text) == "unknown"
 
 
-def test_the_past_and_the_future_are_told_apart() -> None:
+def test_past_and_future_are_distinguished() -> None:
     """An expired certificate is seen at once."""
     hour = datetime.timedelta(hours=1, seconds=1)
 

@@ -140,7 +140,7 @@ class SlowAnswers:
 
 
 async def test_slow_answer_does_not_prolong_a_lease(world: Beside) -> None:
-    """Others count from the renewal itself; whoever counts from its answer leads beside them."""
+    """The lease counts from the renewal, not from its response, or two could lead."""
     time = Time()
     way = world.server.clients("leader-election")
     assert await candidate(world, "one", time).try_to_hold()
@@ -179,7 +179,7 @@ async def test_of_two_that_try_at_once_one_loses(world: Beside) -> None:
 
 @pytest.mark.parametrize("identity", ["one"])
 async def test_lease_shows_who_leads_and_since_when(world: Beside, identity: str) -> None:
-    """`get leases` tells a person."""
+    """`get leases` shows the holder."""
     await candidate(world, identity, Time()).try_to_hold()
 
     lease = await world.admin.get(Lease, NAME, HOME)

@@ -22,7 +22,7 @@ QUICKLY = BackOff(first=0.001, longest=0.001)
 
 
 class Remembering(Controller[ConfigMap]):
-    """Writes down what it was shown, and fails as often as it was told to."""
+    """Records the objects it gets, and fails the given number of times."""
 
     name = "remembering"
     back_off = QUICKLY
@@ -42,7 +42,7 @@ class Remembering(Controller[ConfigMap]):
         self.at_once -= 1
         if self.failures:
             self.failures -= 1
-            raise ZeroDivisionError("told to fail")
+            raise ZeroDivisionError("expected failure")
         self.seen.append(found.name)
         self.changed.set()
 
@@ -140,7 +140,9 @@ async def test_object_is_looked_at_again_after_a_failure(
     assert controller.failures == 0
 
 
-async def test_deletion_is_told_to_one_who_minds(world: Beside, controller: Remembering) -> None:
+async def test_a_deletion_reaches_controllers_that_handle_it(
+    world: Beside, controller: Remembering
+) -> None:
     """With the object as it was last."""
     async with started(controller):
         await write(world, "a")
@@ -152,7 +154,7 @@ async def test_deletion_is_told_to_one_who_minds(world: Beside, controller: Reme
 async def test_broken_stream_is_resumed_where_it_stopped(
     world: Beside, controller: Remembering, fragile: Fragile
 ) -> None:
-    """What happens while it is broken is not lost, and nothing is listed anew."""
+    """Changes during the interruption are not lost, and nothing is listed again."""
     async with started(controller):
         await write(world, "a")
         await controller.until_seen("a")
@@ -207,7 +209,7 @@ async def test_change_of_what_it_rests_on_makes_it_look_at_everything(
 async def test_controller_stops_although_it_fails_in_that_very_moment(
     world: Beside, controller: Remembering, fragile: Fragile
 ) -> None:
-    """A failure may not hide that the controller was told to stop."""
+    """A failure must not hide the cancellation of the controller."""
     for attempt in range(20):
         task = asyncio.create_task(controller.run())
         await write(world, f"w{attempt}")

@@ -37,7 +37,7 @@ async def test_key_being_worked_on_is_not_given_to_another_worker() -> None:
 
 
 async def test_failed_key_comes_back_for_a_fresh_look() -> None:
-    """Without a value: whoever works on it then reads the object anew."""
+    """Without a value: the worker then reads the object again."""
     queue: WorkQueue[str, int] = WorkQueue(AT_ONCE)
     queue.add("a", 1)
     await queue.take()

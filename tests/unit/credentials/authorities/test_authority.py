@@ -426,7 +426,7 @@ def test_an_authority_survives_its_files_and_follows_them(tmp_path: Path) -> Non
 
 
 def test_with_a_clock_the_files_are_looked_at_once_a_second(tmp_path: Path) -> None:
-    """Whoever signs hundreds of times a second need not ask the disk each time."""
+    """Frequent signing does not read the disk each time."""
     clock = [100.0]
     pair = store(tmp_path, CA)
     followed = Authority.following(*pair, monotonic=lambda: clock[0])

@@ -218,7 +218,7 @@ def test_weak_keys_are_not_signed(profile: profiles.Profile, weak: str) -> None:
 
 
 def test_endless_names_are_not_signed() -> None:
-    """No user has a name of two thousand letters; whoever asks for one wants to break a reader."""
+    """A name of two thousand letters could only be an attack on a parser."""
     subject = samples.name((samples.utf8(names.COMMON_NAME, "x" * 1025),))
     endless = signing_request.parse(samples.as_pem(samples.raw_request(subject)))
 
@@ -239,7 +239,7 @@ def test_endless_names_are_not_signed() -> None:
     ],
 )
 def test_malformed_addresses_are_not_signed(tag: int, address: str) -> None:
-    """An address that is none could only mislead whoever reads the certificate."""
+    """An invalid address would mislead readers of the certificate."""
     value = der.encode(der.SEQUENCE, der.encode(tag, address.encode()))
     subject = samples.name((samples.utf8(names.COMMON_NAME, "ann"),))
     raw = samples.raw_request(subject, samples.extension("2.5.29.17", value))

@@ -95,7 +95,7 @@ def test_certificates_that_prove_no_client_are_refused(leaf: x509.Certificate) -
 
 
 def test_certificate_out_of_its_time_is_refused_in_clear_words() -> None:
-    """Who comes too early, or too late, is told which."""
+    """The error distinguishes not yet valid and expired."""
     with pytest.raises(CertificateRefused, match="certificate is not yet valid"):
         verify(make(start=NOW + HOUR, end=NOW + DAY))
     with pytest.raises(CertificateRefused, match="certificate has expired"):

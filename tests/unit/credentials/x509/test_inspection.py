@@ -133,8 +133,8 @@ def test_extensions_that_differ_in_anything_are_not_signed(
     text = request("anyone", (), alternative_names=tuple(map(x509.DNSName, hosts)))
     assert sign(text, profile=samples.CLIENT)
     for remembered in ("_encode_usages", "encode_authority_key"):
-        anew = getattr(certificate_body, remembered).__wrapped__
-        monkeypatch.setattr(certificate_body, remembered, anew)
+        uncached = getattr(certificate_body, remembered).__wrapped__
+        monkeypatch.setattr(certificate_body, remembered, uncached)
     monkeypatch.setattr(certificate_body, where, writer)
 
     with pytest.raises(UnsoundCertificate, match="not what was agreed"):

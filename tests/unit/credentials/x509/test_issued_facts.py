@@ -1,4 +1,4 @@
-"""What the inventory tells of a certificate is what the X.509 library reads in it."""
+"""The fields of the inventory equal what the X.509 library reads in the certificate."""
 
 import hashlib
 import itertools
@@ -108,16 +108,16 @@ def test_certificates_with_much_in_common_are_not_mixed_up() -> None:
     other_key = ec.derive_private_key(0xBEEF, ec.SECP256R1())
     usages, hosts = ("client auth", "server auth"), ("", "a.example.com", "b.example.com")
     authorities = (b"a" * 20, b"b" * 20)
-    told = list(itertools.product((P256, other_key), authorities, usages, hosts))
+    combinations = list(itertools.product((P256, other_key), authorities, usages, hosts))
 
-    for key, authority, usage, host in told:
+    for key, authority, usage, host in combinations:
         facts = facts_of(extended(key, authority, usage, host))
         assert facts.usages == (usage,)
         assert facts.authority_key == authority.hex()
         assert facts.names == ((host,) if host else ())
 
 
-def test_the_first_certificate_of_a_chain_is_told_of() -> None:
+def test_the_facts_are_those_of_the_first_certificate_of_a_chain() -> None:
     """What follows it are the authorities above."""
     first, second = (
         certificate(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))

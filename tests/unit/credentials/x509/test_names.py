@@ -18,9 +18,7 @@ def test_control_characters_are_the_same_with_other_letters_beside_them(code: in
 
 
 @given(ASCII, ASCII)
-def test_groups_are_told_apart_alike_with_invisible_characters_in_them(
-    one: str, other: str
-) -> None:
+def test_groups_with_invisible_characters_are_normalized_consistently(one: str, other: str) -> None:
     """A soft hyphen, which counts for nothing, has a group compared character by character."""
     for left, right in ((one, one), (one, other), (one, f" {one.upper()} ")):
         short = names.reserved_among([left], [right])

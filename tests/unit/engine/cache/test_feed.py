@@ -71,7 +71,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "LONGEST_WAIT", 0.002)
 
 
-async def test_tells_every_change_once_and_in_order(world: Engine) -> None:
+async def test_every_change_is_sent_once_and_in_order(world: Engine) -> None:
     """A listener hears the commits of many writers as the store has ordered them."""
     ear = Ear(world)
     made = await asyncio.gather(*(world.make(f"m{i}") for i in range(50)))
