@@ -45,10 +45,6 @@ _SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
 _LENGTHS = tuple(b"Content-Length: %d\r\n\r\n" % size for size in range(1024))
 # Copying a larger body into one piece with its head costs more than a second TLS record.
 _JOIN_UP_TO = 64 << 10
-# Pipelined requests that are answered before other connections get their turn: several, or only one
-# while many connections have more requests waiting, or after one that took long.
-_ANSWERS_AT_ONCE, _MANY_YIELDING = 8, 4
-_LONG_TURN = 0.005  # seconds
 
 
 class Connection(ServedProtocol):
@@ -229,7 +225,7 @@ class Connection(ServedProtocol):
         begun, since = 0, inf
         while self._current is None and not self.blocked and not self._closing:
             if ready:
-                if begun and self._has_had_its_turn(begun, since):
+                if begun and self._service.is_turn_over(begun, since):
                     self._yield()
                     break
                 if not begun and (held or len(ready) > 1):
@@ -245,12 +241,6 @@ class Connection(ServedProtocol):
                 if not ready:
                     break
         self._proceeding = False
-
-    def _has_had_its_turn(self, begun: int, since: float) -> bool:
-        service = self._service
-        if begun == _ANSWERS_AT_ONCE or service.yielding >= _MANY_YIELDING:
-            return True
-        return service.monotonic() - since > _LONG_TURN
 
     def _yield(self) -> None:
         """Let other connections go first, since this one has sent many requests at once."""

@@ -17,13 +17,13 @@ import msgspec
 from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget
 from orchid.server.sockets.deadlines import Deadlines
+from orchid.server.sockets.head_rules import SMALLEST_REQUEST
 from orchid.server.sockets.messages import (
     Handler,
     HttpRequest,
     Recognize,
     Response,
 )
-from orchid.server.sockets.reader import SMALLEST_REQUEST
 from orchid.server.sockets.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,11 @@ _PLAIN_TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
 _LAST_RESORT = Response(500, _PLAIN_TEXT, b"500 Internal Server Error\n")
 
 Failure = Callable[[HttpRequest, BaseException], Response]
+
+# Pipelined requests of a connection that are answered in one turn of the event loop: several, or
+# one while many connections have requests waiting, or after one that took long.
+_ANSWERS_PER_TURN, _MANY_YIELDING = 8, 4
+_LONG_TURN = 0.005  # seconds
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +189,12 @@ class ListenerState:
     def tick(self) -> None:
         """Forget the heads, because the time in them has passed."""
         self.heads.clear()
+
+    def is_turn_over(self, answered: int, since: float) -> bool:
+        """Whether a connection with pipelined requests must let others go first."""
+        if answered == _ANSWERS_PER_TURN or self.yielding >= _MANY_YIELDING:
+            return True
+        return self.monotonic() - since > _LONG_TURN
 
     def failed(self, request: HttpRequest, error: BaseException) -> Response:
         """Turn what came out of a handler into an answer, whatever happens."""

@@ -11,16 +11,24 @@ server/memory/head_cache.py. The parser reads such a head, too; it only reports 
 """
 
 import re
-from collections.abc import Sized
 from types import SimpleNamespace
 from typing import Final
 
 import httptools
 
-from orchid.server.memory.head_cache import CONTENT_LENGTH, FoundHead, HeadCache
+from orchid.server.memory.head_cache import FoundHead, HeadCache
 from orchid.server.memory.head_memo import HeadMemo
+from orchid.server.sockets.head_rules import (
+    BAD_REQUEST,
+    HEADER_NAMES,
+    HEADERS_TOO_LARGE,
+    METHODS,
+    check_body_headers,
+    check_headers,
+    check_upgrade,
+    origin_form,
+)
 from orchid.server.sockets.messages import Arrived, HttpRequest, Peer
-from orchid.wire.naming import CLIENT_HEADERS
 
 CLOSE_SILENTLY: Final = -1  # a refusal without an answer, for those who do not speak HTTP/1
 # The part of a request that is read next. Plain numbers: looking up an Enum member costs a call.
@@ -29,34 +37,6 @@ HEAD: Final = 1
 BODY: Final = 2
 ENDED: Final = 3  # nothing more will be read from this connection
 
-METHODS: Final = {
-    name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-}
-SMALLEST_REQUEST: Final = len(b"GET / HTTP/1.1\r\nHost:\r\n\r\n")
-
-_BAD_REQUEST, _EXPECTATION_FAILED, _HEADERS_TOO_LARGE = 400, 417, 431
-_NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED = 501, 505
-
-# Decoding and folding a name costs more than finding it; unknown ones are not remembered, because
-# a client could fill the memory with them.
-_KNOWN_NAMES = {
-    spelling.encode(): name.lower()
-    for name in (
-        "Accept",
-        "Accept-Encoding",
-        "Authorization",
-        "Connection",
-        "Content-Length",
-        "Content-Type",
-        "Expect",
-        "Host",
-        *CLIENT_HEADERS,
-        "Transfer-Encoding",
-        "User-Agent",
-    )
-    for spelling in (name, name.lower())
-}
-_ONCE: Final = frozenset({"host", "content-length", "transfer-encoding"})
 _BLANK_LINES = re.compile(rb"[\r\n]+")
 _METHOD = re.compile(rb"([A-Z][A-Z-]{0,31}) [/*h]")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+(?=[; \t\r])")
@@ -71,37 +51,11 @@ class RequestReader:
     """Reads one connection's requests; `feed` it what arrives."""
 
     __slots__ = (
-        "_arriving",
-        "_begun",
-        "_body",
-        "_body_bytes",
-        "_chunk",
-        "_found",
-        "_full",
-        "_head_span",
-        "_headers",
-        "_heads",
-        "_last",
-        "_left",
-        "_length",
-        "_line",
-        "_max_body",
-        "_max_head",
-        "_max_headers",
-        "_parser",
-        "_quiet",
-        "_repeated",
-        "_span",
-        "_strange_method",
-        "_taken",
-        "_target",
-        "_timeout",
-        "peer",
-        "phase",
-        "ready",
-        "refusal",
-        "wants_continue",
-    )
+        "_arriving", "_begun", "_body", "_body_bytes", "_chunk", "_found", "_full", "_head_span",
+        "_headers", "_heads", "_last", "_left", "_length", "_line", "_max_body", "_max_head",
+        "_max_headers", "_parser", "_quiet", "_repeated", "_span", "_strange_method", "_taken",
+        "_target", "_timeout", "peer", "phase", "ready", "refusal", "wants_continue",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -227,15 +181,15 @@ class RequestReader:
             self._taken = None
 
     def _follow_chunks(self, part: bytes, taken: int) -> None:
-        """Know how long the present chunk is, so that the parser gets its data at once.
+        """Follow the sizes of chunks, so that the parser gets the data of a chunk in one piece.
 
-        The parser gets all other lines one by one: its decision alone ends a body. One line of data
+        It gets all other lines one by one, and it alone decides where a body ends. One line of data
         at a time would take seconds for a body of line ends.
         """
         if self.phase != BODY:
             self._line = b""
         elif taken != min(len(part), max(self._chunk - len(b"\r\n"), 0)):
-            self._refuse(_BAD_REQUEST)  # the parser found another size
+            self._refuse(BAD_REQUEST)  # the parser found another size
         elif self._chunk:
             self._chunk -= len(part)
         else:
@@ -280,7 +234,7 @@ class RequestReader:
             self._parser = self._full = httptools.HttpRequestParser(self)
 
     def _has_only_begun(self, part: bytes) -> bool:
-        """Keep the first letters of a method until the rest is there to judge it by."""
+        """Store the first letters of a method until the rest arrives."""
         if not _BEGUN.fullmatch(part):
             return False
         self._begun, self._span, self.phase = part, len(part), HEAD
@@ -305,7 +259,7 @@ class RequestReader:
             self._parser.feed_data(b"SOURCE" + part[method.end(1) :])
 
     def forget(self) -> None:
-        """Let go of the last head: a connection that streams for hours has no use for it."""
+        """Clear the cached heads: a connection that streams for hours does not need them."""
         self._taken = self._found = None
         self._heads.clear()
         if self.phase != HEAD:
@@ -328,7 +282,7 @@ class RequestReader:
 
     @property
     def unread_bytes(self) -> int:
-        """How much is kept of a request that is not complete."""
+        """Bytes in memory of a request that is not complete."""
         return self._span if self.phase == HEAD else self._head_span + self._span
 
     def give_up_body(self) -> None:
@@ -341,16 +295,14 @@ class RequestReader:
     def _check_growth(self) -> None:
         """Bound what an unfinished head, or the framing and trailers of a body, may take."""
         if self.phase == HEAD:
-            if self._span > self._max_head or self._has_too_many(self._repeated or ()):
-                self._refuse(_HEADERS_TOO_LARGE)
+            headers = len(self._headers) + len(self._repeated or ())
+            if self._span > self._max_head or headers > self._max_headers:
+                self._refuse(HEADERS_TOO_LARGE)
         elif self.phase == BODY and (
             self._left == 0  # the parser found another end than Content-Length says
             or self._span - self._body_bytes > self._max_head
         ):
-            self._refuse(_BAD_REQUEST)
-
-    def _has_too_many(self, repeated: Sized) -> bool:
-        return len(self._headers) + len(repeated) > self._max_headers
+            self._refuse(BAD_REQUEST)
 
     # Ends
 
@@ -364,10 +316,10 @@ class RequestReader:
         elif self._is_other_protocol(error, data):
             self._refuse(CLOSE_SILENTLY)
         else:
-            self._refuse(_BAD_REQUEST)
+            self._refuse(BAD_REQUEST)
 
     def _is_other_protocol(self, error: httptools.HttpParserError, data: bytes) -> bool:
-        """Tell noise, TLS and HTTP/2 from a mistaken HTTP/1 client, who deserves an answer."""
+        """Whether the client speaks TLS, HTTP/2 or no HTTP at all: it gets no answer."""
         if isinstance(error, httptools.HttpParserInvalidMethodError):
             return self._span == len(data) and not data[:1].isalpha()  # its very first byte
         return self._parser is not None and self._parser.get_method() == b"PRI"
@@ -387,7 +339,7 @@ class RequestReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.phase != HEAD:
             return  # a trailer; it must never look like a header that was there from the start
-        key = _KNOWN_NAMES.get(name) or name.decode("latin-1").lower()
+        key = HEADER_NAMES.get(name) or name.decode("latin-1").lower()
         text = value.decode("latin-1")
         if key != "content-length":  # that is judged as it was sent
             text = text.rstrip(" \t")
@@ -409,7 +361,7 @@ class RequestReader:
         """Go on with cached headers: what the quiet parser calls at the end of a head."""
         found, self._found = self._found, None
         if found is None:  # the parser sees one more request than we do
-            self._refuse(_BAD_REQUEST)
+            self._refuse(BAD_REQUEST)
             raise _Stop
         cached = found.cached
         self._headers, self._repeated = cached.headers, cached.repeated
@@ -437,7 +389,7 @@ class RequestReader:
         if arrived is None:
             return
         if self._body_bytes != self._length >= 0:  # the parser found another end than we did
-            self._refuse(_BAD_REQUEST)
+            self._refuse(BAD_REQUEST)
             raise _Stop
         if self._body_bytes:
             arrived.request.body = bytes(self._body)
@@ -453,36 +405,25 @@ class RequestReader:
     def _take_head(self) -> int:
         """Check a complete head and prepare its request; give the status of a refusal, or 0."""
         if self._parser is None:
-            return _BAD_REQUEST
-        headers, repeated = self._headers, self._repeated
+            return BAD_REQUEST
         version = self._parser.get_http_version()
-        modern = version == "1.1"
-        if not modern and version != "1.0":
-            return _VERSION_NOT_SUPPORTED
-        if len(headers) > self._max_headers or (repeated and self._has_too_many(repeated)):
-            return _HEADERS_TOO_LARGE
-        if modern and "host" not in headers:
-            return _BAD_REQUEST
-        if repeated and any(name in _ONCE for name, _ in repeated):
-            return _BAD_REQUEST
-        if not CONTENT_LENGTH.fullmatch(headers.get("content-length", "0").encode("latin-1")):
-            return _BAD_REQUEST  # other readers may see another length in it, or none
-        return self._begin_request(HeadMemo(), modern=modern)
+        status = check_headers(version, self._headers, self._repeated or (), self._max_headers)
+        return status or self._begin_request(HeadMemo(), modern=version == "1.1")
 
     def _begin_request(self, memo: HeadMemo, *, modern: bool) -> int:
         """Prepare the request of a head with valid headers; `memo` is the cache beside them."""
         parser, headers = self._parser, self._headers
         if parser is None:
-            return _BAD_REQUEST
+            return BAD_REQUEST
         if self._span > self._max_head:
-            return _HEADERS_TOO_LARGE
+            return HEADERS_TOO_LARGE
         target = self._target.decode("latin-1")
-        path = target if target[:1] == "/" else _origin_form(target)
+        path = target if target[:1] == "/" else origin_form(target)
         raw_method = parser.get_method()
         method = METHODS.get(raw_method) or self._strange_method or raw_method.decode("latin-1")
         self._strange_method = ""  # it is this request's alone
         if not path or "#" in path or (path == "*" and method != "OPTIONS"):
-            return _BAD_REQUEST
+            return BAD_REQUEST
         path, _, query = path.partition("?")
         request = HttpRequest(
             method,
@@ -501,8 +442,8 @@ class RequestReader:
         self.phase = BODY
         self._head_span, self._span, self._left, self._length = self._span, 0, 0, 0
         if ("upgrade" in headers or method == "CONNECT") and parser.should_upgrade():
-            if self._refuses_upgrade(arrived):
-                return _BAD_REQUEST
+            if status := check_upgrade(method, headers):
+                return status
             if not modern:
                 headers.pop("upgrade", None)  # of HTTP/1.0 it must be ignored (RFC 9110, 7.8)
         self._taken = request if modern and keep_alive and "upgrade" not in headers else None
@@ -511,29 +452,18 @@ class RequestReader:
         return 0
 
     def _take_body_headers(self, arrived: Arrived) -> int:
-        """Judge the headers that say how a body comes; RFC 9112, 6."""
+        """Take the length of the body, or that it is chunked (RFC 9112, 6)."""
         headers = self._headers
-        coding = headers.get("transfer-encoding")
+        has_more = "transfer-encoding" in headers or "expect" in headers
+        if has_more and (status := check_body_headers(headers, modern=arrived.chunked)):
+            return status
         length = int(headers.get("content-length", "0"))
-        if coding is not None and coding.lower() != "chunked":
-            return _NOT_IMPLEMENTED
-        if coding is not None and not arrived.chunked:
-            return _BAD_REQUEST  # HTTP/1.0 has no chunked bodies; a proxy may read this otherwise
-        expectation = headers.get("expect", "100-continue")
-        if expectation.lower() != "100-continue":
-            return _EXPECTATION_FAILED
         if length > self._max_body:
             self._give_up_body(arrived)
             raise _Stop
-        self._left = self._length = length if coding is None else -1
+        self._left = self._length = -1 if "transfer-encoding" in headers else length
         self.wants_continue = arrived.chunked and "expect" in headers
         return 0
-
-    def _refuses_upgrade(self, arrived: Arrived) -> bool:
-        """Tell whether ignoring the upgrade would leave a body, which the parser does not read."""
-        request = arrived.request
-        has_body = request.headers.get("content-length", "0") != "0"
-        return request.method == "CONNECT" or has_body or "transfer-encoding" in request.headers
 
     # The end of a request
 
@@ -544,17 +474,3 @@ class RequestReader:
         arrived.keep_alive = False
         arrived.lingers = True
         self.on_message_complete()
-
-
-def _origin_form(target: str) -> str:
-    """Give path and query of a target in any form; "" if it has none (RFC 9112, 3.2)."""
-    if target == "*":
-        return target
-    scheme, separator, rest = target.partition("://")
-    if not separator or scheme.lower() not in {"http", "https"}:
-        return ""
-    authority, slash, path = rest.partition("/")
-    if not slash:
-        authority, mark, query = rest.partition("?")
-        path = mark + query
-    return "/" + path if authority and "?" not in authority else ""
