@@ -1,9 +1,9 @@
 """Memory: fewer garbage collections, huge pages, and freed memory returned to the system.
 
-`prepare` is called before the server is imported and before objects are loaded, and `settle` when
-they are, before the first request; `enlarge_pages` soon after, in a thread; `give_back` when many
-connections have come at once. All are optional: where the system does not support them, the server
-runs a tenth slower and needs somewhat more memory.
+`prepare` is called before the server is imported and before objects are loaded, and `settle` after
+that, before the first request; `enlarge_pages` soon after, in a thread; `give_back` after many new
+connections. All are optional: where the system does not support them, the server runs a tenth
+slower and needs somewhat more memory.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-# New objects between two garbage collections. To look at 5,000 takes a millisecond, in which nobody
-# is answered, and ten when the processor's clock is slow; to look at these takes half of that.
+# New objects between two garbage collections. A collection of 5,000 objects blocks the server for a
+# millisecond, and for ten when the processor's clock is slow; with this number, for half of that.
 YOUNG_OBJECTS: Final = 2_000
 
 _ARENAS: Final = -8  # M_ARENA_MAX of mallopt(3)
@@ -25,10 +25,10 @@ _MAPPINGS: Final = Path("/proc/self/maps")
 
 
 def prepare() -> None:
-    """Switch garbage collection off during a start, which makes much and discards little.
+    """Disable garbage collection during a start, which allocates much and discards little.
 
-    All threads share one heap: what one has freed another can use. They rarely ask for memory at
-    the same moment, since the interpreter runs one of them at a time.
+    All threads share one heap: memory that one has freed another can use. They rarely allocate at
+    the same time, since the interpreter runs one of them at a time.
     """
     gc.disable()
     with suppress(OSError, AttributeError):  # not every C library has it
@@ -36,9 +36,9 @@ def prepare() -> None:
 
 
 def settle() -> None:
-    """Exempt what was loaded at start from garbage collection.
+    """Exempt the objects of the start from garbage collection.
 
-    Requests make many small objects and hardly any cycles.
+    Requests create many small objects and hardly any cycles.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 200, 50)
@@ -46,7 +46,7 @@ def settle() -> None:
 
 
 def enlarge_pages() -> None:
-    """Put what was loaded at start on huge pages, without holding the interpreter's lock.
+    """Move the objects of the start to huge pages, without holding the interpreter lock.
 
     Requests read memory all over the heap: with small pages, address translation in a virtual
     machine takes longer than the reads.
@@ -59,7 +59,7 @@ def enlarge_pages() -> None:
 def give_back() -> None:
     """Return freed memory to the system.
 
-    A thousand handshakes at once need thirty megabytes for a moment, and leave the heap fragmented.
+    A thousand concurrent handshakes need thirty megabytes for a moment, and fragment the heap.
     """
     with suppress(OSError, AttributeError):  # not every C library has it
         ctypes.CDLL(None).malloc_trim(0)

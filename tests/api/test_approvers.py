@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import object_seal, seal
 from orchid.store.interface import Span
 from tests.api.test_ledger import sequenced
@@ -157,7 +157,7 @@ async def test_the_record_alone_proves_the_entry_of_the_approval(server: Api) ->
     record = await signed(server)
     assert (await server.call("DELETE", f"{REQUESTS}/r")).status == 200
 
-    waiting = (await server.server.store.read(places.PENDING)).records
+    waiting = (await server.server.store.read(store_keys.PENDING)).records
     entries = [json.loads(one.value) for one in waiting]
     [entry] = [one for one in entries if one["type"] == "request.approved"]
     name, uid = record["request"]["name"], record["request"]["uid"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchid.credentials.keys import read_private_key
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import object_seal
 from orchid.ledger.reading import StoredLog
 from orchid.store.interface import Span, Store
@@ -140,7 +140,7 @@ async def _logged(store: Store, data: Path) -> AsyncIterator[Any]:
     key = read_private_key((data / "ledger.key").read_bytes())
     public: Any = key.public_key()
     head = await audit(log, NoteVerifier(Checkpoint.claimed(note).origin, public))
-    waiting = [record.value for record in (await store.read(places.PENDING)).records]
+    waiting = [record.value for record in (await store.read(store_keys.PENDING)).records]
     for entry in [*waiting, *[each async for each in entries(log, head.size)]]:
         yield json.loads(entry)
 

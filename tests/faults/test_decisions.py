@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchid.credentials.keys import encode_private
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
@@ -32,7 +32,7 @@ async def test_an_approval_with_its_entry_is_right(data: Path, logged: bool) -> 
     """Whether the entry has its place yet makes no difference."""
     store = MemoryStore()
     await grow(store, 0, 1)
-    await store.commit([approved("a"), *places.pending([FACT], "uid-a", NOW)])
+    await store.commit([approved("a"), *store_keys.pending([FACT], "uid-a", NOW)])
     if logged:
         await sequencer(store).drain()
 
@@ -44,8 +44,8 @@ async def test_each_way_to_be_wrong_is_found(data: Path) -> None:
     store = MemoryStore()
     await grow(store, 0, 1)
     await store.commit([approved("silent")])
-    await store.commit(places.pending([FACT], "uid-imagined", NOW))
-    await store.commit([approved("twice"), *places.pending([FACT, FACT], "uid-twice", NOW)])
+    await store.commit(store_keys.pending([FACT], "uid-imagined", NOW))
+    await store.commit([approved("twice"), *store_keys.pending([FACT, FACT], "uid-twice", NOW)])
     await sequencer(store).drain()
 
     assert sorted(await ledger_violations(store, data, {"approval": {"uid-gone"}})) == [
@@ -65,7 +65,7 @@ async def test_each_kind_of_entry_is_checked(data: Path, sort: Recorded) -> None
     await store.commit([Change(f"{sort.stored.start}x", json.dumps(body).encode(), ABSENT)])
     before = await ledger_violations(store, data, {sort.what: {"x", "y"}})
 
-    await store.commit(places.pending([Fact(next(iter(sort.types)))], "x", NOW))
+    await store.commit(store_keys.pending([Fact(next(iter(sort.types)))], "x", NOW))
 
     lost = f"an acknowledged {sort.what} is lost"
     assert before == [f"a stored {sort.what} has no entry", lost]
@@ -76,7 +76,7 @@ async def test_a_log_that_does_not_hold_is_found(data: Path) -> None:
     """A changed tile is reported before all other checks."""
     store = MemoryStore()
     await grow(store, 0, 2)
-    [tile] = (await store.read(places.Span.prefix(f"{places.PREFIX}tile/"))).records
+    [tile] = (await store.read(store_keys.Span.prefix(f"{store_keys.PREFIX}tile/"))).records
     await store.commit([Change(tile.key, bytes(64), tile.revision)])
 
     [said] = await ledger_violations(store, data, {})

@@ -2,7 +2,7 @@
 
 import json
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from tests.api.world import Api
 
 TOKENS = 300
@@ -18,7 +18,7 @@ async def test_lifetimes_that_all_differ_do_not_fill_the_ledger(server: Api) -> 
 
     await counts.write()
 
-    records = (await server.server.store.read(places.PENDING)).records
+    records = (await server.server.store.read(store_keys.PENDING)).records
     entries = [json.loads(record.value) for record in records]
     rows = [row for entry in entries for row in entry.get("tokens", ())]
     assert len(rows) <= FEW

@@ -32,12 +32,8 @@ PRIVATE = re.compile(
 REMAINING: tuple[str, ...] = (
     "src/orchid/assembly",
     "src/orchid/engine",
-    "src/orchid/expressions",
-    "src/orchid/ledger",
-    "src/orchid/outbound",
     "src/orchid/server",
     "src/orchid/store",
-    "src/orchid/tlog",
     "src/orchid/workers",
     "tests/mutants",
     "tests/unit",

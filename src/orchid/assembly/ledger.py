@@ -13,7 +13,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
-from orchid.ledger.standing import FILE, keep_newest, refuse_rolled_back
+from orchid.ledger.status import FILE, keep_newest, refuse_rolled_back
 from orchid.server.pages.ledger import LedgerPages
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings

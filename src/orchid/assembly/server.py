@@ -39,9 +39,9 @@ from orchid.issuance.secret_token_uses import SecretTokenUses
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.lease import keys_annotation, signs_annotation
 from orchid.kinds.namespace import Namespace
-from orchid.ledger import standing
+from orchid.ledger import status as ledger_status
 from orchid.ledger.known_keys import note_keys
-from orchid.ledger.standing import LedgerStanding
+from orchid.ledger.status import LedgerStatus
 from orchid.ledger.token_counts import TokenCounts
 from orchid.metrics import Metric
 from orchid.server.audit.trail import PolicyAudit
@@ -193,8 +193,8 @@ class Assembly:
             self.revocation_copy = RevocationCopy(file, self.feed, self.store, self.clock)
         self.cluster_calls = ClusterCalls(self.clock)
         self.ledger = ledger_pages(settings, files, self.store)
-        self.ledger_standing = LedgerStanding(
-            self.store, settings.data_dir / standing.FILE, self.clock.now
+        self.ledger_standing = LedgerStatus(
+            self.store, settings.data_dir / ledger_status.FILE, self.clock.now
         )
 
     def _limit_load(self) -> None:

@@ -36,7 +36,7 @@ from orchid.kinds.signing_key import (
     key_secret,
     next_name,
 )
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.ledger.known_keys import noted_keys
 from orchid.settings.checking import Settings
@@ -194,7 +194,7 @@ class TokenKeyImport:
             made = {"key": key.key_id, "algorithm": key.status.algorithm}
             facts = [Fact("token-key.made", made), *facts]
         now = self._clock.now()
-        await self._store.commit([*changes, *places.pending(facts, key.metadata.uid, now)])
+        await self._store.commit([*changes, *store_keys.pending(facts, key.metadata.uid, now)])
 
     def _remove_retired(self, signing: keys.SigningKey | None) -> None:
         """Delete the file that the server made, once its key is Retired."""

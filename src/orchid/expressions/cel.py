@@ -1,22 +1,23 @@
-"""Expressions (CEL): compiled once, evaluated over claims, users and requests of two sorts.
+"""CEL expressions: compiled once, evaluated over claims, users and requests of two types.
 
-Start with `Compiler`. The library takes time and memory to load, so that happens with the first
-expression that is compiled. docs/decisions/0014-expressions.md says why it is this one.
+Start with `Compiler`. The library takes time and memory to load, so it is loaded with the first
+expression. docs/decisions/0014-expressions.md explains the choice.
 
     # raises ExpressionUnusable, LibraryMissing
     expression = Compiler().over_claims("'a:' + claims.sub")
     expression.text(ExpressionInput(claims))  # raises Failed
 
-What the library leaves to us, and what therefore happens in this file alone:
+Workarounds for the library, all in this file:
 
-- It ends a text at a NUL character, so that "admin\\0x" would be "admin": such claims are refused.
+- It ends a string at a NUL character, so that "admin\\0x" would be "admin": such claims are
+  refused.
 - Each time it returns None it drops one reference to None, until the process crashes: nulls are
   recognised by their type and never fetched.
-- The time and memory of map and filter grow with the square of a list: there is a limit to what is
-  given, and to the pieces that a text may be split into. Its own limit is 10 000 steps in loops.
-- Errors are values, and quote claims: only texts of our own go into `Failed`.
-- It cannot be interrupted and lets no other thread run: `Expression.cost` says beforehand how much
-  work one could be, and isolated.py does what may be slow in a process of its own.
+- The time and memory of map and filter grow with the square of a list: the input is limited, and
+  the number of parts of a split string. Its own limit is 10 000 steps in loops.
+- Errors are values, and quote claims: only our own texts go into `Failed`.
+- It cannot be interrupted and holds the interpreter lock: `Expression.cost` estimates the work
+  before, and isolated.py runs slow expressions in a process of their own.
 """
 
 import math
@@ -29,10 +30,10 @@ from typing import Any, Final
 from orchid.expressions.tree import read_tree
 
 MOST_CHARACTERS = 8 * 1024  # of an expression
-MOST_OF_RULE = 1024  # of one in a policy: to compile as many takes up to 25 ms
-MOST_VALUES = 1000  # in what is given, and in a list that comes out
+MOST_OF_RULE = 1024  # of one in a policy: compiling this many takes up to 25 ms
+MOST_VALUES = 1000  # in the input, and in a resulting list
 MOST_LEVELS = 32
-MOST_RESULT = 64 * 1024  # characters that come out
+MOST_RESULT = 64 * 1024  # characters of a result
 
 CLAIMS, USER, REQUEST, NOW = "claims", "user", "request", "now"
 USER_FIELDS: Final = {USER: ("username", "uid", "groups", "extra")}
@@ -51,17 +52,17 @@ REQUEST_FIELDS: Final = {
 # fmt: on
 ABOUT_SIGNING: Final = (REQUEST, USER, NOW)  # the variables of a rule about certificate requests
 
-MOST_KEPT: Final = 4096  # compiled expressions; who holds on to one keeps it anyway
+MOST_KEPT: Final = 4096  # cached compiled expressions; those in use stay alive anyway
 MOST_STEPS: Final = 10_000  # the library's own limit for all loops of one evaluation
-# Each of these macros writes what stands before it twice: ten in a row make 100 000 nodes.
+# Each of these macros duplicates its operand: ten in a row make 100 000 nodes.
 MOST_DOUBLINGS: Final = 4
 _DOUBLING = re.compile(r"\.\s*opt(?:Flat)?Map\s*\(")
-_GROWING = ("join", "replace", "format")  # may give texts longer than all that they are given
-_ON_EVERYTHING = ("_==_", "_!=_", "@in", "_+_")  # may go through all that is given
-_VALUE = 24  # characters that could be moved while one value is looked at
-# To make a regular expression ready, and to search with it, for each of its characters.
+_GROWING = ("join", "replace", "format")  # may return strings longer than all inputs
+_ON_EVERYTHING = ("_==_", "_!=_", "@in", "_+_")  # may traverse all inputs
+_VALUE = 24  # characters that could be moved while one value is examined
+# Cost of compiling a regular expression, and of searching with it, per character of it.
 _MADE_READY, _SEARCHED = 1000, 8
-_CLASS, _LARGE_CLASS = 4, 3000  # characters that stand for many; those of Unicode for thousands
+_CLASS, _LARGE_CLASS = 4, 3000  # character classes; those of Unicode have thousands of characters
 _REPEATED = re.compile(r"\{([\d,]+)\}")
 _REPEATED_AGAIN = re.compile(r"[)}?*+]\{")
 _UNKNOWN: Final = 1 << 62  # more than anything may cost
@@ -82,7 +83,7 @@ _RESERVED = frozenset((
 
 
 class ExpressionUnusable(ValueError):
-    """An expression that cannot be compiled. The text says why, for who wrote it."""
+    """An expression that cannot be compiled. The message is for its author."""
 
 
 class LibraryMissing(Exception):
@@ -90,15 +91,15 @@ class LibraryMissing(Exception):
 
 
 class ValueUnfit(Exception):
-    """Nothing that an expression may see. The text says what is wrong and quotes nothing."""
+    """An input that expressions cannot use. The message gives the reason and quotes nothing."""
 
 
 class Failed(Exception):
-    """There is no result. The text holds the expression and nothing of what was given."""
+    """No result. The message has the expression and nothing of the input."""
 
 
 class ExpressionInput:
-    """What expressions are evaluated over: measured and copied once, by the first that asks."""
+    """The input of expressions: measured and copied once, on first use."""
 
     def __init__(self, value: Mapping[str, Any]) -> None:
         self._given = value
@@ -108,25 +109,25 @@ class ExpressionInput:
 
     @cached_property
     def value(self) -> Any:
-        """A copy as the library may see it; raises ValueUnfit."""
+        """A copy for the library; raises ValueUnfit."""
         self._texts, self._values = [], 0
         return self._copy(self._given, MOST_LEVELS)
 
     def activation(self, environment: Any, variables: tuple[str, ...]) -> Any:
-        """The copy within the library; kept, since converting it costs more than evaluating."""
+        """The copy inside the library; cached, since converting costs more than evaluating."""
         if self._activation is None:
             self._activation = environment.Activation(_by_variable(self.value, variables))
         return self._activation
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """How many values there are, how many characters in all texts, and in the longest."""
+        """The number of values, of characters in all strings, and in the longest string."""
         assert self.value is not None
         lengths = [*map(len, self._texts)]
         return self._values, sum(lengths), max(lengths, default=0)
 
     def most_pieces(self, separators: Iterable[str]) -> int:
-        """Into how many parts splitting could break a text of ours."""
+        """The largest number of parts into which splitting could break an input string."""
         assert self.value is not None
         counts = (text.count(by) + 1 for text in self._texts for by in separators)
         return max(counts, default=0)
@@ -157,7 +158,7 @@ class ExpressionInput:
 
 
 class Expression:
-    """One expression, ready to be evaluated. Each answer is None if it is of another kind."""
+    """A compiled expression. Each result is None if it has another type."""
 
     def __init__(
         self, source: str, environment: Any, program: Any, variables: tuple[str, ...]
@@ -175,10 +176,10 @@ class Expression:
         self._variables = variables
 
     def cost(self, given: ExpressionInput) -> int:
-        """At most so many characters are moved to evaluate this; raises Failed.
+        """Upper bound of the characters moved by an evaluation; raises Failed.
 
-        Loops multiply, up to the library's own limit, and what is written once is done in every
-        step. An addition may double a text; where a loop goes over what another made, all texts.
+        Loops multiply, up to the library's own limit, and their bodies run in every step. An
+        addition may double a string; in a loop over the result of another loop, all strings.
         """
         try:
             values, characters, longest = given.size
@@ -206,7 +207,7 @@ class Expression:
         return self._bounded((result.value(),))[0] if _is_text(result) else None
 
     def texts(self, given: ExpressionInput) -> tuple[str, ...] | None:
-        """A text or a list of texts; null is none, and empty ones are left out."""
+        """A string or a list of strings; null is none, and empty ones are omitted."""
         result = self._evaluated(given)
         kind = result.type().name()
         if kind == "NULL":
@@ -226,13 +227,13 @@ class Expression:
             result = self._program.eval(self._activation(given))
             if result.type().name() != "ERROR":
                 return result
-            problem = _told(str(result.value()), self.source)
+            problem = _safe_message(str(result.value()), self.source)
         except ValueUnfit as unfit:
             problem = str(unfit)
         except MemoryError:
             raise  # within isolated.py, where it ends the process
         except Exception as raised:
-            problem = _told(str(raised), self.source)
+            problem = _safe_message(str(raised), self.source)
         raise self._failed(problem)
 
     def _activation(self, given: ExpressionInput) -> Any:
@@ -251,30 +252,30 @@ class Expression:
 
 
 class Compiler:
-    """Compile expressions; the same one is compiled once."""
+    """Compiles expressions, with a cache."""
 
     def __init__(self) -> None:
         self._environments: dict[tuple[str, ...], Any] = {}
         self._compiled: dict[tuple[tuple[str, ...], str], Expression] = {}
 
     def over_claims(self, source: str) -> Expression:
-        """An expression that sees the claims of a token, as `claims`."""
+        """An expression over the claims of a token, as `claims`."""
         return self._compile(source, (CLAIMS,))
 
     def claims_condition(self, source: str) -> Expression:
-        """The same, of which it is known that it gives true or false."""
+        """The same, with a boolean result."""
         return _condition(self.over_claims(source))
 
     def user_condition(self, source: str) -> Expression:
-        """A condition that sees what the claims became, as `user`."""
+        """A condition over the mapped user, as `user`."""
         return _condition(_with_known_fields(self._compile(source, (USER,)), USER_FIELDS))
 
     def request_condition(self, source: str) -> Expression:
-        """A condition that sees the spec of a SubjectAccessReview, as `request`."""
+        """A condition over the spec of a SubjectAccessReview, as `request`."""
         return _condition(_with_known_fields(self._compile(source, (REQUEST,)), REQUEST_FIELDS))
 
     def signing_condition(self, source: str, sample: Mapping[str, Any]) -> Expression:
-        """A condition that sees a certificate request with these fields, its user, and `now`."""
+        """A condition over a certificate request with these fields, its user, and `now`."""
         if len(source) << len(_DOUBLING.findall(source)) > MOST_OF_RULE:
             text = f"must have at most {MOST_OF_RULE} characters; optMap and optFlatMap double them"
             raise ExpressionUnusable(text)
@@ -312,7 +313,7 @@ class Compiler:
 
 
 def _try(made: Expression, program: Any, sample: Mapping[str, Any]) -> None:
-    """The library finds some mistakes only when a program first runs."""
+    """The library finds some errors only when a program first runs."""
     if made.cost(ExpressionInput(sample)) > _CHEAP_TRIAL:
         return
     try:
@@ -324,9 +325,9 @@ def _try(made: Expression, program: Any, sample: Mapping[str, Any]) -> None:
 
 
 def _search_cost(pattern: str, text: int) -> int:
-    """What it costs to look for a pattern in a text of so many characters.
+    """The cost of searching a pattern in a string of so many characters.
 
-    The library makes it ready anew each time. A repetition is written out, within each other too.
+    The library compiles it each time. Repetitions are expanded, also nested ones.
     """
     if not pattern:
         return _UNKNOWN
@@ -342,7 +343,7 @@ _NO_TIME = datetime.fromtimestamp(0, UTC)
 
 
 def _by_variable(value: Any, variables: tuple[str, ...]) -> Any:
-    """What is given is the value of the only variable, or has a member for each of several."""
+    """The input is the value of the only variable, or has a member for each of several."""
     return {variables[0]: value} if len(variables) == 1 else value
 
 
@@ -354,7 +355,7 @@ def _environment(variables: tuple[str, ...]) -> Any:
         raise LibraryMissing(
             "expressions cannot be evaluated here: there is no cel-expr-python for this platform"
         ) from None
-    # The versions of the extensions are those whose functions the reference has.
+    # The versions of the extensions have the functions of Kubernetes.
     values = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
     return cel.NewEnv(
         variables={name: cel.Type.TIMESTAMP if name == NOW else values for name in variables},
@@ -363,7 +364,7 @@ def _environment(variables: tuple[str, ...]) -> Any:
 
 
 def _with_known_fields(expression: Expression, known: Mapping[str, tuple[str, ...]]) -> Expression:
-    """Refuse fields that do not exist: with a misspelt one the condition would never hold."""
+    """Refuse unknown fields: with a misspelt one the condition would never hold."""
     for operand, field in sorted(expression.selects):
         if operand in known and field not in known[operand]:
             raise ExpressionUnusable(f"compilation failed: undefined field '{field}'")
@@ -377,7 +378,7 @@ def _condition(expression: Expression) -> Expression:
 
 
 def _number(value: float) -> float:
-    """Every number in JSON is a double, as in the reference."""
+    """Every number in JSON is a double, as in Kubernetes."""
     try:
         number = float(value)
     except OverflowError:
@@ -397,7 +398,7 @@ def _complaint(raised: str) -> str:
     return f"compilation failed: {text}"
 
 
-def _told(error: str, source: str) -> str:
+def _safe_message(error: str, source: str) -> str:
     """An error of the library in words that quote no claim."""
     if missing := _MISSING_KEY.search(error):
         # A key may itself come from a claim; one that is written in the expression does not.
@@ -412,7 +413,7 @@ def _told(error: str, source: str) -> str:
 
 
 def _aliases(source: str) -> dict[str, str]:
-    """Names in an expression that stand for others: `kubernetes__dot__io` for the dotted one."""
+    """Escaped names in an expression: `kubernetes__dot__io` for the dotted one."""
     found = {}
     for name in _NAME.findall(source):
         meant = _unescaped(name)

@@ -1,9 +1,9 @@
-"""Evaluate an expression in a process of its own, within limits of time and memory.
+"""Evaluate an expression in a process of its own, with limits of time and memory.
 
 Start with `Evaluator`. Most expressions are cheap (`Expression.cost`) and are evaluated in this
-process. The others would block the event loop, since the library can be neither interrupted nor
-run beside other threads. All slow expressions of one policy go to one new process, so that their
-limits hold together. Run as a program this module is that process.
+process. The others would block the event loop, since the library can be neither interrupted nor run
+in parallel to other threads. All slow expressions of one policy share one new process and its
+limits. Run as a program, this module is that process.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from orchid import helper_process
 from orchid.expressions.cel import NOW, Compiler, Expression, ExpressionInput, Failed
 
 CHEAP: Final = 1 << 23  # characters moved; a few milliseconds
-SECONDS: Final = 10.0  # from the start of the process to its answer
+SECONDS: Final = 10.0  # from the start of the process to its result
 PROCESSOR_SECONDS: Final = 2
 MEMORY: Final = 1 << 30
 AT_ONCE: Final = 2
@@ -79,7 +79,7 @@ class Evaluator:
 
 
 def _ask(question: str, seconds: float) -> list[dict[str, Any]]:
-    """Start the process and wait for its answers; raises Overrun or NotEvaluated."""
+    """Start the process and wait for its results; raises Overrun or NotEvaluated."""
     try:
         done = subprocess.run(  # noqa: S603 - our own module, by the interpreter that runs us
             helper_process.command(__name__),
@@ -116,7 +116,7 @@ def _answers(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Answer one question within limits that the system enforces."""
+    """Evaluate one input within limits that the system enforces."""
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,8 +1,8 @@
-"""What a compiled expression looks like inside: which fields it selects, what it could cost.
+"""The syntax tree of a compiled expression: its selected fields and its cost.
 
 Start with `read_tree`, which takes the bytes of a checked expression (cel.expr.CheckedExpr in
-protobuf, wrapped in an Any) and gives `Tree`. Only the compiler's own output is read here, never
-what a client sends. It is read without a protobuf library, since nothing else here needs one.
+protobuf, wrapped in an Any) and returns a `Tree`. Only the compiler's own output is parsed here,
+never client input, and without a protobuf library, since nothing else needs one.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ import msgspec
 
 from orchid.wire.codec.protobuf_scalars import read_varint
 
-# Numbers of the fields in cel/expr/checked.proto and cel/expr/syntax.proto.
+# Field numbers of cel/expr/checked.proto and cel/expr/syntax.proto.
 _ANY_VALUE, _CHECKED_EXPR = 2, 4
 _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _COMPREHENSION = range(3, 10)
 _OPERAND, _FIELD = 1, 2
@@ -26,19 +26,18 @@ _OPTIONAL_SELECT = "_?._"
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """The parts of an expression that somebody asks about."""
+    """The relevant parts of an expression."""
 
     selects: frozenset[tuple[str, str]]  # ("a.b", "c") for a.b.c and a.b.?c
-    separators: frozenset[
-        str
-    ]  # at what it splits texts; empty text: at every character, or unknown
-    patterns: tuple[str, ...]  # what `matches` looks for; empty text: known only when it runs
-    functions: Mapping[str, int]  # what it calls, operators as `_+_`, and how often it is written
-    loops: int  # how deep loops stand in loops; one that goes over another's result counts too
+    separators: frozenset[str]  # separators of split strings; "": every character, or unknown
+    patterns: tuple[str, ...]  # arguments of `matches`; "": only known at run time
+    # called functions, operators as `_+_`, with their number of occurrences
+    functions: Mapping[str, int]
+    loops: int  # the nesting depth of loops; a loop over another's result counts too
 
 
 def read_tree(compiled: bytes) -> Tree:
-    """Read a serialized expression."""
+    """Parse a serialized expression."""
     selects: set[tuple[str, str]] = set()
     separators: set[str] = set()
     patterns: list[str] = []
@@ -71,7 +70,7 @@ def read_tree(compiled: bytes) -> Tree:
 
 
 def _below(number: int, data: bytes) -> list[bytes]:
-    """The expressions directly within one."""
+    """The direct subexpressions."""
     if number == _SELECT:
         return _all(data, _OPERAND)
     if number == _CALL:
@@ -87,7 +86,7 @@ def _below(number: int, data: bytes) -> list[bytes]:
 
 
 def _path(expression: bytes) -> str:
-    """The names of an expression that is nothing but names: `claims`, `request.user`."""
+    """The dotted name of an expression that consists of names only: `claims`, `request.user`."""
     name = _first(_first(expression, _IDENT), _NAME).decode()
     select = _first(expression, _SELECT)
     if name or not select:
@@ -109,7 +108,7 @@ def _all(message: bytes, wanted: int) -> list[bytes]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields that hold bytes: texts and messages. Numbers are passed over."""
+    """The fields that hold bytes: strings and messages. Numbers are skipped."""
     position = 0
     while position < len(message):
         tag, position = read_varint(message, position)

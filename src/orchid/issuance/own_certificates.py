@@ -32,7 +32,7 @@ from orchid.kinds.issued_certificate import (
     issuance,
     record_of,
 )
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
@@ -79,7 +79,7 @@ class OwnCertificates:
     async def _store_record(self, record: IssuedCertificate, now: datetime) -> None:
         kind = self._feed.of(IssuedCertificate).kind
         request = Request(Target(verb="create"), self._user, now)
-        entries = places.pending(issuance(record, None, request), record.metadata.uid, now)
+        entries = store_keys.pending(issuance(record, None, request), record.metadata.uid, now)
         change = Change(kind.key("", record.name), stored_form(record), ABSENT)
         try:
             await self._store.commit([change, *entries])

@@ -22,7 +22,7 @@ from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.cache.objects import stored_form
 from orchid.issuance import revocation_file
 from orchid.kinds.credential_revocation import CredentialRevocation, restored
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
 
 RETRY_SECONDS = 5.0
@@ -74,7 +74,7 @@ class RevocationCopy:
             if there:  # a hold of that name was lifted after the backup; the name is taken
                 found = found.with_meta(name=f"{found.name[:200]}-{found.metadata.uid[:8]}")
                 place = self._cache.kind.key("", found.name)
-            entry = places.pending([restored(found)], found.metadata.uid, now)
+            entry = store_keys.pending([restored(found)], found.metadata.uid, now)
             try:
                 await self._store.commit([Change(place, stored_form(found), ABSENT), *entry])
             except RevisionConflict:

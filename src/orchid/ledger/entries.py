@@ -1,11 +1,10 @@
-"""Entries of the ledger: what happened, as JSON that never changes.
+"""Entries of the ledger: JSON that never changes.
 
-A kind says what is worth an entry as a `Fact` (see `Kind.records`). What anybody must be able to
-find stands in clear: a serial number, a signer, a time. What may tell of a person is sealed: only
-one hash of it all is written, salted with the uid of the object that the entry tells of. The uid is
-random, and stands in that object and not in the entry. So whoever can read the object can find the
-entry (`object_seal`) and check it (`seal`), and when the object is removed nobody can any more: the
-log stays whole, and holds no name.
+A kind describes its entries as `Fact`s (see `Kind.records`). Public values are in clear: a serial
+number, a signer, a time. Personal values are sealed: only one hash of them all is written, salted
+with the uid of the object. The uid is random, and is in that object and not in the entry. So a
+reader of the object can find the entry (`object_seal`) and verify it (`seal`), and after the
+deletion of the object nobody can: the log stays complete, and holds no name.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ LARGEST_ENTRY: Final = 4096
 """Bytes; a bundle of 256 entries must fit into one value of the store."""
 
 CERTIFICATE_ISSUED: Final = "certificate.issued"
-"""The type of entries about certificates; their `serial`, in hex, is what proofs are found by."""
+"""The type of entries about certificates; proofs are looked up by their `serial`, in hex."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -31,18 +30,18 @@ class EntryTooLarge(Exception):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """Something that happened to an object: `clear` is written as it is, `sealed` as one hash.
+    """An event of an object: `clear` is written as it is, `sealed` as one hash.
 
-    Nothing in `clear` may name a person. Values are what JSON knows.
+    Nothing in `clear` may name a person. Values are JSON values.
     """
 
-    type: str  # like request.approved: what, then what became of it
+    type: str  # like request.approved: the subject, then the event
     clear: Mapping[str, Any] = msgspec.field(default_factory=dict)
     sealed: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 def entry(fact: Fact, uid: str, now: datetime) -> bytes:
-    """A fact about the object with this uid, as the bytes that are logged.
+    """A fact about the object with this uid, as logged bytes.
 
     Without a uid it is about no object, and nothing can be sealed.
     """
@@ -59,10 +58,10 @@ def entry(fact: Fact, uid: str, now: datetime) -> bytes:
 
 # Not HMAC: its call releases the interpreter lock, and a busy server waits long for it.
 def object_seal(uid: str) -> str:
-    """The hash that stands for an object in every entry about it."""
+    """The hash that identifies an object in every entry about it."""
     return sha256(b"%b\0uid\0%b" % (uid.encode(), _encode(uid))).hexdigest()
 
 
 def seal(uid: str, values: Mapping[str, Any]) -> str:
-    """The hash that stands for these values, the same for whoever knows the uid of the object."""
+    """The hash of these values, reproducible with the uid of the object."""
     return sha256(b"%b\0%b" % (uid.encode(), _encode(values))).hexdigest()

@@ -1,9 +1,9 @@
-"""Which token keys and authorities this installation has: each that comes or goes gets an entry.
+"""Entries for token keys and authorities: each that is added or removed gets one.
 
-They are files, not objects, so no object's commit could carry the entry. Instead the set that was
-seen last stands in the store, and moves in the same commit as the entries about the difference.
-Servers that share a store should share the keys too; while a key is being handed round, the ledger
-tells that some server came without it.
+They are files, not objects, so no object's commit could carry the entry. Instead the last set of
+keys is in the store, and changes in the same commit as the entries about the difference. Servers
+that share a store should share the keys too; while a key is being distributed, the ledger shows the
+servers without it.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.store.interface import (
     ABSENT,
@@ -31,16 +31,16 @@ log = logging.getLogger(__name__)
 async def note_keys(
     store: Store, what: str, keys: Mapping[str, Mapping[str, Any]], now: datetime
 ) -> None:
-    """Log what was `made` and `retired` since the last time; `keys` are facts by key id.
+    """Log keys that were `made` and `retired` since the last call; `keys` are facts by key id.
 
-    A store that does not answer is logged: the next start finds the difference.
+    A failing store is logged: the next start finds the difference.
     """
     while True:
         try:
             await _note(store, what, keys, now)
             return
         except RevisionConflict:
-            continue  # another server has just done so; what it saw may differ from ours
+            continue  # another server has just done so; its keys may differ from ours
         except StoreError as failure:
             log.warning("ledger.keys_not_noted: %s", failure)
             return
@@ -52,7 +52,7 @@ async def noted_keys(store: Store, what: str) -> Mapping[str, Any]:
 
 
 def _place(what: str) -> str:
-    return f"{places.PREFIX}known/{what}"
+    return f"{store_keys.PREFIX}known/{what}"
 
 
 def _decoded(records: Sequence[Record]) -> dict[str, Any]:
@@ -70,4 +70,4 @@ async def _note(
     if facts:
         seen = msgspec.json.encode(keys, order="sorted")
         revision = records[0].revision if records else ABSENT
-        await store.commit([Change(place, seen, revision), *places.pending(facts, "", now)])
+        await store.commit([Change(place, seen, revision), *store_keys.pending(facts, "", now)])

@@ -1,6 +1,6 @@
-"""Read the log out of the store, in the form in which it is served and checked."""
+"""The log in the store, in the format in which it is published and checked."""
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.store.interface import Span, Store
 from orchid.tlog import tiles
 from orchid.tlog.merkle import HASH_SIZE
@@ -15,22 +15,22 @@ class StoredLog:
 
     async def checkpoint(self) -> bytes | None:
         """The newest signed checkpoint; None before the first entry."""
-        return await self._value(places.HEAD)
+        return await self._value(store_keys.HEAD)
 
     async def tile(self, tile: Tile) -> bytes | None:
-        """A tile or bundle in the width that is asked for; None if the log is not that long."""
+        """A tile or bundle in the requested width; None if the log is not that long."""
         if tile.level == ENTRIES:
             return await self._bundle(tile)
-        data = await self._value(places.tile_key(tile)) or b""
+        data = await self._value(store_keys.tile_key(tile)) or b""
         size = tile.width * HASH_SIZE
         return data[:size] if len(data) >= size else None
 
     async def pending(self) -> int:
-        """How many entries wait for their place."""
-        return len((await self._store.read(places.PENDING)).records)
+        """The number of entries that wait for their index."""
+        return len((await self._store.read(store_keys.PENDING)).records)
 
     async def _bundle(self, tile: Tile) -> bytes | None:
-        page = await self._store.read(places.bundle_span(tile.index))
+        page = await self._store.read(store_keys.bundle_span(tile.index))
         data = b"".join(record.value for record in page.records)
         return tiles.first_entries(data, tile.width)
 

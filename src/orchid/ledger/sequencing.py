@@ -1,18 +1,18 @@
-"""Give pending entries their places: the only writer of the log itself.
+"""Assign indexes to pending entries: the only writer of the log itself.
 
 `Sequencer.step` takes some pending entries and, in one commit, appends them, moves the signed head
-and removes them from among the pending. The signature and the tiles that are written anew cost a
-commit the same for one entry as for many. So a second's worth of them gathers between two looks.
+and removes them from the pending ones. The signature and the rewritten tiles cost the same for one
+entry as for many, so entries gather for a second between two steps.
 
-Many entries are removed as one range of keys, and only if nothing came into it since it was read:
-an entry is never removed without its place. Keys begin with the time, so what is a little older
-than the newest entry is quiet by now, and so is all that was there a second ago. `run` leaves the
-rest for the next look. Where a range is not quiet after all, or there are few entries, they are
-removed one by one; clocks decide about the speed alone.
+Many entries are removed as one range of keys, and only if no key was added to it since it was read:
+an entry is never removed without an index. Keys begin with the time, so entries that are a little
+older than the newest, or a second old, are quiet: no further key is expected before them. `run`
+leaves the others for the next step. If a range is not quiet after all, or there are few entries,
+they are removed one by one; clocks only affect the speed.
 
-The head moves by compare-and-swap: of several servers that try at once, one succeeds and the others
-look again. So every entry is logged once, and the log never branches. Only the right edge of the
-log is read, and remembered while nobody else moves the head.
+The head moves by compare-and-swap: of several servers at the same time, one succeeds and the others
+read again. So every entry is logged once, and the log never branches. Only the right edge of the
+log is read, and cached while no other server moves the head.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.store.interface import (
     ABSENT,
     Change,
@@ -48,13 +48,14 @@ log = logging.getLogger(__name__)
 _key, _order = attrgetter("key"), attrgetter("revision", "key")
 
 INTERVAL_SECONDS: Final = 1.0
-QUIET_SECONDS: Final = 0.25  # from the time of an entry until its commit is over, usually
+QUIET_SECONDS: Final = 0.25  # from the time of an entry until its commit has ended, usually
 FIRST_HURRY = 10  # times as often, until the log has begun
-PAGE: Final = 2048  # pending entries that are read at once
+PAGE: Final = 2048  # pending entries per read
 MOST_AT_ONCE: Final = 512  # entries in one commit; the event loop waits for their hashes
 MOST_BYTES: Final = 5 << 18  # in one commit; etcd takes 1.5 MB
-MOST_SINGLE: Final = 96  # entries in a commit that removes each by itself, at a change more
-MOST_SEGMENTS: Final = 22  # of one bundle; more are joined into one, a change for each
+# entries in a commit that removes each by itself, with one more change each
+MOST_SINGLE: Final = 96
+MOST_SEGMENTS: Final = 22  # of one bundle; more are joined into one, with a change for each
 
 
 class LedgerBroken(Exception):
@@ -62,7 +63,7 @@ class LedgerBroken(Exception):
 
 
 class _End(msgspec.Struct):
-    """The end of the log as it stands in the store."""
+    """The end of the log in the store."""
 
     signer: NoteSigner
     revision: Revision  # of the head
@@ -71,14 +72,14 @@ class _End(msgspec.Struct):
     segments: list[Record]  # of the last bundle, if it is not full
 
     def unjoined_bytes(self) -> int:
-        """What is written again when the last bundle becomes full."""
+        """The bytes that are written again when the last bundle becomes full."""
         return sum(len(segment.value) for segment in self.segments)
 
 
 class Sequencer:
     """Appends pending entries to the log in a store, signed with the ledger's key.
 
-    `origin` names a log that is yet to begin; one that has begun keeps its name.
+    `origin` names a new log; an existing one keeps its name.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Sequencer:
         self._key = key
         self._origin = origin
         self._end: _End | None = None
-        self._seen = ""  # the last key that was pending when we looked
+        self._seen = ""  # the last pending key of the previous step
 
     async def run(
         self,
@@ -102,56 +103,56 @@ class Sequencer:
         interval: float = INTERVAL_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Look for entries again and again, until cancelled."""
+        """Log pending entries regularly, until cancelled."""
         problem = ""
         while True:
             try:
-                await self.look()
+                await self.log_pending()
                 problem = ""
-            except Exception as failure:  # the entries stay pending, and the server goes on
+            except Exception as failure:  # the entries stay pending, and the server continues
                 if str(failure) != problem:  # logged once, not every second
                     log.error("ledger.not_written: %s", failure)
                 problem = str(failure)
-            # The first entries come with the start, and people look for them at once.
+            # The first entries come with the start, and are expected soon.
             await sleep(interval if self._end is not None else interval / FIRST_HURRY)
 
     async def drain(self) -> None:
-        """Give every entry that is pending now its place; one that comes meanwhile may wait."""
+        """Log every entry that is pending now; later ones may wait."""
         while await self.step():
             pass
 
-    async def look(self) -> None:
-        """Give entries their places; of many, the newest ones gather for the next look."""
+    async def log_pending(self) -> None:
+        """Log entries; of many, the newest ones wait for the next call."""
         quiet = self._seen
         while await self.step(quiet):
             pass
 
-    async def step(self, quiet: str = places.PENDING.end) -> bool:
-        """Log pending entries; say whether to look again at once.
+    async def step(self, quiet: str = store_keys.PENDING.end) -> bool:
+        """Log pending entries; return whether to continue immediately.
 
-        What shares a commit stands in the order in which it became pending. Nobody is expected to
-        add keys up to `quiet`, nor to the first page of several.
+        Entries of one commit are in the order in which they became pending. No further keys are
+        expected up to `quiet`, nor in the first page of several.
         """
-        page = await self._store.read(places.PENDING, limit=PAGE)
+        page = await self._store.read(store_keys.PENDING, limit=PAGE)
         if not page.records:
             return False
         if self._end is None:
-            # First the end, then the entries: whoever logs one of them after that moves the head.
+            # First the end, then the entries: logging one of them after that moves the head.
             self._end = await self._current_end()
-            page = await self._store.read(places.PENDING, limit=PAGE)
+            page = await self._store.read(store_keys.PENDING, limit=PAGE)
         try:
             return await self._log_page(page, quiet) or page.more
         except RevisionConflict:
-            log.debug("ledger.head_moved")  # another server was faster; look again
+            log.debug("ledger.head_moved")  # another server was faster; read again
             return True
 
     async def _log_page(self, page: Page, quiet: str) -> bool:
-        """Log what was read after the end; say whether that has to be read again."""
+        """Log a page that was read after the end; return whether to read again."""
         self._seen = page.records[-1].key if page.records else ""
         if len(page.records) <= MOST_SINGLE:
             await self._log_singly(page.records)
             return False
-        settled = places.pending_before(self._seen, QUIET_SECONDS)
+        settled = store_keys.pending_before(self._seen, QUIET_SECONDS)
         quiet = self._seen if page.more else max(quiet, settled)
         ranges = page.records[: bisect_right(page.records, quiet, key=_key)]
         while ranges and self._end is not None:
@@ -160,7 +161,7 @@ class Sequencer:
             try:
                 await self._append(self._end, some, DeleteRange(span, page.revision))
             except RevisionConflict as conflict:
-                if conflict.key not in places.PENDING:
+                if conflict.key not in store_keys.PENDING:
                     raise
                 await self._log_singly(some)  # another entry came between them
                 return True
@@ -168,7 +169,7 @@ class Sequencer:
         return False
 
     async def _log_singly(self, waiting: Sequence[Record]) -> None:
-        """Log entries whatever comes between them."""
+        """Log entries one by one, whatever comes between them."""
         while waiting:
             end = await self._current_end()
             # Within one bundle, so that all changes fit into a commit.
@@ -179,7 +180,7 @@ class Sequencer:
     async def _append(
         self, end: _End, waiting: Sequence[Record], delete: DeleteRange | None = None
     ) -> None:
-        self._end = None  # whether the commit happened is not known
+        self._end = None  # whether the commit happened is unknown
         first = end.edge.size
         waiting = sorted(waiting, key=_order)
         entries = [record.value for record in waiting]
@@ -187,7 +188,7 @@ class Sequencer:
         head = Checkpoint(end.signer.verifier.name, end.edge.size, end.edge.root())
         segments, bundled = _bundled(end.segments, first, entries)
         changes = [
-            Change(places.HEAD, head.signed(end.signer), end.revision),
+            Change(store_keys.HEAD, head.signed(end.signer), end.revision),
             *bundled,
             *[_grown(tile, data, end.tiles) for tile, data in grown.items()],
         ]
@@ -195,7 +196,7 @@ class Sequencer:
             changes += [Change(record.key, None, record.revision) for record in waiting]
         revision = await self._store.commit(changes, delete)
         end.revision = revision
-        end.tiles.update({places.tile_key(tile): revision for tile in grown if not tile.full})
+        end.tiles.update({store_keys.tile_key(tile): revision for tile in grown if not tile.full})
         end.segments = [
             each if each.revision else each._replace(revision=revision) for each in segments
         ]
@@ -204,7 +205,7 @@ class Sequencer:
     async def _current_end(self) -> _End:
         if self._end:
             return self._end  # if another server has moved the head since, the commit conflicts
-        head = await _one(self._store, places.HEAD)
+        head = await _one(self._store, store_keys.HEAD)
         if self._check is not None:
             await self._check(_claimed(head))
         if head is None:
@@ -218,29 +219,29 @@ class Sequencer:
         signer = NoteSigner(Checkpoint.claimed(head.value).origin, self._key)
         size = Checkpoint.opened(head.value, signer.verifier).size
         partial = Edge.partial_tiles(size)
-        records = [await _one(self._store, places.tile_key(tile)) for tile in partial]
+        records = [await _one(self._store, store_keys.tile_key(tile)) for tile in partial]
         found = [record for record in records if record is not None]
         if len(found) < len(partial):
             raise LedgerBroken(f"a tile of the log of {size} entries is missing")
-        # Should the log have grown since the head was read, the commit will conflict.
+        # If the log has grown since the head was read, the commit will conflict.
         pairs = zip(partial, found, strict=True)
         edge = Edge(size, [record.value[: tile.width * HASH_SIZE] for tile, record in pairs])
         if edge.root() != Checkpoint.claimed(head.value).root:
             raise LedgerBroken(f"the tiles do not fit the signed head of {size} entries")
-        segments = (await self._store.read(places.bundle_span(size // FULL))).records
+        segments = (await self._store.read(store_keys.bundle_span(size // FULL))).records
         revisions = {record.key: record.revision for record in found}
         return _End(signer, head.revision, edge, revisions, segments)
 
 
 def _grown(tile: Tile, data: bytes, known: dict[str, Revision]) -> Change:
     """Write a tile that is new or has grown; a full one is not written again."""
-    key = places.tile_key(tile)
+    key = store_keys.tile_key(tile)
     expected = known.pop(key, ABSENT)
     return Change(key, data, expected)
 
 
 def _some(waiting: Sequence[Record], most: int, room: int) -> Sequence[Record]:
-    """The first of them, as many as fit into a commit; always one at least."""
+    """The first entries, as many as fit into a commit; at least one."""
     some, size = waiting[:most], 0
     for count, record in enumerate(some):
         size += len(record.value)
@@ -256,7 +257,7 @@ def _bundled(
     changes: list[Change] = []
     while entries:
         room = FULL - first % FULL
-        new = Record(places.segment_key(first), tiles.bundle(entries[:room]), ABSENT)
+        new = Record(store_keys.segment_key(first), tiles.bundle(entries[:room]), ABSENT)
         segments, more = _with(segments, new, full=len(entries) >= room)
         changes += more
         first, entries = first + room, entries[room:]
@@ -266,7 +267,7 @@ def _bundled(
 def _with(
     segments: Sequence[Record], new: Record, *, full: bool
 ) -> tuple[list[Record], list[Change]]:
-    """The segments of a bundle with one more, and the changes that make it so.
+    """The segments of a bundle with another one, and the changes for that.
 
     They are joined into one when the bundle is full, or there are too many of them.
     """

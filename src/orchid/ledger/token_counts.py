@@ -1,13 +1,13 @@
-"""Counts of issued tokens: per signing key, account and time of expiry, never one by one.
+"""Counts of issued tokens: per signing key, account and expiry, never one by one.
 
-Issuing a token adds one to a number in memory. `run` writes the numbers into the ledger every few
+Issuing a token increments a number in memory. `run` writes the numbers into the ledger every few
 seconds, as entries of type tokens.counted, and `write` once more at the end: no token costs a
 commit. Each process writes its own counts, and readers add them up. A process that is killed loses
-what it counted since the last time.
+the counts since the last write.
 
-Times of expiry are rounded up: to the hour, the day, the month or the year, the later the coarser.
-An account has at most `MOST_ROWS` rows per key and interval; further tokens are counted in the
-row with the latest end. So the number of rows does not depend on the lifetimes that callers choose.
+Expiry times are rounded up: to the hour, the day, the month or the year, the later the coarser. An
+account has at most `MOST_ROWS` rows per key and interval; further tokens are counted in the row
+with the latest expiry. So the number of rows does not depend on the lifetimes that clients choose.
 Entries are formatted in a thread.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.store.interface import Change, RevisionConflict, Store, StoreError
 
@@ -29,17 +29,15 @@ HOUR: Final = 3600
 DAY: Final = 24 * HOUR
 MONTH: Final = 30 * DAY
 YEAR: Final = 365 * DAY
-BY_THE_HOUR: Final = (
-    2 * DAY
-)  # tokens that end within this time are counted by the hour of their end
+BY_THE_HOUR: Final = 2 * DAY  # tokens that expire within this time are counted by hour
 BY_THE_DAY: Final = 60 * DAY
 BY_THE_MONTH: Final = 2 * YEAR
-LAST: Final = 253_402_214_400  # 9999-12-31T00:00:00Z, the last day that can be written
+LAST: Final = 253_402_214_400  # 9999-12-31T00:00:00Z, the last day that can be formatted
 MOST_ROWS: Final = 8
 ROWS_PER_ENTRY: Final = 32
 ENTRIES_PER_COMMIT: Final = 64
 
-Counted = dict[tuple[str, str], dict[int, int]]  # key and account; number of tokens by end
+Counted = dict[tuple[str, str], dict[int, int]]  # key and account; number of tokens by expiry
 
 
 class TokenCounts:
@@ -48,13 +46,13 @@ class TokenCounts:
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
         self._store = store
         self._now = now
-        self._seconds = int(now().timestamp())  # of the last time that counts were written
+        self._seconds = int(now().timestamp())  # of the last write
         self._counts: Counted = {}
         self._unformatted: list[Counted] = []
-        self._unwritten: list[list[Change]] = []  # commits; tried again as they are, or not at all
+        self._unwritten: list[list[Change]] = []  # commits; retried unchanged, or not at all
 
     def issued(self, key: str, account: str, expires: int) -> None:
-        """Count a token of the account with this uid, which ends at this Unix time."""
+        """Count a token of the account with this uid and expiry (Unix time)."""
         left = expires - self._seconds
         if left <= BY_THE_HOUR:
             unit = HOUR
@@ -79,13 +77,13 @@ class TokenCounts:
         interval: float = INTERVAL_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Write again and again, until cancelled; what cannot be written is kept for later."""
+        """Write regularly, until cancelled; failed writes are retried later."""
         while True:
             await sleep(interval)
             await self.write()
 
     async def write(self) -> None:
-        """Put what was counted since the last time among the pending entries."""
+        """Add the counts since the last write to the pending entries."""
         now = self._now()
         self._seconds = int(now.timestamp())
         if self._counts:
@@ -107,17 +105,17 @@ class TokenCounts:
         try:
             await self._store.commit(changes)
         except RevisionConflict:
-            log.debug("ledger.already_pending")  # an earlier try succeeded after all
+            log.debug("ledger.already_pending")  # an earlier attempt succeeded after all
 
 
 def _count_in_last(rows: dict[int, int], end: int) -> None:
-    """Count a token in the row with the latest end, which is moved if the token ends later."""
+    """Count a token in the row with the latest expiry, which is moved if the token's is later."""
     last = max(rows)
     rows[max(last, end)] = rows.pop(last) + 1
 
 
 def _pending(counts: Counted, now: datetime) -> list[Change]:
-    return places.pending(_facts(counts), "", now)
+    return store_keys.pending(_facts(counts), "", now)
 
 
 def _facts(counts: Counted) -> Iterator[Fact]:

@@ -1,7 +1,7 @@
-"""Answers of HTTP/1.1 servers: `AnswerReader` is fed what arrives and keeps to its limits.
+"""Parser of HTTP/1.1 responses: `AnswerReader` is fed received bytes and enforces limits.
 
-It knows no socket. Interim answers (1xx) are passed over; anything that comes after the end of an
-answer is refused, because nobody asked for it.
+It knows no socket. Interim responses (1xx) are skipped; bytes after the end of a response are
+refused.
 """
 
 from typing import Any, NamedTuple
@@ -13,19 +13,19 @@ from orchid.outbound.failures import AnswerRefused, ServerUnreachable
 MAX_HEAD = 64 * 1024
 MAX_HEADERS = 128
 
-_SUCCESS = 200  # and lower ones are interim
+_SUCCESS = 200  # lower ones are interim
 
 
 class Answer(NamedTuple):
-    """An answer as it came."""
+    """A received response."""
 
     status: int
     body: bytes
-    retry_after: float = 0.0  # seconds, if the server asks for a pause
+    retry_after: float = 0.0  # seconds, if the server requests a pause
 
 
 class AnswerReader:
-    """One answer within limits; the parser calls the `on_` methods."""
+    """One response within limits; the parser calls the `on_` methods."""
 
     def __init__(self, max_body: int) -> None:
         self.has_head = False
@@ -48,7 +48,7 @@ class AnswerReader:
         return float(text) if text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004 - digits
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived; nothing at all means that the server has closed the connection."""
+        """Process received bytes; b"" means that the server has closed the connection."""
         if not data:
             self._end()
             return
@@ -65,7 +65,7 @@ class AnswerReader:
                 raise AnswerRefused("the head of the answer is too long")
 
     def take_body(self) -> bytes:
-        """What has come of the body since it was last taken; it no longer counts."""
+        """The body bytes since the last call; they no longer count for the limit."""
         taken, self._body = self._body, bytearray()
         return bytes(taken)
 
@@ -90,7 +90,7 @@ class AnswerReader:
 
     def on_message_complete(self) -> None:
         self.complete = self.has_head
-        self.leaves_open = bool(self._parser.should_keep_alive())  # known only here
+        self.leaves_open = bool(self._parser.should_keep_alive())  # only known here
 
     def _is_framed(self) -> bool:
         return b"content-length" in self._headers or b"transfer-encoding" in self._headers

@@ -1,10 +1,10 @@
-"""Credential plugins: a program that a kubeconfig names, which prints the credential to use.
+"""Credential plugins: a program in a kubeconfig that prints the credential to use.
 
-`logged_in` runs the `exec` command of a user and gives the same access with the token or
-certificate that it printed (ExecCredential v1 or v1beta1, as for other clients). Whoever wrote the
-kubeconfig chooses what is run: `kubeconfig.read` therefore refuses one unless the caller says that
-the file was meant. The plugin is run once, its output is read within limits, and nothing of it is
-kept or shown; its standard error is the terminal's.
+`logged_in` runs the `exec` command of a user and returns the same access with the printed token or
+certificate (ExecCredential v1 or v1beta1, as for other clients). The author of the kubeconfig
+chooses the program: `kubeconfig.read` therefore refuses it unless the user named the file. The
+plugin is run once, its output is read within limits, and never cached or shown; its standard error
+is the terminal's.
 """
 
 import base64
@@ -30,7 +30,7 @@ NEVER, ALWAYS = "Never", "Always"
 
 
 class _Plugin(msgspec.Struct, frozen=True):
-    """An `exec` entry, checked."""
+    """A validated `exec` entry."""
 
     command: str
     arguments: list[str]
@@ -42,7 +42,7 @@ class _Plugin(msgspec.Struct, frozen=True):
 
 
 def logged_in(access: ServerAccess, now: datetime.datetime) -> ServerAccess:
-    """The access with what its plugin printed; as it is if it has none."""
+    """The access with the credential of its plugin; unchanged without a plugin."""
     if access.plugin is None:
         return access
     path, entry = access.plugin
@@ -110,7 +110,7 @@ def _printed(plugin: _Plugin, access: ServerAccess) -> bytes:
 
 
 def _asked(plugin: _Plugin, access: ServerAccess, interactive: bool) -> str:
-    """What the plugin is told about what is wanted."""
+    """The input of the plugin."""
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.wants_cluster:
         spec["cluster"] = {
@@ -123,7 +123,7 @@ def _asked(plugin: _Plugin, access: ServerAccess, interactive: bool) -> str:
 
 
 def _status(printed: bytes, plugin: _Plugin, now: datetime.datetime) -> Mapping[str, Any]:
-    """The credential in what was printed; nothing of it is ever repeated in a complaint."""
+    """The credential in the output, which no error message repeats."""
     if len(printed) > LARGEST:
         raise ValueError(f"{plugin.command} printed more than {LARGEST} bytes")
     try:

@@ -1,18 +1,18 @@
-"""How a call to another server fails. No text holds a credential or what was sent or received.
+"""Failures of a call to another server. No message has a credential or any sent or received data.
 
     CallFailed
-    ├── ServerUnreachable   no connection, or it broke: trying again may help
-    ├── TimedOut            no complete answer in time
-    └── AnswerRefused       an answer that we cannot use; has the status, and when to try again
+    ├── ServerUnreachable   no connection, or it broke: a retry may help
+    ├── TimedOut            no complete response in time
+    └── AnswerRefused       an unusable response; has the status, and the time for a retry
 
-Whether the server has done what it was asked to is not known after any of them.
+After any of them it is unknown whether the server has executed the request.
 """
 
 _RETRIED = (429, 500, 504)
 
 
 class CallFailed(Exception):
-    """The call did not bring a usable answer."""
+    """The call had no usable response."""
 
     can_retry = False
     retry_after: float = 0.0

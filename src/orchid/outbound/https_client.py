@@ -1,12 +1,12 @@
-"""HTTPS to one server: requests with their whole answers, and answers that go on for hours.
+"""HTTPS to one server: requests with complete responses, and long-lived streams.
 
-Start with `HttpsClient`: webhooks, issuers' keys and the controllers' API calls all go through it.
-HTTP/1.1, always TLS with a verified name. Never follows a redirect: whoever answers could send our
-credentials elsewhere. Never reads more than a stated size, and never waits longer than a stated
-time; a stream may go on once its head has come. What can go wrong is in failures.py.
+Start with `HttpsClient`: webhooks, issuers' keys and the controllers' API calls all use it.
+HTTP/1.1, always TLS with a verified name. Never follows a redirect, which could send our
+credentials elsewhere. Never reads more than a given size, and never waits longer than a given time;
+a stream may continue once its head has arrived. Failures are in failures.py.
 
-Nothing is sent twice, except on a kept connection that ends without a byte of an answer: the server
-had closed it already.
+Nothing is sent twice, except on an idle connection that ends without a byte of a response: the
+server had already closed it.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ Pieces = AsyncIterator[bytes]
 
 
 class ServerRefused(Exception):
-    """A stream was not opened; `answer` says why."""
+    """A stream was not opened; `answer` is the response."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(f"answered with status {answer.status}")
@@ -42,7 +42,7 @@ class ServerRefused(Exception):
 
 
 class HttpsClient:
-    """Requests to one remote; up to `keeps` connections are kept for the next ones."""
+    """Requests to one remote; up to `keeps` idle connections are pooled."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class HttpsClient:
         accept: str = JSON,
     ) -> None:
         parts = urlsplit(remote.url)
-        assert parts.hostname is not None  # Remote saw to it
+        assert parts.hostname is not None  # validated by Remote
         self._host = parts.hostname
         self._port = parts.port or _HTTPS_PORT
         self._prefix = parts.path.rstrip("/")
@@ -72,9 +72,9 @@ class HttpsClient:
     async def send(
         self, method: str, target: str = "", body: bytes = b"", media: str = JSON
     ) -> Answer:
-        """Send one request and wait for the whole answer.
+        """Send a request and return the complete response.
 
-        `target` is a path below the remote's own; without one, the remote's own address is meant.
+        `target` is a path below the remote's own; the default is the remote's URL.
         """
         data = self._request(method, target, body, media)
         try:
@@ -85,7 +85,7 @@ class HttpsClient:
 
     @asynccontextmanager
     async def stream(self, target: str) -> AsyncIterator[Pieces]:
-        """Open a stream; raises ServerRefused unless the answer is a success."""
+        """Open a stream; raises ServerRefused unless the response is a success."""
         connection = await self._open(self._request("GET", target, b"", JSON))
         try:
             yield connection.pieces()
@@ -99,7 +99,7 @@ class HttpsClient:
     # Inside
 
     async def _open(self, data: bytes) -> "_Connection":
-        """A connection on which the head of a successful answer has come."""
+        """A connection on which the head of a successful response has arrived."""
         try:
             async with asyncio.timeout(self._timeout):
                 connection = await self._connect()
@@ -125,7 +125,7 @@ class HttpsClient:
                 connection.close()
                 if kept is None or connection.heard:
                     raise
-                continue  # the server had dropped the kept connection; nothing was carried out
+                continue  # the server had closed the idle connection; nothing was executed
             except BaseException:
                 connection.close()
                 raise
@@ -134,7 +134,7 @@ class HttpsClient:
 
     def _kept(self) -> "_Connection | None":
         while self._idle:
-            connection = self._idle.pop()  # the one used last is the one most likely still open
+            connection = self._idle.pop()  # the last used one is most likely still open
             if connection.usable:
                 return connection
             connection.close()
@@ -170,7 +170,7 @@ class HttpsClient:
 
 
 class _Connection:
-    """One connection, and the answer being read from it."""
+    """A connection, and the response being read from it."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, max_answer: int
@@ -179,7 +179,7 @@ class _Connection:
         self._writer = writer
         self._max_answer = max_answer
         self._answer = AnswerReader(max_answer)
-        self.heard = False  # whether anything of the answer has come
+        self.heard = False  # whether anything of the response has arrived
 
     @property
     def usable(self) -> bool:
@@ -192,20 +192,20 @@ class _Connection:
         self._writer.write(data)
 
     async def status(self) -> int:
-        """Wait for the head of the answer."""
+        """Wait for the head of the response."""
         while not self._answer.has_head:
             await self._read()
         return self._answer.status
 
     async def whole(self) -> Answer:
-        """Wait for the whole answer."""
+        """Wait for the complete response."""
         answer = self._answer
         while not answer.complete:
             await self._read()
         return Answer(answer.status, answer.take_body(), answer.retry_after)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """What comes of the body, until its end."""
+        """The pieces of the body, until its end."""
         while True:
             if piece := self._answer.take_body():
                 yield piece
@@ -214,7 +214,7 @@ class _Connection:
             await self._read()
 
     def close(self) -> None:
-        # A polite TLS farewell could take for ever.
+        # A TLS close handshake could take for ever.
         self._writer.transport.abort()
 
     async def _read(self) -> None:

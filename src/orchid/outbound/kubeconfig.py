@@ -1,13 +1,13 @@
-"""Kubeconfig files: what one, or several joined, say about one server and one user.
+"""Kubeconfig files: the server and user of a context, from one or several files.
 
-`read` gives a `ServerAccess`; commands, webhooks and controllers all start there. Files are joined
-as other clients join them: the first to name a thing wins. Paths in a file are relative to it. A
-private key must be for its owner alone. With `inside`, nothing outside that directory is read:
-whoever wrote the file chose these paths.
+`read` returns a `ServerAccess`, used by commands, webhooks and controllers. Files are merged as
+other clients do: the first definition wins. Paths are relative to their file. A private key must be
+readable by its owner only. With `inside`, nothing outside of that directory is read, because the
+author of the file chose these paths.
 
-A user that logs in by a plugin (`exec`) is refused unless `plugins` says that whoever named the
-file meant that; exec_plugin.py runs it. Not understood, and said so: auth providers, user names
-with passwords, proxies. Every complaint names the file and never a credential.
+A user with a plugin (`exec`) is refused unless `plugins`: the user of the command named the file;
+exec_plugin.py runs it. Refused as unsupported: auth providers, passwords, proxies. Every error
+names the file and never a credential.
 """
 
 import base64
@@ -29,11 +29,11 @@ _UNUSABLE = ("auth-provider", "username", "password")
 
 
 class UnusableKubeconfig(ValueError):
-    """A kubeconfig that cannot be used; the text names the file and says why."""
+    """An unusable kubeconfig; the message has the file and the reason."""
 
 
 class DeclaredPlugin(NamedTuple):
-    """A program that gives a credential: the file that names it, and what that says."""
+    """A credential plugin: the file that names it, and its entry."""
 
     path: Path
     entry: dict[str, Any]
@@ -45,7 +45,7 @@ class ServerAccess(msgspec.Struct, frozen=True):
     server: str
     user: str = ""
     namespace: str = ""
-    authority: bytes = b""  # empty: what the system trusts
+    authority: bytes = b""  # empty: the CAs of the system
     server_name: str = ""
     insecure: bool = False
     certificate: bytes = b""
@@ -56,7 +56,7 @@ class ServerAccess(msgspec.Struct, frozen=True):
     files: tuple[Path, ...] = ()  # read for all this, except the token file
 
     def token(self) -> SecretValue | None:
-        """The bearer token as it is now; a file is read each time, so that it may be rotated."""
+        """The current bearer token; a file is read each time, so that it may be rotated."""
         if self.token_file is None:
             return self.given_token
         try:
@@ -73,7 +73,7 @@ class ServerAccess(msgspec.Struct, frozen=True):
 def read(
     paths: Sequence[Path], context: str = "", *, inside: Path | None = None, plugins: bool = False
 ) -> ServerAccess:
-    """What the chosen context, or the current one, says."""
+    """The access of the chosen context, or the current one."""
     documents = [_Document(path, inside) for path in paths]
     where = ":".join(map(str, paths))
     wanted = context or next((name for each in documents if (name := each.current)), "")
@@ -118,7 +118,7 @@ def read(
 
 
 def fit_token(text: str, where: str) -> SecretValue:
-    """A token that would break the head of a request into two is none."""
+    """Refuse a token that would inject a header line."""
     token = text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise UnusableKubeconfig(f"{where}: the token has characters that no token has, or none")
@@ -157,14 +157,14 @@ class _Document:
         return value
 
     def located(self, entry: Mapping[str, Any], word: str) -> Path | None:
-        """The file that an entry names; None if it names none."""
+        """The file that an entry names, or None."""
         name = self.text(entry, word)
         if not name:
             return None
         path = self.path.parent / name
         if self._inside is not None and not path.resolve().is_relative_to(self._inside.resolve()):
             raise UnusableKubeconfig(
-                f"{self.path}: {word} leads out of {self._inside}; whoever means that names the "
+                f"{self.path}: {word} leads out of {self._inside}; if that is intended, name the "
                 "file with --kubeconfig"
             )
         return path
@@ -175,14 +175,14 @@ class _Document:
         return [path for path in found if path is not None]
 
     def plugin(self, entry: Mapping[str, Any]) -> DeclaredPlugin | None:
-        """The program by which a user logs in; None if there is none."""
+        """The credential plugin of a user, or None."""
         value = entry.get("exec")
         if value is not None and not isinstance(value, dict):
             raise UnusableKubeconfig(f"{self.path}: exec is not an object")
         return DeclaredPlugin(self.path, value) if value else None
 
     def material(self, entry: Mapping[str, Any], word: str, *, private: bool = False) -> bytes:
-        """PEM that stands in the file itself or in another that it names."""
+        """PEM in the file itself or in a file that it names."""
         inline = self.text(entry, f"{word}-data")
         if inline:
             try:

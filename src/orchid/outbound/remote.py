@@ -1,8 +1,7 @@
-"""A server to call: `Remote` says where it is, whom to trust and what to show.
+"""A remote server: `Remote` has its URL, CAs and credential.
 
-`read_kubeconfig` makes one of a kubeconfig file; `FollowedKubeconfig` makes another one when that
-file, or a certificate or key that it names, has changed. An address is https, with a host, and
-holds no credential; one that is not is refused when it is configured, not when it is called.
+`read_kubeconfig` creates one from a kubeconfig file. A URL is https, with a host, and has no
+credential; others are refused when they are configured, not when they are called.
 """
 
 import functools
@@ -25,16 +24,16 @@ log = logging.getLogger(__name__)
 
 
 class InvalidRemote(ValueError):
-    """An address or a kubeconfig file that cannot be used; the text says what to change."""
+    """An invalid URL or kubeconfig file; the message says what to change."""
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A server to call: its address, the TLS settings, and the credential to show."""
+    """A remote server: its URL, the TLS settings, and the credential."""
 
     url: str
     tls: ssl.SSLContext = field(repr=False, compare=False)
-    server_name: str = ""  # the name on its certificate, when it is not the one in the address
+    server_name: str = ""  # the name on its certificate, if it differs from the host of the URL
     bearer: Callable[[], SecretValue] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -42,7 +41,7 @@ class Remote:
 
 
 def refuse_unfit_url(url: str) -> None:
-    """Only https, with a host, without credentials or anything that never reaches the server."""
+    """Only https, with a host, without credentials or a fragment."""
     try:
         parts = urlsplit(url)
         fit = parts.scheme == "https" and parts.hostname and parts.port != 0
@@ -55,7 +54,7 @@ def refuse_unfit_url(url: str) -> None:
 
 
 def trusting(authorities: str = "") -> ssl.SSLContext:
-    """TLS settings that trust these PEM authorities, or the system's when there are none."""
+    """TLS settings that trust these PEM CAs, or the system's if there are none."""
     try:
         return tls.trusting(authorities)
     except UnusableTls as problem:
@@ -63,7 +62,7 @@ def trusting(authorities: str = "") -> ssl.SSLContext:
 
 
 def read_kubeconfig(path: Path) -> Remote:
-    """Make a Remote of the current context of a kubeconfig file."""
+    """The Remote of the current context of a kubeconfig file."""
     return _remote_of(_read(path), path)
 
 
@@ -138,10 +137,10 @@ def _remote_of(access: ServerAccess, path: Path) -> Remote:
 
 
 def _token_of(access: ServerAccess) -> SecretValue:
-    """Read at each use: whoever rotates the file needs no restart."""
+    """Read at each use, so that the file can be rotated without a restart."""
     try:
         token = access.token()
     except UnusableKubeconfig as problem:
         raise AnswerRefused(str(problem)) from None
-    assert token is not None  # has_token was asked before
+    assert token is not None  # has_token was checked before
     return token

@@ -1,7 +1,7 @@
-"""TLS settings of a client: whom to trust, and which certificate to show.
+"""TLS settings of a client: trusted CAs, and the client certificate.
 
-`trusting` makes a context that verifies names, TLS 1.2 and later; `present` has it show a client
-certificate. Keys never touch a disk, and no error text holds one.
+`trusting` creates a context that verifies names, TLS 1.2 and later; `present` adds a client
+certificate. Keys never touch a disk, and no error message has one.
 """
 
 import os
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 
 class UnusableTls(ValueError):
-    """Certificates or keys that make no TLS settings; the text says which."""
+    """Certificates or keys that are invalid for TLS; the message says which."""
 
 
 def trusting(authorities: str = "") -> ssl.SSLContext:
-    """TLS settings that trust these PEM authorities, or the system's when there are none."""
+    """TLS settings that trust these PEM CAs, or the system's if there are none."""
     try:
         context = ssl.create_default_context(cadata=authorities or None)
     except (ssl.SSLError, ValueError):
@@ -25,8 +25,8 @@ def trusting(authorities: str = "") -> ssl.SSLContext:
 
 
 def present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Have connections show a client certificate."""
-    # The library takes paths only; memory files keep the key off every disk.
+    """Present a client certificate on all connections."""
+    # The library only takes paths; memory files keep the key off every disk.
     with _memory_file(certificate) as certificate_path, _memory_file(key) as key_path:
         try:
             context.load_cert_chain(certificate_path, key_path, password=lambda: "")
@@ -36,7 +36,7 @@ def present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 @contextmanager
 def _memory_file(data: bytes) -> Iterator[str]:
-    """A nameless file in memory, as a path, for as long as the block lasts."""
+    """An anonymous file in memory, as a path, within the block."""
     descriptor = os.memfd_create("orchid", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, data)

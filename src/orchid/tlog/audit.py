@@ -1,9 +1,9 @@
-"""Check a whole log: every entry against its hash, every hash up to the signed root.
+"""Verify a whole log: every entry against its hash, every hash up to the signed root.
 
-`audit` reads everything once and computes the tree anew. The first thing that does not fit is named
-in `LogRefused`: an entry by its index, a tile by its path. With an earlier checkpoint it also sees
-that the log of that time is the beginning of this one. So it finds a log that was rolled back or
-rewritten, even by somebody who has its key.
+`audit` reads everything once and computes the tree again. `LogRefused` names the first mismatch: an
+entry by its index, a tile by its path. With an earlier checkpoint it also verifies that this log
+begins with the earlier one. So it detects a log that was rolled back or rewritten, even by the
+holder of its key.
 """
 
 import base64
@@ -19,21 +19,21 @@ from orchid.tlog.tiles import ENTRIES, FULL, BadTile, Edge, Tile
 
 
 class LogRefused(Exception):
-    """The log does not fit what was signed; says where."""
+    """The log does not match the signed checkpoint; the message says where."""
 
 
 class LogSource(Protocol):
-    """Where a log is read: a store, a server, a directory."""
+    """A source of a log: a store, a server, a directory."""
 
     async def checkpoint(self) -> bytes | None:
         """The signed checkpoint; None if there is no log yet."""
 
     async def tile(self, tile: Tile) -> bytes | None:
-        """A tile or bundle in the width that is asked for; None if it is not there."""
+        """A tile or bundle in the requested width; None if it does not exist."""
 
 
 class LogAtOneMoment:
-    """A log as it was when its checkpoint was first asked for, though it may grow meanwhile."""
+    """A log as of its checkpoint at first access, though it may grow meanwhile."""
 
     def __init__(self, source: LogSource) -> None:
         self._source = source
@@ -49,20 +49,20 @@ class LogAtOneMoment:
 
 
 async def opened(source: LogSource, verifier: NoteVerifier) -> Checkpoint:
-    """The checkpoint of a log, its signature checked."""
+    """The checkpoint of a log, with a verified signature."""
     note = await source.checkpoint()
     if note is None:
         raise LogRefused("the log has no checkpoint")
     try:
         return Checkpoint.opened(note, verifier)
     except NoteRefused as refusal:
-        raise LogRefused(f"the checkpoint does not hold: {refusal}") from None
+        raise LogRefused(f"the checkpoint is invalid: {refusal}") from None
 
 
 async def audit(
     source: LogSource, verifier: NoteVerifier, since: Checkpoint | None = None
 ) -> Checkpoint:
-    """Read and check everything; give the checkpoint that stands for it."""
+    """Read and verify everything; return the checkpoint."""
     head = await opened(source, verifier)
     if since:
         _refuse_shorter(since, head)
@@ -81,14 +81,14 @@ async def audit(
 
 
 async def entries(source: LogSource, size: int) -> AsyncIterator[bytes]:
-    """Every entry of a log, as it is there; nothing is checked."""
+    """Every entry of a log, not verified."""
     for tile in bundles_of(size):
         for entry in await bundle_entries(source, tile):
             yield entry
 
 
 async def inclusion_proof(source: LogSource, index: int, size: int) -> list[bytes]:
-    """The hashes that show an entry to be in the log of `size` entries."""
+    """The inclusion proof of an entry in the log of `size` entries."""
     subtrees = inclusion(index, size)
     wanted = tiles.tiles_for(subtrees, size)
     found = {tile: await _tile(source, tile) for tile in wanted}
@@ -96,7 +96,7 @@ async def inclusion_proof(source: LogSource, index: int, size: int) -> list[byte
 
 
 async def require_growth(source: LogSource, old: Checkpoint, new: Checkpoint) -> None:
-    """Raise LogRefused unless the log of now begins with an earlier one; reads a few tiles."""
+    """Raise LogRefused unless the log begins with an earlier one; reads a few tiles."""
     _refuse_shorter(old, new)
     subtrees = consistency(old.size, new.size)
     wanted = tiles.tiles_for(subtrees, new.size)
@@ -121,7 +121,7 @@ def bundles_of(size: int) -> list[Tile]:
 
 
 async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | None) -> None:
-    """Check one bundle against its tile, and add it to what was computed."""
+    """Verify one bundle against its tile, and add it to the computed tree."""
     first = tile.index * FULL
     hashes = tiles.split(await _tile(source, Tile(0, tile.index, tile.width)))
     leaves = [leaf_hash(entry) for entry in await _available_entries(source, tile)]
@@ -132,7 +132,7 @@ async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | N
         if len(leaves) < tile.width and (found is None or found in hashes[place + 1 :]):
             count = f"{tile.path} has {len(leaves)} of {tile.width} entries"
             raise LogRefused(f"entry {first + place} is missing: {count}")
-        raise LogRefused(f"entry {first + place} does not fit its hash in the log")
+        raise LogRefused(f"entry {first + place} does not match its hash in the log")
     if len(leaves) > tile.width:
         raise LogRefused(f"{tile.path} has {len(leaves)} entries instead of {tile.width}")
     cut = since.size - first if since and 0 < since.size - first <= tile.width else 0
@@ -165,12 +165,12 @@ async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:
             span = FULL**tile.level
             first = (tile.index * FULL + place) * span
             raise LogRefused(
-                f"{tile.path} does not fit the entries {first} to {first + span - 1} below it"
+                f"{tile.path} does not match the entries {first} to {first + span - 1} below it"
             )
 
 
 async def bundle_entries(source: LogSource, tile: Tile) -> list[bytes]:
-    """The entries in a bundle; raises LogRefused unless there are as many as there must be."""
+    """The entries in a bundle; raises LogRefused unless it has the expected number."""
     found = _unbundled(tile, await source.tile(tile) or b"")
     if len(found) != tile.width:
         first = tile.index * FULL + len(found)
@@ -179,7 +179,7 @@ async def bundle_entries(source: LogSource, tile: Tile) -> list[bytes]:
 
 
 async def _available_entries(source: LogSource, tile: Tile) -> list[bytes]:
-    """The entries in a bundle, as many as there are: a shorter one is read by smaller widths."""
+    """The available entries of a bundle: a shorter one is read by smaller widths."""
     if (data := await source.tile(tile)) is not None:
         return _unbundled(tile, data)
     least, most, data = (

@@ -1,7 +1,7 @@
-"""Checkpoints: how large a log is and its root, signed; as in C2SP tlog-checkpoint.
+"""Checkpoints: the signed size and root of a log; as in C2SP tlog-checkpoint.
 
-An old checkpoint is worth keeping: it shows whether the log was cut short or rewritten since.
-`Checkpoint.opened` takes only what the log's own key has signed.
+An old checkpoint is worth keeping: it shows whether the log was truncated or rewritten since.
+`Checkpoint.opened` only accepts signatures of the log's own key.
 """
 
 import base64
@@ -17,7 +17,7 @@ _SIZE = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A log of some origin had `size` entries, and this root."""
+    """Origin, size and root of a log."""
 
     origin: str
     size: int
@@ -32,7 +32,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @classmethod
     def opened(cls, note: bytes, verifier: NoteVerifier) -> "Checkpoint":
-        """Read a signed checkpoint; raises NoteRefused unless this log's key signed it."""
+        """Parse a signed checkpoint; raises NoteRefused unless this log's key signed it."""
         checkpoint = cls._parse(verifier.opened(note))
         if checkpoint.origin != verifier.name:
             raise NoteRefused(f"the checkpoint is of {checkpoint.origin!r}, not {verifier.name!r}")
@@ -40,7 +40,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @classmethod
     def claimed(cls, note: bytes) -> "Checkpoint":
-        """Read a checkpoint without asking who signed it: to say what it claims."""
+        """Parse a checkpoint without verifying its signature."""
         return cls._parse(text_of(note))
 
     @classmethod
@@ -48,7 +48,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
         lines = text.split("\n")
         origin, size, encoded, *extensions = lines[:-1] + [""] * (4 - len(lines))
         if not origin or not _SIZE.fullmatch(size) or "" in extensions:
-            raise NoteRefused("the note is no checkpoint")
+            raise NoteRefused("the note is not a checkpoint")
         try:
             root = base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError):

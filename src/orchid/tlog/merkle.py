@@ -1,10 +1,10 @@
 """The Merkle tree of RFC 6962: hashes of entries, of nodes, and of ranges of a log.
 
-A log is a list of entries. Its root hash stands for all of them, in their order: whoever knows the
-root can be shown that an entry is in the log (inclusion), or that a longer log begins with this one
-(consistency), by a few hashes. Start with `Subtree`, a range of entries with one hash of its own;
-a proof is a list of them (proofs.py). A *node* is a subtree whose size is a power of two, and is
-what tiles keep (tiles.py). Nothing here reads or writes anything.
+A log is a list of entries. Its root hash covers all of them, in order: with the root, a few hashes
+prove that an entry is in the log (inclusion), or that a longer log begins with this one
+(consistency). Start with `Subtree`, a range of entries with one hash; a proof is a list of them
+(proofs.py). A *node* is a subtree whose size is a power of two; tiles store nodes (tiles.py).
+Nothing here does I/O.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,10 +29,10 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def tree_hash(hashes: Sequence[bytes]) -> bytes:
-    """The root over hashes that stand side by side, however many there are."""
+    """The root over consecutive hashes, of any number."""
     if not hashes:
         return EMPTY_ROOT
-    # The last one of an odd row has no partner: it waits, on the right, for the row above.
+    # The last one of an odd row has no partner: it moves up to the next row.
     row = list(hashes)
     while len(row) > 1:
         # As `node_hash`, without a call for each of hundreds.
@@ -55,7 +55,7 @@ class Subtree(NamedTuple):
     end: int
 
     def nodes(self) -> Iterator[TreeNode]:
-        """The complete subtrees it consists of, from left to right, the largest first."""
+        """Its complete subtrees, from left to right, the largest first."""
         start = self.start
         while start < self.end:
             height = (self.end - start).bit_length() - 1
@@ -73,6 +73,6 @@ class Subtree(NamedTuple):
         return total
 
     def halves(self) -> "tuple[Subtree, Subtree]":
-        """Split it as RFC 6962 does: the left half is the largest power of two that leaves some."""
+        """Split as in RFC 6962: the left half is the largest power of two below the size."""
         middle = self.start + (1 << (self.end - self.start - 1).bit_length() - 1)
         return Subtree(self.start, middle), Subtree(middle, self.end)

@@ -1,8 +1,8 @@
-"""Signed notes: a text with lines under it that say who signed it, as in C2SP signed-note.
+"""Signed notes: a text with signature lines, as in C2SP signed-note.
 
-`NoteSigner` signs with Ed25519; `NoteVerifier` opens what it signed and raises `NoteRefused`
-otherwise. A verifier is handed around as one line of text (`vkey`). Signatures of keys that nobody
-told us of are passed over, as the format wants.
+`NoteSigner` signs with Ed25519; `NoteVerifier` verifies and raises `NoteRefused` for an invalid
+note. The text form of a verifier is one line (`vkey`). Signatures of unknown keys are ignored, as
+the format requires.
 """
 
 import base64
@@ -24,11 +24,11 @@ _SIGNATURE = re.compile(f"{_DASH} ([^ ]+) ([A-Za-z0-9+/]+={{0,2}})")
 
 
 class NoteRefused(Exception):
-    """A note is malformed, or nobody whom we know has signed it."""
+    """A note is malformed, or not signed by the expected key."""
 
 
 class NoteVerifier:
-    """Who signs: a name and a public key."""
+    """The signer of a note: a name and a public key."""
 
     def __init__(self, name: str, key: Ed25519PublicKey) -> None:
         if not name or _BAD_NAME.search(name):
@@ -44,7 +44,7 @@ class NoteVerifier:
 
     @classmethod
     def parse(cls, vkey: str) -> "NoteVerifier":
-        """Read the line that `vkey` gives; raises NoteRefused."""
+        """Parse a `vkey` line; raises NoteRefused."""
         name, _, rest = vkey.strip().partition("+")
         given_id, _, encoded = rest.partition("+")
         public = _decoded(encoded)
@@ -59,7 +59,7 @@ class NoteVerifier:
         return verifier
 
     def opened(self, note: bytes) -> str:
-        """The text of a note that this key has signed."""
+        """The text of a note with a valid signature of this key."""
         text, signatures = _parse(note)
         mine = [
             given[4:] for name, given in signatures if (name, given[:4]) == (self.name, self.id)
@@ -70,7 +70,7 @@ class NoteVerifier:
             for signature in mine:
                 self._key.verify(signature, text.encode())
         except InvalidSignature:
-            raise NoteRefused(f"the signature of {self.name} does not fit the note") from None
+            raise NoteRefused(f"the signature of {self.name} does not match the note") from None
         return text
 
 
@@ -89,7 +89,7 @@ class NoteSigner:
 
 
 def text_of(note: bytes) -> str:
-    """The text of a note, whoever signed it: to say what is claimed, never to rely on it."""
+    """The text of a note, without verifying it; for messages only."""
     return _parse(note)[0]
 
 
@@ -114,7 +114,7 @@ def _parse(note: bytes) -> tuple[str, list[tuple[str, bytes]]]:
 def _signature(line: str) -> tuple[str, bytes]:
     found = _SIGNATURE.fullmatch(line)
     if found is None:
-        raise NoteRefused("a line under the note is no signature")
+        raise NoteRefused("a line under the note is not a signature")
     signature = _decoded(found[2])
     if len(signature) <= 4:  # noqa: PLR2004 -- of the key's id
         raise NoteRefused("a signature of the note is too short")
@@ -127,5 +127,5 @@ def _decoded(encoded: str) -> bytes:
     except (binascii.Error, ValueError):
         raise NoteRefused("base64 is malformed") from None
     if base64.b64encode(data).decode() != encoded:
-        raise NoteRefused("base64 is not in its one right form")
+        raise NoteRefused("base64 is not canonical")
     return data

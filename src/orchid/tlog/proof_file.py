@@ -1,7 +1,7 @@
-"""A proof as a file: that an entry is in a log, for anybody to check offline; C2SP tlog-proof.
+"""A proof file: an entry is in a log, verifiable offline; C2SP tlog-proof.
 
-It holds the signed checkpoint, the place of the entry and the hashes of the inclusion proof. We put
-the entry itself into the `extra` line, so that the file is enough; `opened` checks all of it.
+It has the signed checkpoint, the index of the entry and the hashes of the inclusion proof. The
+entry itself is in the `extra` line, so that the file suffices; `opened` verifies all of it.
 """
 
 import base64
@@ -23,7 +23,7 @@ _INDEX = re.compile("index (0|[1-9][0-9]{0,18})", re.ASCII)
 
 
 class ProofFile(msgspec.Struct, frozen=True):
-    """What a proof file holds; nothing of it is checked yet, see `opened`."""
+    """The content of a proof file, not verified; see `opened`."""
 
     entry: bytes
     index: int
@@ -37,7 +37,7 @@ class ProofFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, data: bytes) -> "ProofFile":
-        """Read a file in this format; raises ProofRefused."""
+        """Parse a file in this format; raises ProofRefused."""
         if len(data) > MAX_FILE:
             raise ProofRefused(f"a proof has at most {MAX_FILE} bytes")
         head, blank, note = data.partition(b"\n\n")
@@ -52,7 +52,7 @@ class ProofFile(msgspec.Struct, frozen=True):
         return cls(entry, int(place[1]), [_bytes(each) for each in hashes], note)
 
     def opened(self, verifier: NoteVerifier) -> Checkpoint:
-        """Check the signature and the inclusion; raises NoteRefused or ProofRefused."""
+        """Verify the signature and the inclusion; raises NoteRefused or ProofRefused."""
         checkpoint = Checkpoint.opened(self.note, verifier)
         leaf = leaf_hash(self.entry)
         check_inclusion(leaf, self.index, checkpoint.size, self.hashes, checkpoint.root)

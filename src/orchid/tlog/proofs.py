@@ -1,9 +1,9 @@
-"""Proofs that an entry is in a log, and that one log is the beginning of another.
+"""Inclusion and consistency proofs.
 
-Making one: `inclusion` and `consistency` say of which subtrees the hashes are wanted, in the order
-of RFC 6962; whoever has the tiles looks them up. Checking one: `check_inclusion` and
-`check_consistency` need nothing but the proof and the roots, follow RFC 9162 (2.1.3.2, 2.1.4.2),
-and raise `ProofRefused`: a proof that does not hold cannot be overlooked.
+Creating one: `inclusion` and `consistency` list the subtrees whose hashes are needed, in the order
+of RFC 6962; the caller reads them from the tiles. Verifying one: `check_inclusion` and
+`check_consistency` need only the proof and the roots, follow RFC 9162 (2.1.3.2, 2.1.4.2), and raise
+`ProofRefused`: an invalid proof cannot be overlooked.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from orchid.tlog.merkle import HASH_SIZE, Subtree, node_hash
 
 
 class ProofRefused(Exception):
-    """A proof does not show what it should."""
+    """The proof is invalid."""
 
 
 def inclusion(index: int, size: int) -> list[Subtree]:
-    """The subtrees beside the way from entry `index` to the root, the lowest first."""
+    """The subtrees beside the path from entry `index` to the root, the lowest first."""
     if not 0 <= index < size:
         raise ValueError(f"a log of {size} entries has no entry {index}")
     beside = []
@@ -29,7 +29,7 @@ def inclusion(index: int, size: int) -> list[Subtree]:
 
 
 def consistency(old: int, new: int) -> list[Subtree]:
-    """The subtrees by which a log of `new` entries is shown to begin with its first `old`."""
+    """The subtrees that prove that a log of `new` entries begins with its first `old`."""
     if not 0 <= old <= new:
         raise ValueError(f"a log of {new} entries was never one of {old}")
     if old in (0, new):
@@ -40,14 +40,14 @@ def consistency(old: int, new: int) -> list[Subtree]:
         left, right = at.halves()
         at, other = (left, right) if old <= left.end else (right, left)
         beside.append(other)
-    # The old root itself is known to whoever checks; any other last subtree is not.
+    # The verifier has the old root; any other last subtree is part of the proof.
     return ([at] if at.start else []) + beside[::-1]
 
 
 def check_inclusion(
     leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
 ) -> None:
-    """Raise unless the entry with this leaf hash stands at `index` in the log with this root."""
+    """Raise unless the entry with this leaf hash is at `index` in the log with this root."""
     _check_hashes(proof)
     if not 0 <= index < size:
         raise ProofRefused(f"a log of {size} entries has no entry {index}")
@@ -88,7 +88,7 @@ def _check_between(
     old: int, old_root: bytes, new: int, new_root: bytes, proof: list[bytes]
 ) -> None:
     if old & (old - 1) == 0:
-        proof.insert(0, old_root)  # a complete subtree of the new log, known to who checks
+        proof.insert(0, old_root)  # a complete subtree of the new log, which the verifier has
     if not proof:
         raise ProofRefused("the consistency proof is too short")
     place, last = old - 1, new - 1

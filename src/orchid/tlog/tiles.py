@@ -1,9 +1,9 @@
-"""Tiles: how a log is kept and served, as in C2SP tlog-tiles.
+"""Tiles: the storage and publication format of a log, as in C2SP tlog-tiles.
 
-A tile at level 0 is the leaf hashes of 256 entries in a row; a hash in a tile one level up is the
-root over a full tile below. Only the last tile of a level may be partial. An entry bundle holds the
-entries that belong to a tile of level 0, each behind its length. A full tile never changes, so that
-it can be cached for ever. Start with `Tile`; `Edge` grows a log by reading its partial tiles alone.
+A tile at level 0 has the leaf hashes of 256 consecutive entries; a hash in a tile one level up is
+the root over a full tile below. Only the last tile of a level may be partial. An entry bundle has
+the entries of a tile of level 0, each after its length. A full tile never changes, so that it can
+be cached for ever. Start with `Tile`; `Edge` appends to a log by reading only its partial tiles.
 """
 
 import re
@@ -15,10 +15,10 @@ import msgspec
 from orchid.tlog.merkle import HASH_SIZE, Subtree, TreeNode, tree_hash
 
 FULL: Final = 256  # hashes in a full tile
-HEIGHT: Final = 8  # levels of the tree that one tile stands for
-ENTRIES: Final = -1  # the level of a bundle, which holds the entries themselves
+HEIGHT: Final = 8  # levels of the tree in one tile
+ENTRIES: Final = -1  # the level of a bundle, which has the entries themselves
 MAX_LEVEL: Final = 63
-MAX_ENTRY: Final = 0xFFFF  # bytes, by the length in front of it
+MAX_ENTRY: Final = 0xFFFF  # bytes, by the size of the length field
 
 _PATH = re.compile(
     r"tile/(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?",
@@ -27,11 +27,11 @@ _PATH = re.compile(
 
 
 class BadTile(Exception):
-    """A path, a tile or a bundle is not what its format says."""
+    """A malformed path, tile or bundle."""
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """Which tile or bundle: its level, its place in the level, and how much of it is there."""
+    """A tile or bundle: its level, its index in the level, and its width."""
 
     level: int
     index: int
@@ -52,7 +52,7 @@ class Tile(msgspec.Struct, frozen=True):
 
     @classmethod
     def at(cls, path: str) -> "Tile":
-        """The tile that a path names; raises BadTile for all but the one right spelling."""
+        """The tile of a path; raises BadTile for all but the canonical spelling."""
         found = _PATH.fullmatch(path)
         if found is None:
             raise BadTile(f"not the path of a tile: {path!r}")
@@ -68,25 +68,25 @@ class Tile(msgspec.Struct, frozen=True):
 
     @classmethod
     def with_node(cls, node: TreeNode, size: int) -> "Tile":
-        """The tile of a log of `size` entries from which a node's hash can be read."""
+        """The tile of a log of `size` entries that has a node's hash."""
         level, below = divmod(node.height, HEIGHT)
         index = node.place << below >> HEIGHT
         return cls(level, index, width_of(level, index, size))
 
     def hash_of(self, node: TreeNode, data: bytes) -> bytes:
-        """A node's hash, from the bytes of the tile that `with_node` named."""
+        """A node's hash, from the bytes of the tile of `with_node`."""
         return _hash_in_row(node, split(data))
 
 
 def _hash_in_row(node: TreeNode, row: Sequence[bytes]) -> bytes:
-    """A node's hash, from the hashes of the tile that has it."""
+    """A node's hash, from the hashes of its tile."""
     below = node.height % HEIGHT
     first = (node.place << below) % FULL
     return tree_hash(row[first : first + (1 << below)])
 
 
 def width_of(level: int, index: int, size: int) -> int:
-    """How much of a tile there is in a log of `size` entries: 0 to 256."""
+    """The width of a tile in a log of `size` entries: 0 to 256."""
     hashes = size >> HEIGHT * max(level, 0)
     return min(max(hashes - index * FULL, 0), FULL)
 
@@ -104,7 +104,7 @@ def tiles_of(size: int) -> Iterator[Tile]:
 def split(data: bytes) -> list[bytes]:
     """The hashes in a tile."""
     if len(data) % HASH_SIZE:
-        raise BadTile(f"{len(data)} bytes are no row of hashes")
+        raise BadTile(f"{len(data)} bytes are not a row of hashes")
     return [data[i : i + HASH_SIZE] for i in range(0, len(data), HASH_SIZE)]
 
 
@@ -119,18 +119,18 @@ def subtree_hash(subtree: Subtree, size: int, read: Callable[[Tile], bytes]) -> 
 
 
 def tiles_for(subtrees: Iterable[Subtree], size: int) -> list[Tile]:
-    """The tiles that are needed for the hashes of some subtrees, each once."""
+    """The tiles for the hashes of some subtrees, without duplicates."""
     nodes = (node for subtree in subtrees for node in subtree.nodes())
     return list(dict.fromkeys(Tile.with_node(node, size) for node in nodes))
 
 
 def bundle(entries: Iterable[bytes]) -> bytes:
-    """Entries as they stand in a bundle."""
+    """Entries, encoded as a bundle."""
     return b"".join([len(entry).to_bytes(2, "big") + entry for entry in entries])
 
 
 def first_entries(data: bytes, count: int) -> bytes | None:
-    """The beginning of a bundle, as far as it holds `count` entries; None if it holds fewer."""
+    """The prefix of a bundle with `count` entries; None if it has fewer."""
     at = 0
     for _ in range(count):
         if at >= len(data):
@@ -154,13 +154,14 @@ def unbundle(data: bytes) -> list[bytes]:
 
 
 class Edge:
-    """The right edge of a log: the partial tile of each level. Enough to append, and for the root.
+    """The right edge of a log: the partial tile of each level. Suffices to append, and for the
+    root.
 
-    An append costs the hashes of what is new, whatever the size of the log.
+    An append costs the hashes of the new entries, whatever the size of the log.
     """
 
     def __init__(self, size: int, partial: Sequence[bytes] = ()) -> None:
-        """Take the bytes of each tile that `partial_tiles` names, in its order."""
+        """`partial`: the bytes of each tile of `partial_tiles`, in its order."""
         self.size = size
         self._rows: list[list[bytes]] = []
         for tile, data in zip(self.partial_tiles(size), partial, strict=True):
@@ -177,7 +178,7 @@ class Edge:
         return [Tile(tile.level, tile.index, width) for tile, width in widths if width]
 
     def append(self, leaves: Sequence[bytes]) -> dict[Tile, bytes]:
-        """Add leaf hashes; give the tiles that are new or have grown."""
+        """Add leaf hashes; return the tiles that are new or have grown."""
         written: dict[Tile, bytes] = {}
         self._grow(0, leaves, written)
         self.size += len(leaves)

@@ -1,9 +1,9 @@
-"""Who fetched which edition: by user name for clients with a credential, as counts for all others.
+"""Consumers of editions: by user name for clients with a credential, as counts for all others.
 
-`seen` notes a fetch in memory; once a minute the notes are merged into the ConfigMap of the bundle
-(issuance/stored_edition.py), which several servers share. Times are those of the hour, so that
-clients that poll cause a write an hour, not one a minute. Nothing is written for a client that sent
-no credential but its count: anybody can send anything.
+`seen` records a fetch in memory; once a minute the records are merged into the ConfigMap of the
+bundle (issuance/stored_edition.py), which several servers share. Times are rounded to the hour, so
+that polling clients cause a write per hour, not per minute. Of a client without a credential only
+the count is stored: anybody can send anything.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Consumers(Running):
         self._notes: dict[str, ConsumerList] = {}
 
     def seen(self, bundle: str, user: str, sequence: int, now: datetime, *, sent: bool) -> None:
-        """A client has this edition; `sent`: it received it with this request."""
+        """Record that a client has this edition; `sent`: it received it with this request."""
         notes = self._notes.get(bundle)
         if notes is None:
             notes = self._notes[bundle] = ConsumerList({}, {})
@@ -63,7 +63,7 @@ class Consumers(Running):
             await self.write()
 
     async def write(self) -> None:
-        """Merge the notes into the ConfigMaps; what cannot be written now is written later."""
+        """Merge the records into the ConfigMaps; failed writes are retried later."""
         for name in tuple(self._notes):
             notes = self._notes.pop(name)
             bundle = self._editions.bundles.get(name)

@@ -1,4 +1,4 @@
-"""The front door /trust/, put together: its identity, its pages, and what runs beside them."""
+"""The /trust/ endpoint: its identity, its pages, and its background tasks."""
 
 import asyncio
 
@@ -38,5 +38,5 @@ class TrustDoor:
             tasks.create_task(keep_running(self.consumers))
 
     def stop_waiting(self) -> None:
-        """Answer all requests that wait for a change: the server stops."""
+        """Respond to all waiting requests: the server stops."""
         self._editions.stop_waiting()

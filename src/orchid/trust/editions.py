@@ -1,10 +1,10 @@
-"""The current edition of every published bundle, in memory; runs in every process that serves.
+"""The current edition of every published bundle, in memory; runs in every serving process.
 
 Reads   publishedbundles; the ConfigMap of the current edition, when it changes
-Never   serves bytes whose SHA-256 is not the one in the status
+Never   serves bytes whose SHA-256 differs from the status
 
-`wait_for_change` holds requests until a bundle changes. A request that waits takes no seat of the
-limits on requests (engine/seat.py); their number has its own limit.
+`wait_for_change` holds requests until a bundle changes. A waiting request takes no seat of the
+request limits (engine/seat.py); their number has its own limit.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PEM, PKCS12, OPEN_PKCS12, SPIFFE = "pem", "p12", "nopassword.p12", "json"
 
 
 class ServedEdition:
-    """One edition, and its forms, each made when it is first asked for."""
+    """An edition, and its formats, each created on first use."""
 
     def __init__(self, bundle: PublishedBundle, text: bytes) -> None:
         self.sequence = bundle.status.sequence
@@ -33,7 +33,7 @@ class ServedEdition:
         self._forms: dict[tuple[str, int], asyncio.Future[bytes]] = {}
 
     async def form(self, name: str, refresh_seconds: int) -> bytes:
-        """The edition in one of its forms."""
+        """The edition in one of its formats."""
         if name == PEM:
             return self.text
         key = (name, refresh_seconds if name == SPIFFE else 0)
@@ -44,7 +44,7 @@ class ServedEdition:
             making = asyncio.to_thread(self._make, name, refresh_seconds)
             made = self._forms[key] = asyncio.ensure_future(making)
         try:
-            return await asyncio.shield(made)  # the first client may give up, the others wait
+            return await asyncio.shield(made)  # the first client may disconnect, the others wait
         except Exception:
             self._forms.pop(key, None)
             raise
@@ -72,7 +72,7 @@ class PublishedEditions(Controller[PublishedBundle]):
         self._listed: set[str] | None = None  # names in the list that is being read
         self._is_closed = False
 
-    # -- following ---------------------------------------------------------------------------
+    # -- watch -------------------------------------------------------------------------------
 
     def starting(self) -> None:
         self._listed = set()
@@ -85,7 +85,7 @@ class PublishedEditions(Controller[PublishedBundle]):
     async def all_listed(self) -> None:
         if self._listed is not None:
             for name in self.bundles.keys() - self._listed:
-                self._drop(name)  # deleted while nothing was followed
+                self._drop(name)  # deleted while the watch was down
         self._listed = None
         self.is_loaded = True
 
@@ -112,7 +112,7 @@ class PublishedEditions(Controller[PublishedBundle]):
         self._wake(name)
 
     async def stored(self, name: str, sequence: int, sha256: str) -> bytes | None:
-        """The PEM text of an edition; None if it is not there, or is not what was published."""
+        """The PEM text of an edition; None if it is missing or has another digest."""
         place = stored_edition.edition_name(name, sequence)
         found = await self._client.find(ConfigMap, place, self._home)
         text = found.data.get(stored_edition.PEM, "").encode() if found is not None else b""
@@ -129,7 +129,7 @@ class PublishedEditions(Controller[PublishedBundle]):
         return self._is_closed or self.waiting >= MOST_WAITING
 
     async def wait_for_change(self, name: str, seconds: float) -> None:
-        """Wait until a bundle has another edition, or is deleted, for so many seconds at most."""
+        """Wait until a bundle has another edition, or is deleted, at most so many seconds."""
         loop, seat = asyncio.get_running_loop(), SEAT.get()
         changed: asyncio.Future[None] = loop.create_future()
         waiting = self._waiting.setdefault(name, set())
@@ -150,7 +150,7 @@ class PublishedEditions(Controller[PublishedBundle]):
                 del self._waiting[name]
 
     def stop_waiting(self) -> None:
-        """Answer all requests that wait: the server stops."""
+        """Respond to all waiting requests: the server stops."""
         self._is_closed = True
         for name in tuple(self._waiting):
             self._wake(name)

@@ -1,10 +1,10 @@
-"""The forms of a published bundle other than PEM: Java trust stores and SPIFFE bundles.
+"""The formats of a published bundle besides PEM: Java trust stores and SPIFFE bundles.
 
-`java_store` makes PKCS#12 that Java reads as a trust store. Java loads one of two certificates with
-the same alias, so each alias begins with digits of the certificate's SHA-256. `spiffe_bundle` makes
-the JSON of a SPIFFE trust domain (SPIFFE Trust Domain and Bundle, section 4): X.509 authorities
-only, because the tokens of service accounts are not JWT-SVIDs. Both take a while for many
-certificates: call them off the event loop.
+`java_store` creates PKCS#12 that Java reads as a trust store. Java loads only one of two
+certificates with the same alias, so each alias begins with digits of the certificate's SHA-256.
+`spiffe_bundle` creates the JSON of a SPIFFE trust domain (SPIFFE Trust Domain and Bundle, section
+4): X.509 authorities only, because the tokens of service accounts are not JWT-SVIDs. Both take a
+while for many certificates: call them in a thread.
 """
 
 import base64
@@ -32,7 +32,7 @@ _KEY_MEMBERS: Final[tuple[str, ...]] = ("kty", "crv", "n", "e", "x", "y")
 def java_store(text: bytes, *, password: bool) -> bytes:
     """A PKCS#12 trust store with the certificates of a PEM text.
 
-    A certificate without a subject is left out: Java cannot read a store that has one.
+    A certificate without a subject is omitted: Java cannot read a store that has one.
     """
     entries = [
         PKCS12Certificate(certificate, alias(der, certificate).encode())
@@ -53,7 +53,7 @@ def alias(der: bytes, certificate: x509.Certificate) -> str:
 def spiffe_bundle(text: bytes, *, sequence: int, refresh_seconds: int) -> bytes:
     """The SPIFFE bundle with the certificates of a PEM text.
 
-    A certificate whose key has no form as a JWK is left out: a client would refuse the whole.
+    A certificate whose key has no JWK is omitted: a client would refuse the whole bundle.
     """
     keys = [key for der, one in _certificates(text) if (key := _jwk(der, one)) is not None]
     return msgspec.json.encode(

@@ -1,4 +1,4 @@
-"""Metrics of published bundles: what the status of each says, and how many requests wait."""
+"""Metrics of published bundles, from their status, and the number of waiting requests."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from orchid.trust.editions import PublishedEditions
 
 
 class BundleGauges:
-    """What the status of each bundle says, as metrics."""
+    """The status of each bundle, as metrics."""
 
     def __init__(self, editions: PublishedEditions) -> None:
         self._editions = editions
@@ -53,7 +53,7 @@ class _Family:
         self.family = family
 
     def reset(self) -> None:
-        """Do nothing: these are current values."""
+        """Gauges are not reset."""
 
 
 def _sample(bundle: PublishedBundle, value: int, *labels: tuple[str, str]) -> Sample:

@@ -43,7 +43,7 @@ MEDIA: Final = {
 
 
 class TrustPath(NamedTuple):
-    """What a path names."""
+    """The bundle and format of a path."""
 
     bundle: str
     form: str
@@ -51,7 +51,7 @@ class TrustPath(NamedTuple):
 
 
 class TrustPages:
-    """Everything below the prefix; call it with an exchange."""
+    """All pages below the prefix; call it with an exchange."""
 
     def __init__(self, editions: PublishedEditions, consumers: Consumers, clock: Clock) -> None:
         self._editions = editions
@@ -152,13 +152,13 @@ class TrustPages:
     def _note(self, exchange: Exchange, bundle: str, sequence: int, *, sent: bool) -> None:
         http, request = exchange.http, exchange.request
         if http.method == "HEAD" or (not sent and http.headers["if-none-match"].strip() == "*"):
-            return  # it did not show that it has the edition
+            return  # it did not prove that it has the edition
         user = request.user.username if request is not None else ANONYMOUS
         self._consumers.seen(bundle, user, sequence, exchange.now, sent=sent)
 
 
 def named_by(path: str) -> TrustPath | None:
-    """The bundle and the form that a path names; None if it names none."""
+    """The bundle and the format of a path; None for other paths."""
     name = path.removeprefix(PREFIX)
     if len(name) > LONGEST_PATH:
         return None

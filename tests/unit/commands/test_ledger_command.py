@@ -7,7 +7,7 @@ import pytest
 
 from orchid import cli
 from orchid.commands.records.ledger_logs import DirectoryLog
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import CERTIFICATE_ISSUED, Fact
 from orchid.ledger.reading import StoredLog
 from orchid.store.memory import MemoryStore
@@ -29,7 +29,7 @@ async def _write(place: Path) -> None:
     store = MemoryStore()
     for number in range(COUNT):
         fact = Fact(CERTIFICATE_ISSUED, {"serial": f"{number + 0xABC000:x}"})
-        await store.commit(places.pending([fact], f"uid-{number}", NOW))
+        await store.commit(store_keys.pending([fact], f"uid-{number}", NOW))
     await sequencer(store).drain()
     log, files = StoredLog(store), DirectoryLog(place)
     for tile in [*audit.bundles_of(COUNT), *tiles_of(COUNT)]:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchid.client.client import ListSelection
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.wire.errors import Forbidden, Invalid, MethodNotAllowed
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
@@ -79,7 +79,7 @@ async def test_the_record_and_the_ledger_stand_in_the_commit_that_hands_out(worl
 
     request = await world.admin.get(Request, "alice")
     record = await record_of(world, leaf)
-    pending = (await world.server.store.read(places.PENDING)).records
+    pending = (await world.server.store.read(store_keys.PENDING)).records
     revisions = [one.revision for one in pending if b'"certificate.issued"' in one.value]
     assert request.metadata.resource_version == record.metadata.resource_version
     assert revisions == [int(record.metadata.resource_version)]

@@ -10,7 +10,7 @@ import pytest
 
 from orchid.assembly.kinds import stored_kinds
 from orchid.engine.cache.entry import Entry
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import object_seal, seal
 from orchid.store.interface import LATEST, Batch, Page, Revision, Span
 from orchid.store.memory import MemoryStore
@@ -39,7 +39,7 @@ async def decide(world: Engine, type_: str, version: str = "", **options: Any) -
 
 
 async def pending(world: Engine) -> list[dict[str, Any]]:
-    records = (await world.store.read(places.PENDING)).records
+    records = (await world.store.read(store_keys.PENDING)).records
     return [{**json.loads(record.value), "revision": record.revision} for record in records]
 
 
@@ -116,11 +116,11 @@ async def test_the_ledger_is_not_loaded_with_the_objects() -> None:
         await world.create(CSR, world.requests)
         await decide(world, "Approved")
 
-        assert store.spans == {places.OBJECTS}
+        assert store.spans == {store_keys.OBJECTS}
 
 
 def test_every_object_lies_before_the_ledger() -> None:
     """No kind's keys could ever fall among those of the ledger, in either naming."""
     for names in (ORCH, KUBERNETES):
         for kind in stored_kinds(names):
-            assert kind.key("namespace", "name") in places.OBJECTS
+            assert kind.key("namespace", "name") in store_keys.OBJECTS

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.ledger.sequencing import Sequencer
 from orchid.store.interface import Store
@@ -25,7 +25,7 @@ async def leave_pending(store: Store, first: int, count: int, at: datetime = NOW
     """Commit entries one by one, each with an object it tells of."""
     for number in range(first, first + count):
         facts = [Fact("test.made", {"number": number})]
-        await store.commit(places.pending(facts, f"uid-{number}", at))
+        await store.commit(store_keys.pending(facts, f"uid-{number}", at))
 
 
 async def grow(store: Store, first: int, count: int) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.known_keys import note_keys
 from orchid.store.interface import Page
 from orchid.store.memory import MemoryStore
@@ -28,7 +28,7 @@ class ReadTogether(MemoryStore):
 
 
 async def told(store: MemoryStore) -> list[tuple[str, str]]:
-    records = (await store.read(places.PENDING)).records
+    records = (await store.read(store_keys.PENDING)).records
     return sorted((e["type"], e["key"]) for e in (json.loads(record.value) for record in records))
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchid.ledger import places, sequencing
+from orchid.ledger import sequencing, store_keys
 from orchid.ledger.entries import Fact
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import (
@@ -70,7 +70,7 @@ async def test_a_clock_that_goes_back_changes_no_order(store: MemoryStore) -> No
     """Keys begin with the time; what counts is which commit came first."""
     for number in range(5):
         facts = [Fact("test.made", {"number": number})]
-        await store.commit(places.pending(facts, "uid", NOW - timedelta(seconds=number)))
+        await store.commit(store_keys.pending(facts, "uid", NOW - timedelta(seconds=number)))
 
     await sequencer(store).drain()
 
@@ -127,10 +127,10 @@ async def test_segments_of_a_bundle_are_joined(store: MemoryStore) -> None:
     for number in range(256):
         await leave_pending(store, number, 1)
         await one.drain()
-        most = max(most, len((await store.read(places.bundle_span(0))).records))
+        most = max(most, len((await store.read(store_keys.bundle_span(0))).records))
 
     assert most == MOST_SEGMENTS
-    assert len((await store.read(places.bundle_span(0))).records) == 1
+    assert len((await store.read(store_keys.bundle_span(0))).records) == 1
 
 
 async def test_very_many_entries_after_many_segments_fit_into_a_commit(
@@ -181,7 +181,7 @@ class Overtaken(MemoryStore):
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
         page = await super().read(span, at=at, limit=limit)
-        if span == places.PENDING and page.records and self.rival is not None:
+        if span == store_keys.PENDING and page.records and self.rival is not None:
             rival, self.rival = self.rival, None
             await rival.drain()
         return page
@@ -218,7 +218,7 @@ class Busy(MemoryStore):
         self, changes: Sequence[Change], delete: DeleteRange | None = None
     ) -> Revision:
         revision = await super().commit(changes, delete)
-        if any(change.key == places.HEAD for change in changes):
+        if any(change.key == store_keys.HEAD for change in changes):
             self.commits += 1
             self.arrived += 1
             await leave_pending(self, 100 + self.arrived, 1)
@@ -248,7 +248,7 @@ async def test_many_new_entries_wait_for_the_next_look(store: MemoryStore) -> No
     await leave_pending(store, 0, MOST_SINGLE + 1)
 
     for arriving in (3, 0, 0):
-        await one.look()
+        await one.log_pending()
         left.append(await StoredLog(store).pending())
         await leave_pending(store, MOST_SINGLE + 1, arriving)
 
@@ -263,7 +263,7 @@ async def test_of_many_entries_the_older_ones_have_their_places_at_once(store: M
     await leave_pending(store, MOST_SINGLE, 1, later - timedelta(milliseconds=1))
     await leave_pending(store, MOST_SINGLE + 1, 2, later + timedelta(milliseconds=1))
 
-    await sequencer(store).look()
+    await sequencer(store).log_pending()
 
     assert await StoredLog(store).pending() == 3
     assert await numbers(store, MOST_SINGLE) == list(range(MOST_SINGLE))
@@ -275,12 +275,12 @@ async def test_a_key_that_nobody_of_us_made_holds_up_no_other_entry(
 ) -> None:
     """Somebody wrote to the store by hand, behind all other entries."""
     await leave_pending(store, 0, MOST_SINGLE)
-    key = f"{places.PENDING.start}~{word}"
+    key = f"{store_keys.PENDING.start}~{word}"
     await store.commit([Change(key, b'{"number": -1}', ABSENT)])
     one = sequencer(store)
 
     for _ in range(2):
-        await one.look()
+        await one.log_pending()
 
     assert await StoredLog(store).pending() == 0
     assert sorted(await numbers(store, MOST_SINGLE + 1)) == [-1, *range(MOST_SINGLE)]
@@ -296,7 +296,7 @@ class Counting(MemoryStore):
     async def commit(
         self, changes: Sequence[Change], delete: DeleteRange | None = None
     ) -> Revision:
-        if changes[0].key == places.HEAD:
+        if changes[0].key == store_keys.HEAD:
             self.sizes.append(sum(len(change.value or b"") for change in changes))
         return await super().commit(changes, delete)
 
@@ -322,7 +322,7 @@ async def test_large_entries_are_logged_in_commits_that_every_store_takes() -> N
     store = Counting()
     for number in range(255 + 600):
         facts = [Fact("test.made", {"number": number, "long": "x" * 3900})]
-        await store.commit(places.pending(facts, "uid", NOW))
+        await store.commit(store_keys.pending(facts, "uid", NOW))
         if number in (100, 254):
             await sequencer(store).drain()
 
@@ -347,7 +347,7 @@ class Crowded(MemoryStore):
             self.arrived += 1
             facts = [Fact("test.made", {"number": 1000 + self.arrived})]
             late = NOW + timedelta(milliseconds=1)
-            await super().commit(places.pending(facts, "uid", late))
+            await super().commit(store_keys.pending(facts, "uid", late))
         return await super().commit(changes, delete)
 
 
@@ -357,12 +357,12 @@ async def test_an_entry_that_comes_between_others_is_not_removed_without_its_pla
     one = sequencer(store)
     for number in range(150):
         facts = [Fact("test.made", {"number": number})]
-        await store.commit(places.pending(facts, "uid", NOW + timedelta(seconds=number)))
+        await store.commit(store_keys.pending(facts, "uid", NOW + timedelta(seconds=number)))
 
     await one.step()
     waiting = await StoredLog(store).pending()
     store.calm = True
-    await one.look()
+    await one.log_pending()
 
     assert (store.arrived, waiting) == (1, 1)
     assert await numbers(store, 151) == [*range(150), 1001]
@@ -443,7 +443,7 @@ async def test_a_log_that_does_not_fit_its_head_is_not_gone_on_with(
 ) -> None:
     """A new signature must never cover a tile that somebody has changed or removed."""
     await grow(store, 0, 2)
-    [tile] = (await store.read(Span.prefix(f"{places.PREFIX}tile/"))).records
+    [tile] = (await store.read(Span.prefix(f"{store_keys.PREFIX}tile/"))).records
     await store.commit([Change(tile.key, value, tile.revision)])
     await leave_pending(store, 2, 1)
 
@@ -484,6 +484,6 @@ async def test_checkpoints_are_only_of_what_is_there(store: MemoryStore) -> None
     assert note is not None
     assert Checkpoint.opened(note, VERIFIER).size == 3
     for level in (-1, 0):
-        assert await log.tile(places.Tile(level, 0, 3)) is not None
-        assert await log.tile(places.Tile(level, 0, 4)) is None
-        assert await log.tile(places.Tile(level, 1, 1)) is None
+        assert await log.tile(store_keys.Tile(level, 0, 3)) is not None
+        assert await log.tile(store_keys.Tile(level, 0, 4)) is None
+        assert await log.tile(store_keys.Tile(level, 1, 1)) is None

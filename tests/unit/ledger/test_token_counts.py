@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchid.ledger import places, token_counts
+from orchid.ledger import store_keys, token_counts
 from orchid.ledger.token_counts import DAY, HOUR, MOST_ROWS, TokenCounts
 from orchid.store.interface import Change, DeleteRange, Revision, StoreUnavailable
 from orchid.store.memory import MemoryStore
@@ -44,7 +44,7 @@ def counting(store: MemoryStore) -> TokenCounts:
 
 
 async def pending(store: MemoryStore) -> list[dict[str, Any]]:
-    return [json.loads(record.value) for record in (await store.read(places.PENDING)).records]
+    return [json.loads(record.value) for record in (await store.read(store_keys.PENDING)).records]
 
 
 async def test_tokens_are_added_up_by_key_account_and_hour() -> None:

@@ -78,7 +78,7 @@ async def test_a_changed_hash_above_the_entries_is_named() -> None:
     log = DictLog(600)
     log.flip(Tile(1, 0, 2), 32)
 
-    with pytest.raises(LogRefused, match=r"tile/1/000\.p/2 does not fit the entries 256 to 511"):
+    with pytest.raises(LogRefused, match=r"tile/1/000\.p/2 does not match the entries 256 to 511"):
         await audit.audit(log, SIGNER.verifier)
 
 
@@ -120,7 +120,7 @@ async def test_a_full_tile_above_the_entries_is_checked() -> None:
     assert await audit.audit(log, SIGNER.verifier) == log.head
     log.flip(Tile(1, 0), 33)
 
-    with pytest.raises(LogRefused, match=r"tile/1/000 does not fit the entries 256 to 511"):
+    with pytest.raises(LogRefused, match=r"tile/1/000 does not match the entries 256 to 511"):
         await audit.audit(log, SIGNER.verifier)
 
 

@@ -197,7 +197,7 @@ def _check(chosen: argparse.Namespace) -> None:
 
 def _accept(chosen: argparse.Namespace) -> None:
     """Rename the stored checkpoint, which no longer matches the log in the store."""
-    from orchid.ledger.standing import FILE, accept, read_kept
+    from orchid.ledger.status import FILE, accept, read_kept
 
     place = chosen.data_dir / FILE
     known = read_kept(place)

@@ -163,13 +163,13 @@ def _report_revocations(revoked: dict[str, bytes], database: Path) -> None:
 
 def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
     """Report that the ledger goes back; the server then signs nothing until that is accepted."""
-    from orchid.ledger import places
-    from orchid.ledger.standing import accept, read_kept
+    from orchid.ledger import store_keys
+    from orchid.ledger.status import accept, read_kept
     from orchid.store.sqlite import restore as sqlite_restore
     from orchid.tlog.checkpoints import Checkpoint
 
     known = read_kept(directory / CHECKPOINT)
-    note = sqlite_restore.value_of(database, places.HEAD)
+    note = sqlite_restore.value_of(database, store_keys.HEAD)
     size = Checkpoint.claimed(note).size if note else 0
     if known is None or known.size <= size:
         return

@@ -123,7 +123,7 @@ def published_editions(database: Path) -> list[str]:
 def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:
     """The ledger entry of a kept record: the restore rolls the ledger back."""
     from orchid.kinds import issued_certificate
-    from orchid.ledger import places
+    from orchid.ledger import store_keys
     from orchid.wire.naming import ORCH
 
     try:
@@ -131,7 +131,7 @@ def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:
     except msgspec.MsgspecError:
         return []
     now, fact = times.now(), issued_certificate.restored(record)
-    changes = places.pending([fact], record.metadata.uid, now)
+    changes = store_keys.pending([fact], record.metadata.uid, now)
     return [(change.key, change.value) for change in changes if change.value is not None]
 
 

@@ -31,7 +31,7 @@ from orchid.engine.cache.kind_cache import (
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
 from orchid.engine.seat import SEAT
-from orchid.ledger.places import OBJECTS
+from orchid.ledger.store_keys import OBJECTS
 from orchid.store.interface import (
     LATEST,
     Batch,

@@ -13,7 +13,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.kind import Kind, Note
 from orchid.engine.request import Request
-from orchid.ledger.places import pending
+from orchid.ledger.store_keys import pending
 from orchid.store import interface as store
 from orchid.wire.codec.bounds import MOST_STORED, require_few_values
 from orchid.wire.codec.documents import Malformed, encode

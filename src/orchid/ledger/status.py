@@ -1,10 +1,9 @@
-"""State of the ledger: its length, how long entries wait, and whether it only ever grew.
+"""Status of the ledger: its length, the age of pending entries, and whether it only ever grew.
 
-Start with `LedgerStanding.look`, which `run` repeats. A server stores the newest checkpoint that it
-has seen in a file, beside what a backup brings back. So it notices when the log in the store is no
-longer the one that it knew: rolled back, or rewritten. It reports that by metrics and in its log,
-and `refuse_rolled_back` keeps the sequencer from signing, until an operator removes the file with
-`orchid ledger accept`.
+Start with `LedgerStatus.check`, which `run` repeats. A server stores the newest checkpoint in a
+file that a restore does not replace. So it detects a log that was rolled back or rewritten. It
+reports that in metrics and log, and `refuse_rolled_back` keeps the sequencer from signing, until an
+operator removes the file with `orchid ledger accept`.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchid.credentials.files import write_private
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken
 from orchid.metrics import Gauge
@@ -32,8 +31,8 @@ INTERVAL_SECONDS: Final = 10.0
 LARGEST: Final = 1 << 16
 
 
-class LedgerStanding:
-    """What one server knows of the log in its store."""
+class LedgerStatus:
+    """The status of the log in the store."""
 
     def __init__(self, store: Store, kept: Path, now: Callable[[], datetime]) -> None:
         self._store = store
@@ -42,15 +41,15 @@ class LedgerStanding:
         self._now = now
         self._known: Checkpoint | None = None
         self._had_file = False
-        self._told = ""
+        self._logged = ""
         self.entries = Gauge("orchid_ledger_entries", "Entries in the signed log.")
         self.waiting = Gauge(
             "orchid_ledger_oldest_pending_seconds",
-            "How long the oldest entry has waited for its place in the log; 0 if none waits.",
+            "Age of the oldest pending entry; 0 if there is none.",
         )
         self.rolled_back = Gauge(
             "orchid_ledger_rolled_back",
-            "1 if the log is not the one that this server knew: shorter, or rewritten.",
+            "1 if the log was rolled back or rewritten since this server's last checkpoint.",
         )
         self.metrics = (self.entries, self.waiting, self.rolled_back)
 
@@ -61,16 +60,16 @@ class LedgerStanding:
         interval: float = INTERVAL_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Look again and again, until cancelled; of several processes one keeps the file."""
+        """Check regularly, until cancelled; of several processes one writes the file."""
         while True:
             try:
-                await self.look(keeps=keeps)
+                await self.check(keeps=keeps)
             except (StoreError, OSError, NoteRefused) as problem:
                 log.debug("ledger.not_looked_at: %s", problem)
             await sleep(interval)
 
-    async def look(self, *, keeps: bool) -> None:
-        """See how the log stands now."""
+    async def check(self, *, keeps: bool) -> None:
+        """Check the log once."""
         self.waiting.set(await self._longest_wait())
         note = await self._log.checkpoint()
         head = Checkpoint.claimed(note) if note else Checkpoint("", 0, EMPTY_ROOT)
@@ -85,7 +84,7 @@ class LedgerStanding:
             self._known = head
 
     async def _last_known(self) -> Checkpoint | None:
-        """The newest checkpoint that was seen: that of the file, if there is one.
+        """The newest checkpoint: that of the file, if there is one.
 
         An operator who accepts the log as it is removes the file (`orchid ledger accept`).
         """
@@ -96,26 +95,26 @@ class LedgerStanding:
         return kept or self._known
 
     async def _longest_wait(self) -> float:
-        oldest = (await self._store.read(places.PENDING, limit=1)).records
+        oldest = (await self._store.read(store_keys.PENDING, limit=1)).records
         if not oldest:
             return 0.0
-        return max(self._now().timestamp() - places.pending_since(oldest[0].key), 0.0)
+        return max(self._now().timestamp() - store_keys.pending_since(oldest[0].key), 0.0)
 
     async def _has_grown(self, known: Checkpoint, head: Checkpoint) -> bool:
-        """Whether the log is the one that we knew, and perhaps longer."""
+        """Whether the log begins with the checkpoint's."""
         try:
             await require_growth(self._log, known, head)
         except LogRefused as refusal:
             self.rolled_back.set(1)
-            if str(refusal) != self._told:  # said once, not every few seconds
+            if str(refusal) != self._logged:  # logged once, not every few seconds
                 log.error("ledger.rolled_back: %s", refusal)
-            self._told = str(refusal)
+            self._logged = str(refusal)
             return False
         return True
 
 
 async def refuse_rolled_back(store: Store, kept: Path, head: Checkpoint) -> None:
-    """Raise LedgerBroken if the log does not begin with the one of the stored checkpoint."""
+    """Raise LedgerBroken if the log does not begin with that of the stored checkpoint."""
     known = await asyncio.to_thread(read_kept, kept)
     if known is None:
         return
@@ -137,13 +136,13 @@ async def keep_newest(store: Store, kept: Path) -> None:
 
 
 def accept(kept: Path, now: datetime) -> Path:
-    """Forget the stored checkpoint: an operator accepts the log as it is. Return its new name."""
+    """Rename the stored checkpoint: an operator accepts the log as it is. Return its new name."""
     aside = kept.with_name(f"{kept.name}.before-{now:%Y%m%dT%H%M%SZ}")
     return kept.rename(aside)
 
 
 def read_kept(place: Path) -> Checkpoint | None:
-    """The checkpoint in a file; None if there is none that can be read."""
+    """The checkpoint in a file; None if it is missing or malformed."""
     try:
         with place.open("rb") as file:
             return Checkpoint.claimed(file.read(LARGEST))

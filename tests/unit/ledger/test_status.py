@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from orchid.ledger import places
+from orchid.ledger import store_keys
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
-from orchid.ledger.standing import LedgerStanding, keep_newest, read_kept, refuse_rolled_back
+from orchid.ledger.status import LedgerStatus, keep_newest, read_kept, refuse_rolled_back
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.tlog.checkpoints import Checkpoint
 from tests.unit.ledger.logs import KEY, NOW, ORIGIN, grow, leave_pending
 
 
-def standing(store: MemoryStore, directory: Path) -> LedgerStanding:
+def standing(store: MemoryStore, directory: Path) -> LedgerStatus:
     """A server that has just started."""
-    return LedgerStanding(store, directory / "kept", lambda: NOW + timedelta(seconds=90))
+    return LedgerStatus(store, directory / "kept", lambda: NOW + timedelta(seconds=90))
 
 
 def number(gauge: object) -> float:
@@ -30,11 +30,11 @@ async def test_length_and_longest_wait_are_told(tmp_path: Path) -> None:
     store = MemoryStore()
     looking = standing(store, tmp_path)
     await leave_pending(store, 0, 3)
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
     before = number(looking.entries), number(looking.waiting)
 
     await grow(store, 3, 1)
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
 
     assert before == (0, 90)
     assert (number(looking.entries), number(looking.waiting)) == (4, 0)
@@ -43,10 +43,10 @@ async def test_length_and_longest_wait_are_told(tmp_path: Path) -> None:
 async def test_an_entry_whose_key_tells_no_time_has_waited_for_ever(tmp_path: Path) -> None:
     """Nobody of us wrote it: whoever watches the metric is told."""
     store = MemoryStore()
-    await store.commit([Change(f"{places.PENDING.start}zebra", b"{}", ABSENT)])
+    await store.commit([Change(f"{store_keys.PENDING.start}zebra", b"{}", ABSENT)])
     looking = standing(store, tmp_path)
 
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
 
     assert number(looking.waiting) > 1e9
 
@@ -55,7 +55,7 @@ async def test_a_first_look_tells_that_nothing_was_rolled_back(tmp_path: Path) -
     """An alert needs a value from the start, before there is a log to compare with."""
     looking = standing(MemoryStore(), tmp_path)
 
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
 
     assert number(looking.rolled_back) == 0
 
@@ -66,12 +66,12 @@ async def test_a_log_that_grows_is_the_same(tmp_path: Path, first: int, more: in
     store = MemoryStore()
     await grow(store, 0, first)
     looking = standing(store, tmp_path)
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
     await grow(store, first, more)
 
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
     again = standing(store, tmp_path)
-    await again.look(keeps=True)
+    await again.check(keeps=True)
 
     assert number(looking.rolled_back) == number(again.rolled_back) == 0
     kept = read_kept(tmp_path / "kept")
@@ -85,22 +85,22 @@ async def test_a_log_that_was_rolled_back_is_told_also_when_it_is_long_again(
     """Once in the log file, and by the metric for as long as the older checkpoint is kept."""
     store, restored = MemoryStore(), MemoryStore()
     await grow(store, 0, 5)
-    await standing(store, tmp_path).look(keeps=True)
+    await standing(store, tmp_path).check(keeps=True)
     looking = standing(restored, tmp_path)
 
     await grow(restored, 0, 3)
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
     shorter = number(looking.rolled_back)
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
     await grow(restored, 100, 4)
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
 
     assert (shorter, number(looking.rolled_back)) == (1, 1)
     assert caplog.text.count("it had 5 entries and has 3") == 1
     assert "its first 5 entries are not those" in caplog.text
     (tmp_path / "kept").unlink()
     forgetful = standing(restored, tmp_path)
-    await forgetful.look(keeps=True)
+    await forgetful.check(keeps=True)
     assert number(forgetful.entries) == 7
 
 
@@ -109,11 +109,11 @@ async def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
     store = MemoryStore()
     await grow(store, 0, 2)
     looking = standing(store, tmp_path)
-    await looking.look(keeps=False)
-    [head] = (await store.read(Span.key(places.HEAD))).records
+    await looking.check(keeps=False)
+    [head] = (await store.read(Span.key(store_keys.HEAD))).records
 
     await store.commit([Change(head.key, None, head.revision)])
-    await looking.look(keeps=False)
+    await looking.check(keeps=False)
 
     assert number(looking.rolled_back) == 1
     assert read_kept(tmp_path / "kept") is None  # another process keeps it
@@ -125,10 +125,10 @@ async def test_a_log_that_was_rolled_back_is_not_signed_until_that_is_accepted(
     """Entries wait meanwhile; when the stored checkpoint is gone, they get their places."""
     store, restored, kept = MemoryStore(), MemoryStore(), tmp_path / "kept"
     await grow(store, 0, 5)
-    await standing(store, tmp_path).look(keeps=True)
+    await standing(store, tmp_path).check(keeps=True)
     await grow(restored, 0, 3)
     looking = standing(restored, tmp_path)
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
 
     async def check(head: Checkpoint) -> None:
         await refuse_rolled_back(restored, kept, head)
@@ -140,7 +140,7 @@ async def test_a_log_that_was_rolled_back_is_not_signed_until_that_is_accepted(
     waiting = await StoredLog(restored).pending()
     kept.rename(tmp_path / "aside")
     await cautious.drain()
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
 
     assert (waiting, await StoredLog(restored).pending()) == (1, 0)
     assert (number(looking.rolled_back), number(looking.entries)) == (0, 4)
@@ -150,7 +150,7 @@ async def test_an_emptied_log_is_not_begun_again(tmp_path: Path) -> None:
     """A store without a log is the shortest log; what the server knew is longer."""
     store, kept = MemoryStore(), tmp_path / "kept"
     await grow(store, 0, 2)
-    await standing(store, tmp_path).look(keeps=True)
+    await standing(store, tmp_path).check(keeps=True)
     empty = MemoryStore()
     await leave_pending(empty, 0, 1)
 
@@ -166,14 +166,14 @@ async def test_a_server_that_knew_more_goes_by_what_was_accepted(tmp_path: Path)
     store = MemoryStore()
     await grow(store, 0, 2)
     looking = standing(store, tmp_path)
-    await looking.look(keeps=True)
-    [head] = (await store.read(Span.key(places.HEAD))).records
+    await looking.check(keeps=True)
+    [head] = (await store.read(Span.key(store_keys.HEAD))).records
     await store.commit([Change(head.key, None, head.revision)])
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
     before = number(looking.rolled_back)
 
     (tmp_path / "kept").unlink()
-    await looking.look(keeps=True)
+    await looking.check(keeps=True)
 
     assert (before, number(looking.rolled_back)) == (1, 0)
 

@@ -1,14 +1,14 @@
 """The keys of the ledger in the store, and the changes that add an entry.
 
-    ~ledger/pending/<time>-<random>…  an entry that waits for its place in the log
+    ~ledger/pending/<time>-<random>…  an entry that waits for its index in the log
     ~ledger/entries/<index>           a segment of a bundle: entries from that index on
     ~ledger/tile/<level>/<index>      a tile of hashes; the last one of a level grows
-    ~ledger/head/checkpoint           how far the log goes, signed
-    ~ledger/known/<what>              the keys that were there last, see known_keys.py
+    ~ledger/head/checkpoint           the size of the log, signed
+    ~ledger/known/<what>              the last set of keys, see known_keys.py
 
-The prefix sorts behind every object, so that one span holds all objects and nothing of the ledger.
-An entry becomes pending in the same commit as the object it tells of (`pending`). No two commits
-write the same key for it, so none waits for another. sequencing.py gives it its place.
+The prefix sorts behind every object, so that one range holds all objects and nothing of the ledger.
+An entry becomes pending in the same commit as its object (`pending`). No two commits write the same
+key for it, so none waits for another. sequencing.py assigns its index.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from orchid.tlog.tiles import FULL, Tile
 
 PREFIX: Final = "~ledger/"
 OBJECTS: Final = Span("", PREFIX)
-"""Every key that is none of the ledger's."""
+"""Every key outside of the ledger."""
 
 PENDING: Final = Span.prefix(PREFIX + "pending/")
 HEAD: Final = PREFIX + "head/checkpoint"
@@ -31,10 +31,10 @@ _DIGITS: Final = 13  # of a time in milliseconds, until the year 2286
 
 
 class _Process:
-    """What tells the keys that this process makes from those of others, and from each other."""
+    """A unique prefix for the keys of this process, and a counter."""
 
     def __init__(self) -> None:
-        # Random once: asking the kernel for each key would take longer than all the rest.
+        # Random once: asking the kernel for each key would dominate the cost.
         self.word = secrets.token_hex(8)
         self.count = itertools.count(10**11)  # of twelve digits, so that keys sort by it
 
@@ -43,10 +43,10 @@ _process = _Process()
 
 
 def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
-    """What a commit adds to put these facts about an object into the ledger.
+    """The changes of a commit that add these facts about an object to the ledger.
 
-    Each has a key that nobody else takes: the time, a word for this process, and a count. In the
-    order of time, so that a crowd of entries gets its places in about that order.
+    Each has a unique key: the time, a random word of this process, and a count. Sorted by time, so
+    that entries get their indexes in about that order.
     """
     moment = f"{int(now.timestamp() * 1000):0{_DIGITS}d}"
     start = f"{PENDING.start}{moment}-{_process.word}-"
@@ -58,13 +58,13 @@ def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
 
 
 def pending_since(key: str) -> float:
-    """Since when a pending entry waits, as a Unix time; 0 if its key is not as we make them."""
+    """The time at which an entry became pending, as a Unix time; 0 for a malformed key."""
     moment = key.removeprefix(PENDING.start).partition("-")[0]
     return int(moment) / 1000 if len(moment) == _DIGITS and moment.isdecimal() else 0.0
 
 
 def pending_before(key: str, seconds: float) -> str:
-    """Behind the keys of pending entries that are older than this one by so many seconds."""
+    """A key after all pending entries that are older than this one by so many seconds."""
     moment = max(pending_since(key) - seconds, 0.0)
     return f"{PENDING.start}{int(moment * 1000):0{_DIGITS}d}"
 
