@@ -89,6 +89,7 @@ clusters/status                         -             -             -           
 signingkeys                             -             -             -           cdglpuw
 signingkeys/status                      -             -             -           gpu
 tokenreviews                            -             -             c           c
+tokenreviewbatches                      -             -             -           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c
 localsubjectaccessreviews               -             -             c           c

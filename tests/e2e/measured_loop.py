@@ -181,7 +181,7 @@ def kinds() -> list[Kind[Any]]:
     """Every kind that takes bodies; what acts is not asked to, so it needs nothing to act with."""
     unused: Any = None
     acting = [
-        token_review.declare(ORCH, unused, ()),
+        *token_review.declare(ORCH, unused, (), time.monotonic),
         self_subject_review.declare(ORCH),
         *subject_access_review.declare(ORCH, unused),
         self_subject_rules_review.declare(ORCH, unused),

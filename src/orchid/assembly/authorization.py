@@ -8,6 +8,7 @@ from orchid.access.authorizers.configuration import WEBHOOK, AuthorizerSettings,
 from orchid.access.authorizers.configured import ROLES, Authorization, Wanted
 from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.access.authorizers.rbac import RBAC
+from orchid.access.authorizers.review_batches import ReviewBatches
 from orchid.access.authorizers.union import ListingAuthorizer
 from orchid.access.authorizers.webhook import WebhookSettings
 from orchid.access.signer_authorities import SignerAuthorities
@@ -43,7 +44,10 @@ def authorization(
         return Authorization(
             source,
             types,
-            AuthoritySecrets(feed, authorities, _key_readers(names)),
+            (
+                AuthoritySecrets(feed, authorities, _key_readers(names)),
+                ReviewBatches(names, rbac),
+            ),
             names=names,
             server=settings.url,
             clock=clock,

@@ -1,6 +1,7 @@
 """Every kind this server has. A new kind is one line here, beside its own file."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from orchid.access.authorizers.union import Union
@@ -93,13 +94,14 @@ def served_kinds(
     issuance: IssuanceMetrics,
     explainer: Explainer,
     offload: Offload,
+    monotonic: Callable[[], float],
 ) -> list[Kind[Any]]:
     """Every kind that clients see: what is stored, and what acts when it is created."""
     token = issuance.counting(token_request.declare(names, issuer))
     endpoints = {service_account.ServiceAccount: token}
     return [
         *(_with_endpoint(kind, endpoints.get(kind.type)) for kind in stored),
-        token_review.declare(names, tokens, api_audiences),
+        *token_review.declare(names, tokens, api_audiences, monotonic),
         self_subject_review.declare(names),
         *subject_access_review.declare(names, authorizer),
         self_subject_rules_review.declare(names, authorizer),

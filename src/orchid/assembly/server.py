@@ -159,6 +159,7 @@ class Assembly:
             authorizer=self.access.authorizer,
             issuance=self.issuance,
             explainer=self.access.explainer,
+            monotonic=self.clock.monotonic,
             offload=self.offload,
         )
 

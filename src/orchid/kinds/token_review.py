@@ -1,26 +1,37 @@
-"""TokenReview: authenticates a token and returns its user and audiences.
+"""TokenReview: authenticates a token and returns its user and audiences. TokenReviewBatch: many.
 
 Uses the authenticators of the server. A refused token is a normal response: `authenticated` is
 missing and `error` has the reason. A review never results in the anonymous user: a blank token is
 a bad request.
+
+The results of a batch are those of a TokenReview of each token, word for word: a bad token changes
+its own result only. Equal tokens are reviewed once. A batch has one seat (server/fairness.py) for
+as long as it takes, and other requests are served between its portions.
 """
 
-from typing import Annotated
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Final
 
 from msgspec import field
 
 from orchid.engine.interfaces import Authenticated, Rejected, TokenAuthenticator
 from orchid.engine.kind import LARGEST_REVIEW, Kind, Scope
 from orchid.engine.request import Request
-from orchid.wire.errors import BadRequest, InternalError
+from orchid.wire.errors import BadRequest, ErrorSubject, InternalError, Invalid
+from orchid.wire.fields import Path, required
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, confidential, describe, proto, replace
+from orchid.wire.struct import Wire, at_most, confidential, describe, proto, replace
 from orchid.wire.user import UserInfo
 
 # Prefix of every refusal, and the whole message for an unknown token.
 UNKNOWN_TOKEN = "invalid bearer token"  # noqa: S105 - a message, not a token
 BLANKS = " \t\r\n"
+TOKENS: Final = Path() / "spec" / "tokens"
+MOST_TOKENS: Final = 1_000
+LARGEST_BATCH: Final = 2 << 20  # bytes
+PORTION: Final = 0.005  # seconds of work before other requests are served
 
 
 class TokenReviewSpec(Wire):
@@ -58,6 +69,44 @@ class TokenReview(Object):
     )
 
 
+class TokenReviewBatchSpec(Wire):
+    """The tokens to review."""
+
+    audiences: Annotated[
+        tuple[str, ...],
+        proto(1),
+        describe("The required audiences of every token. Default: this server."),
+    ] = ()
+    tokens: Annotated[
+        tuple[str, ...],
+        at_most(MOST_TOKENS),
+        proto(2),
+        confidential(),
+        describe("The tokens, 1 to 1,000.", required=True),
+    ] = ()
+
+
+class TokenReviewBatchStatus(Wire):
+    """The users of the tokens."""
+
+    results: Annotated[
+        tuple[TokenReviewStatus, ...],
+        proto(1),
+        describe("What a TokenReview returns for each token, in the order of the tokens."),
+    ] = ()
+
+
+class TokenReviewBatch(Object):
+    """Authenticates many tokens in one call. Nothing is stored."""
+
+    spec: Annotated[
+        TokenReviewBatchSpec, proto(2), describe("The tokens to review.", required=True)
+    ] = field(default_factory=TokenReviewBatchSpec)
+    status: Annotated[TokenReviewBatchStatus, proto(3), describe("The results.")] = field(
+        default_factory=TokenReviewBatchStatus
+    )
+
+
 class ReviewToken:
     """Authenticate a token with the authenticators of the server."""
 
@@ -66,33 +115,82 @@ class ReviewToken:
         self._api_audiences = api_audiences
 
     async def create(self, new: TokenReview, request: Request) -> TokenReview:
+        return replace(new, status=await self.review(new.spec.token, new.spec.audiences))
+
+    async def review(self, text: str, audiences: tuple[str, ...]) -> TokenReviewStatus:
         # Only the first word counts, as in an Authorization header.
-        token = new.spec.token.strip(BLANKS).partition(" ")[0]
+        token = text.strip(BLANKS).partition(" ")[0]
         if not token:
             raise BadRequest("token is required for TokenReview in authentication")
-        wanted = new.spec.audiences or self._api_audiences
+        wanted = audiences or self._api_audiences
         try:
             found = await self._tokens.authenticate_token(token, wanted)
         except Rejected as refusal:
-            return replace(new, status=refused(*refusal.reasons))
-        return replace(new, status=accepted(found, wanted) if found else refused())
+            return refused(*refusal.reasons)
+        return accepted(found, wanted) if found else refused()
+
+
+class ReviewTokens:
+    """Authenticate the tokens of a batch, one after the other."""
+
+    def __init__(self, one: ReviewToken, group: str, monotonic: Callable[[], float]) -> None:
+        self._one = one
+        self._about = ErrorSubject(group, TokenReviewBatch.__name__)
+        self._monotonic = monotonic
+
+    async def create(self, new: TokenReviewBatch, request: Request) -> TokenReviewBatch:
+        tokens = new.spec.tokens
+        if not tokens:
+            raise Invalid(self._about, [required(TOKENS)])
+        results: dict[str, TokenReviewStatus] = {}
+        until = self._monotonic() + PORTION
+        for token in tokens:
+            if token not in results:
+                results[token] = await self._result(token, new.spec.audiences)
+                if self._monotonic() > until:
+                    await asyncio.sleep(0)
+                    until = self._monotonic() + PORTION
+        status = TokenReviewBatchStatus(results=tuple(results[token] for token in tokens))
+        return replace(new, status=status)
+
+    async def _result(self, token: str, audiences: tuple[str, ...]) -> TokenReviewStatus:
+        try:
+            return await self._one.review(token, audiences)
+        except (BadRequest, InternalError) as problem:
+            return TokenReviewStatus(error=str(problem))
 
 
 def declare(
-    names: Naming, tokens: TokenAuthenticator, api_audiences: tuple[str, ...]
-) -> Kind[TokenReview]:
-    return Kind(
+    names: Naming,
+    tokens: TokenAuthenticator,
+    api_audiences: tuple[str, ...],
+    monotonic: Callable[[], float],
+) -> tuple[Kind[TokenReview], Kind[TokenReviewBatch]]:
+    review = ReviewToken(tokens, api_audiences)
+    one = Kind(
         type=TokenReview,
         group=names.authentication,
         version="v1",
         known_versions=("v1beta1",),
         plural="tokenreviews",
         scope=Scope.CLUSTER,
-        acts=ReviewToken(tokens, api_audiences),
+        acts=review,
         creates=("metadata", "spec"),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,
     )
+    batch = Kind(
+        type=TokenReviewBatch,
+        group=names.identity,
+        version="v1alpha1",
+        plural="tokenreviewbatches",
+        scope=Scope.CLUSTER,
+        acts=ReviewTokens(review, names.identity, monotonic),
+        creates=("metadata", "spec"),
+        verbs=("create",),
+        largest_body=LARGEST_BATCH,
+    )
+    return one, batch
 
 
 def accepted(found: Authenticated, wanted: tuple[str, ...]) -> TokenReviewStatus:

@@ -6,10 +6,9 @@ valid new file takes effect with the next request, an invalid one is logged and 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from orchid.access.authorizers.authority_secrets import AuthoritySecrets
 from orchid.access.authorizers.conditions import Conditions
 from orchid.access.authorizers.configuration import (
     WEBHOOK,
@@ -41,16 +40,17 @@ class Authorization:
         self,
         source: Path | Wanted,
         types: Mapping[str, Callable[[], ListingAuthorizer]],
-        secrets: AuthoritySecrets,
+        after_roles: Iterable[ListingAuthorizer],
         *,
         names: Naming,
         server: str,
         clock: Clock,
     ) -> None:
         """`source`: a file, or the authorizers themselves. `types`: how to build each type that is
-        no webhook. `server`: the URL of this server, for metrics.
+        no webhook. `after_roles`: authorizers that are asked after RBAC. `server`: the URL of this
+        server, for metrics.
         """
-        self._names, self._secrets, self._clock = names, secrets, clock
+        self._names, self._after_roles, self._clock = names, tuple(after_roles), clock
         self._compiler = Compiler()
         self.metrics = AuthorizationMetrics(server)
         self._file = source if isinstance(source, Path) else None
@@ -112,7 +112,7 @@ class Authorization:
             tally = self.metrics.decisions.of(one.type, one.name)
             members.append(Member(self._authorizer(one), tally))
             if one.type == ROLES:
-                members.append(Member(self._secrets, tally))
+                members += [Member(other, tally) for other in self._after_roles]
         return members
 
     def _authorizer(self, wanted: AuthorizerSettings) -> ListingAuthorizer:

@@ -19,12 +19,12 @@ from orchid.kinds.role import (
     FULL_AUTHORITY,
     AggregationRule,
     ClusterRole,
-    LabelSelector,
-    LabelSelectorRequirement,
     Role,
 )
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding
+from orchid.wire.label_selectors import LabelSelector
 from orchid.wire.naming import ORCH
+from orchid.wire.requirements import LabelSelectorRequirement
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 from tests.unit.access.policy_world import (
