@@ -66,6 +66,22 @@ def test_token_is_got_shown_and_refused(person: Person, account: str) -> None:
     assert forged["verified"] is False
 
 
+def test_tokens_are_reviewed_a_line_each(person: Person, account: str) -> None:
+    """Over a thousand of them take several calls; one that is refused makes the exit code 1."""
+    token = person.types("token", account).stdout.strip()
+    good = person.gets("token", "review", given=f"{token}\n\n{token}\n")
+    many = person.gets("token", "review", given=f"{token}\n" * 1001)
+    mixed = person.types("token", "review", given=f"{token}\nnonsense\n", code=1)
+
+    assert [one["authenticated"] for one in good] == [True, True]
+    assert len(many) == 1001
+    lines = [line.split() for line in mixed.stdout.splitlines()]
+    assert lines[1][:2] == ["1", "yes"]
+    assert lines[2][:3] == ["2", "no", "invalid"]
+    person.types("token", "review", given="", code=2)
+    person.types("token", "review", "--for", "1h", given=token, code=2)
+
+
 def test_token_is_bound_to_an_object(person: Person, account: str) -> None:
     """What is not there cannot be bound to; the server says so."""
     refused = person.types("token", account, "--bound-to", "secret/none", code=1)

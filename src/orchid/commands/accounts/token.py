@@ -3,6 +3,8 @@
 `orchid token NAMESPACE/ACCOUNT` prints the token alone on standard output, ready for a pipe.
 `orchid token show` decodes one without verifying it, and the output says so. With --verify the
 server checks it by TokenReview, for the audiences of the token itself.
+`orchid token review` reads a token from each line of standard input and prints a line for each: its
+number, yes or no, the user, and the reason for a refusal. It exits with 1 if one is refused.
 """
 
 import argparse
@@ -10,6 +12,7 @@ import base64
 import binascii
 import json
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,9 +29,11 @@ from orchid.commands.terminal.output import (
     print_for_programs,
     remark,
     say,
+    table,
 )
 
 LARGEST = 64 << 10
+MOST_IN_BATCH, LARGEST_BATCH = 1_000, 1 << 20
 _BOUND_KINDS = {"pod": "Pod", "secret": "Secret", "node": "Node"}
 _MOMENTS = {"exp": "Expires", "iat": "Issued", "nbf": "Not before"}
 _JWT_PARTS = 3
@@ -37,12 +42,15 @@ _JWT_PARTS = 3
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "orchid token NAMESPACE/ACCOUNT [--audience URL]... [--for 1h] [--bound-to KIND/NAME]\n"
-        "       orchid token show [TOKEN|-] [--verify] [--audience URL]..."
+        "       orchid token show [TOKEN|-] [--verify] [--audience URL]...\n"
+        "       orchid token review [--audience URL]... < FILE with a token a line"
     )
     target = parser.add_argument(
-        "target", metavar="NAMESPACE/ACCOUNT|show", help="whose token, or show"
+        "target",
+        metavar="NAMESPACE/ACCOUNT|show|review",
+        help="the account, or show, or review",
     )
-    completed(target, "account", "show")
+    completed(target, "account", "show", "review")
     parser.add_argument(
         "token", nargs="?", help="show: the token; '-', or nothing, reads it from standard input"
     )
@@ -71,6 +79,8 @@ def run(chosen: argparse.Namespace) -> int:
         return _show(chosen)
     if chosen.token is not None or chosen.verify:
         raise Complaint("a token can be given, and --verify asked for, with `show` alone", USAGE)
+    if chosen.target == "review":
+        return _review(chosen)
     return _request(chosen)
 
 
@@ -208,6 +218,55 @@ def verify(server: ServerConnection, token: str, audiences: list[str]) -> Json:
     answer = server.post(server.group("authentication", "v1", "tokenreviews"), body)
     status: Json = answer.get("status", {})
     return status
+
+
+def _review(chosen: argparse.Namespace) -> int:
+    """Review the tokens of standard input, a batch of them in a call."""
+    if chosen.lifetime is not None or chosen.bound_to is not None:
+        raise Complaint("--for and --bound-to go with NAMESPACE/ACCOUNT, not with review", USAGE)
+    if sys.stdin.isatty():
+        raise Complaint("no tokens: give a file with a token a line on standard input", USAGE)
+    tokens = [line.strip() for line in sys.stdin if line.strip()]
+    if not tokens:
+        raise Complaint("no tokens: standard input is empty", USAGE)
+    server = connect(chosen)
+    results = [one for batch in _batches(tokens) for one in _reviewed(server, batch, chosen)]
+    if not print_for_programs(chosen.output, results):
+        rows = [[str(number), *_cells(one)] for number, one in enumerate(results, start=1)]
+        table(("LINE", "VALID", "USER", "REASON"), rows, empty="")
+    return 0 if all(one.get("authenticated") for one in results) else REFUSED
+
+
+def _batches(tokens: list[str]) -> Iterator[list[str]]:
+    """As many tokens in each as one request may have, by number and by size."""
+    batch: list[str] = []
+    size = 0
+    for token in tokens:
+        if len(batch) == MOST_IN_BATCH or size + len(token) > LARGEST_BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(token)
+        size += len(token)
+    yield batch
+
+
+def _reviewed(
+    server: ServerConnection, tokens: list[str], chosen: argparse.Namespace
+) -> list[Json]:
+    body = {
+        "apiVersion": f"{server.names.identity}/v1alpha1",
+        "kind": "TokenReviewBatch",
+        "spec": {"tokens": tokens, "audiences": chosen.audience},
+    }
+    url = path("apis", server.names.identity, "v1alpha1", "tokenreviewbatches")
+    results: list[Json] = server.post(url, body)["status"]["results"]
+    return results
+
+
+def _cells(one: Json) -> list[Cell | str]:
+    is_valid = one.get("authenticated") is True
+    valid = Cell("yes", "good") if is_valid else Cell("no", "bad")
+    return [valid, one.get("user", {}).get("username", ""), one.get("error", "")]
 
 
 def _verdict(review: Json | None) -> list[tuple[str, Any]]:
