@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from orchid.commands.terminal.parser_tree import subparsers
 from orchid.version import __version__
 from orchid.wire.naming import REFERENCE
 
@@ -246,12 +247,11 @@ class Parser(argparse.ArgumentParser):
 
     def _deepest(self, words: Sequence[str]) -> "Parser":
         """The parser of the command and subcommand in the arguments."""
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for place, word in enumerate(words):
-                    if word in action.choices:
-                        found: Parser = action.choices[word]
-                        return found._deepest(words[place + 1 :])
+        commands = subparsers(self)
+        for place, word in enumerate(words):
+            found = commands.get(word)
+            if isinstance(found, Parser):
+                return found._deepest(words[place + 1 :])
         return self
 
     def without_late_word(self, chosen: argparse.Namespace, unknown: list[str]) -> list[str]:

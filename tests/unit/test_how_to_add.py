@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "orchid"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 SHARED_BY_COMMANDS = {
-    "certificate_request",
     "cluster_setup",
     "cluster_targets",
     "grants",

@@ -100,7 +100,7 @@ class Revocations:
         jti = claims.get("jti")
         if isinstance(jti, str) and jti in self._tokens:
             self._refuse_unnamed(jti, issuer)
-        self.refuse_user(username, claims.get("iat"))  # a number: tokens.py refuses any other
+        self.refuse_user(username, claims.get("iat"))  # always a number
 
     def refuse_credential_ids(self, ids: Iterable[str]) -> None:
         """Raise Rejected if a credential with one of these ids, from another server, is revoked."""

@@ -363,21 +363,24 @@ class Access:
                 unsealed=REFUSAL if self.settings.is_unsealed else "",
             ),
             self._signing_key_steps(),
-            RevocationPermission(
-                names,
-                self.feed,
-                self.authorizer,
-                already=self.revocations.names,
-                is_ours=self._signs_for,
-                listed_keys=self._key_ids_of,
-                tokens_end=self.lifetimes.end_of,
-                clients_end=self._clients_end,
-                users_end=self._users_end,
-                issuers=(*self.settings.issuers, *(self.oidc.sources if self.oidc else ())),
-                accepts_outside_tokens=self._accepts_outside_tokens(),
-            ),
+            self._revocation_permission(),
             ClusterRevocation(names, self.feed, self.authorizer, self.cluster_revocations.names),
         ]
+
+    def _revocation_permission(self) -> RevocationPermission:
+        return RevocationPermission(
+            self.settings.names,
+            self.feed,
+            self.authorizer,
+            already=self.revocations.names,
+            is_ours=self._signs_for,
+            listed_keys=self._key_ids_of,
+            tokens_end=self.lifetimes.end_of,
+            clients_end=self._clients_end,
+            users_end=self._users_end,
+            issuers=(*self.settings.issuers, *(self.oidc.sources if self.oidc else ())),
+            accepts_outside_tokens=self._accepts_outside_tokens(),
+        )
 
     def _clients_end(self) -> datetime:
         """When the last authority ends whose certificates prove clients."""

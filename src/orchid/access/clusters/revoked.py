@@ -2,7 +2,7 @@
 
 An API server reports the user name, and the credential id of tokens (`JTI=…`) and certificates
 (`X509SHA256=…`). `find` needs one or two dictionary accesses, however many revocations there are.
-The index follows the cache of CredentialRevocation (cache_index.py), so it is as new as the feed.
+The index follows the cache of CredentialRevocation (access/cache_index.py), as new as the feed.
 
 It does not report when a credential was issued. A revocation of a user spares certificates that
 the inventory has and that were requested later; every other credential of the user is refused.

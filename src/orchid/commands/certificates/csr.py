@@ -6,8 +6,8 @@
     orchid csr fetch alice                     waits for the certificate, writes it
     orchid csr renew alice                     the same again, before it expires
 
-requesting.py creates requests. The content of a request is decoded from its signed bytes
-(certificate_request.py), not from unsigned fields.
+requesting.py creates requests, and decodes the content of one from its signed bytes, not from
+unsigned fields.
 """
 
 import argparse
@@ -92,10 +92,10 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    from orchid.commands.certificates import certificate_request
+    from orchid.commands.certificates import requesting
 
     found = server.get(place(server, chosen.name))
-    decoded = certificate_request.facts_of(_bytes(found["spec"].get("request")))
+    decoded = requesting.facts_of(_bytes(found["spec"].get("request")))
     if chosen.output == "name":
         return 0 if print_for_programs("name", found) else 1
     plain = {title: _plain(value) for title, value in decoded}
@@ -116,7 +116,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             ("Requested", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
             *(_condition_row(condition) for condition in _conditions(found)),
             *([("Policies", why)] if why else ()),
-            *certificate_request.certificate_facts(_bytes(_status(found).get("certificate"))),
+            *requesting.certificate_facts(_bytes(_status(found).get("certificate"))),
         ]
     )
     return 0

@@ -1,23 +1,28 @@
-"""Certificate requests of the client: `orchid csr new` and `orchid csr renew`.
+"""Certificate requests on the client: `orchid csr new`, `orchid csr renew`, and decoding.
 
-The key is created on this machine and never leaves it. Names and usages for a platform signer are
-checked before anything is sent, by the signer's own profile: the server would accept such a
-request, and its signer would refuse it later. `renewal_of` returns the attributes for the renewal
-of a certificate.
+`make_key` creates an ECDSA P-256 key that only its owner can read, and never overwrites one. A key
+never leaves this machine. Names and usages for a platform signer are checked before anything is
+sent, by the signer's own profile: the server would accept such a request, and its signer would
+refuse it later. `renewal_of` returns the attributes for the renewal of a certificate; `facts_of`
+and `certificate_facts` decode PEM.
 """
 
 import argparse
 import base64
+import ipaddress
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import NameOID
 
 from orchid.approval.platform_signers import platform_profiles
-from orchid.commands.certificates import ca, certificate_request
-from orchid.commands.certificates.certificate_request import AlternativeNames
+from orchid.commands.certificates import ca
 from orchid.commands.certificates.request_flags import SIGNERS, file_name, place
+from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
     CONFLICT,
     CommandRefused,
@@ -25,11 +30,13 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
-from orchid.commands.terminal.output import USAGE, Complaint, print_for_programs, remark, say
+from orchid.commands.terminal.output import USAGE, Cell, Complaint, print_for_programs, remark, say
 from orchid.credentials import files, keys
 from orchid.credentials.authorities.authority import BACKDATE
 from orchid.credentials.refusals import NotPermitted, Refusal
 from orchid.credentials.x509 import certificates, signing_request, usages
+from orchid.credentials.x509.issued_facts import read_issued
+from orchid.credentials.x509.signing_request import SigningRequest
 
 KIND = "CertificateSigningRequest"
 PURPOSES = {"node-serving": usages.SERVER_AUTH}
@@ -41,6 +48,34 @@ HINTS = {
     "node-client": f"it wants --user {NODE}NAME --group system:nodes, and neither --dns nor --ip",
     "node-serving": f"it wants --user {NODE}NAME --group system:nodes, and --dns or --ip",
 }
+_SHORT = {
+    "2.5.4.3": "CN",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.5": "serialNumber",
+}
+
+Facts = list[tuple[str, Any]]
+
+
+class AlternativeNames(NamedTuple):
+    """Alternative names of the requested certificate."""
+
+    hosts: list[str]
+    addresses: list[str]
+    uris: list[str]
+    mailboxes: list[str]
+
+    def encoded(self) -> list[x509.GeneralName]:
+        return [
+            *map(x509.DNSName, self.hosts),
+            *(x509.IPAddress(ipaddress.ip_address(address)) for address in self.addresses),
+            *map(x509.UniformResourceIdentifier, self.uris),
+            *map(x509.RFC822Name, self.mailboxes),
+        ]
 
 
 class Wanted(NamedTuple):
@@ -61,7 +96,7 @@ def new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     name = file_name(chosen.name)
     wanted = _wanted(chosen, server)
     key_file = chosen.key or Path(f"{name}.key")
-    key = certificate_request.load(key_file) if chosen.key else certificate_request.make(key_file)
+    key = load_key(key_file) if chosen.key else make_key(key_file)
     try:
         answer = send(server, name, key, wanted)
     except Complaint:
@@ -112,7 +147,7 @@ def _authority_for_servers(server: ServerConnection) -> str:
 
 def send(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Wanted) -> Json:
     """Build a request, check that its signer would sign it, and send it."""
-    data = certificate_request.build(key, wanted.user, groups=wanted.groups, names=wanted.names)
+    data = build(key, wanted.user, groups=wanted.groups, names=wanted.names)
     refuse_unfit(server, wanted.signer, data, wanted.usages)
     spec: Json = {"request": base64.b64encode(data).decode(), "signerName": wanted.signer}
     if wanted.usages:
@@ -142,6 +177,41 @@ def refuse_unfit(server: ServerConnection, signer: str, data: bytes, asked: list
         raise Complaint(f"that is no request that can be signed: {problem}", USAGE) from None
 
 
+def build(key: keys.PrivateKey, user: str, *, groups: list[str], names: AlternativeNames) -> bytes:
+    """The PEM of a request, signed with the key."""
+    try:
+        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject += [x509.NameAttribute(NameOID.COMMON_NAME, user)] if user else []
+        others = names.encoded()
+    except ValueError as error:
+        raise Complaint(f"that cannot stand in a request: {error}", USAGE) from None
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    if others:
+        builder = builder.add_extension(x509.SubjectAlternativeName(others), critical=False)
+    digest = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+    return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
+
+
+def make_key(path: Path) -> keys.PrivateKey:
+    """A new key in a new file."""
+    if path.exists():
+        raise Complaint(f"{path} is already there; use it with --key {path}, or move it", USAGE)
+    key = ec.generate_private_key(ec.SECP256R1())
+    try:
+        files.write_private(path, keys.encode_private(key).encode())
+    except OSError as error:
+        raise Complaint(f"cannot write {path}: {error.strerror}") from None
+    return key
+
+
+def load_key(path: Path) -> keys.PrivateKey:
+    """An existing key; refused if others can read it."""
+    try:
+        return keys.read_private_key(files.read_private(path), str(path))
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+
+
 # -- renew ---------------------------------------------------------------------------------
 
 
@@ -150,7 +220,7 @@ def renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
     certificate = chosen.cert or Path(f"{name}.crt")
     key_file = chosen.key or Path(f"{name}.key")
     wanted = renewal_of(server, certificate, chosen.signer)
-    answer = send_again(server, name, certificate_request.load(key_file), wanted)
+    answer = send_again(server, name, load_key(key_file), wanted)
     if not print_for_programs(chosen.output, answer):
         again = answer["metadata"]["name"]
         say(f"requested {again} from {answer['spec']['signerName']} (uses {key_file})")
@@ -176,7 +246,8 @@ def send_again(server: ServerConnection, name: str, key: keys.PrivateKey, wanted
 def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted:
     """The attributes of a certificate's renewal: names, usages, lifetime and signer."""
     try:
-        leaf, *_ = certificates.parse_blocks(files.read_bounded(file))
+        data = files.read_bounded(file)
+        leaf, *_ = certificates.parse_blocks(data)
         found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
     except (Refusal, ValueError) as problem:
         raise Complaint(f"{file} cannot be renewed: {problem}", USAGE) from None
@@ -194,7 +265,7 @@ def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted
         groups=list(found.subject.organizations),
         names=names,
         signer=(word(server.names) if word else signer) or _signer_of(server, leaf, file),
-        usages=list(_usages(leaf)),
+        usages=list(read_issued(data).usages),
         seconds=max(int(life.total_seconds()), SHORTEST),
     )
 
@@ -210,17 +281,61 @@ def _signer_of(server: ServerConnection, leaf: x509.Certificate, file: Path) -> 
         ) from None
 
 
-def _usages(leaf: x509.Certificate) -> tuple[str, ...]:
-    bits: set[int] = set()
-    oids: list[str] = []
-    for extension in leaf.extensions:
-        if isinstance(extension.value, x509.ExtendedKeyUsage):
-            oids = [each.dotted_string for each in extension.value]
-        elif isinstance(extension.value, x509.KeyUsage):
-            value = extension.value
-            flags = (
-                value.digital_signature, value.content_commitment, value.key_encipherment,
-                value.data_encipherment, value.key_agreement, value.key_cert_sign, value.crl_sign,
-            )  # fmt: skip
-            bits = {bit for bit, is_set in enumerate(flags) if is_set}
-    return usages.usages_of(frozenset(bits), tuple(oids))
+# -- decode ------------------------------------------------------------------------------
+
+
+def facts_of(data: bytes) -> Facts:
+    """Attributes of a request; reports a malformed one."""
+    try:
+        request = signing_request.parse(data)
+    except Refusal as refusal:
+        return [("Request", Cell(f"not readable: {refusal}", "bad"))]
+    names = _names(request)
+    found: Facts = [("Subject", _subject(request)), ("Names", names or ["none"])]
+    key = describe_key(request.public_key)
+    found.append(
+        ("Key", Cell(f"{key}, weak: {request.weakness}", "bad") if request.weakness else key)
+    )
+    return found
+
+
+def _subject(request: SigningRequest) -> str:
+    parts = [
+        f"{_SHORT.get(each.oid, each.oid)}={each.value if each.value is not None else '?'}"
+        for each in request.subject.attributes
+    ]
+    return ", ".join(parts) or "none"
+
+
+def _names(request: SigningRequest) -> list[str]:
+    found = [f"DNS {name}" for name in request.dns_names]
+    found += [f"IP {address}" for address in request.ip_addresses]
+    found += [f"email {address}" for address in request.email_addresses]
+    found += [f"URI {uri}" for uri in request.uris]
+    if request.other_names:
+        found.append(f"{request.other_names} of other kinds, which no signer copies")
+    return found
+
+
+def describe_key(key: Any) -> str:
+    if isinstance(key, rsa.RSAPublicKey):
+        return f"RSA, {key.key_size} bits"
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return f"ECDSA, {key.curve.name}"
+    return "Ed25519" if isinstance(key, ed25519.Ed25519PublicKey) else "of another kind"
+
+
+def certificate_facts(data: bytes) -> Facts:
+    """The issued certificate in a few lines; empty if there is none."""
+    if not data:
+        return []
+    try:
+        leaf, *_ = certificates.parse_blocks(data)
+    except (Refusal, ValueError):
+        return [("Certificate", Cell("not readable", "bad"))]
+    return [
+        ("Serial", f"{leaf.serial_number:x}"),
+        ("Issued by", leaf.issuer.rfc4514_string()),
+        ("Expires", times.until(leaf.not_valid_after_utc)),
+        ("SHA-256", leaf.fingerprint(hashes.SHA256()).hex()),
+    ]

@@ -18,6 +18,7 @@ from typing import Final
 from orchid.commands.terminal import objects
 from orchid.commands.terminal.connection import connect
 from orchid.commands.terminal.output import Complaint, name_of, say
+from orchid.commands.terminal.parser_tree import subparsers
 
 ASKED: Final = "words"
 MOST_NAMES: Final = 500
@@ -73,7 +74,7 @@ class _Place:
             if action is not None and action.nargs != 0:
                 self.pending = None if equals else action
                 self._given[action.dest] = value
-        elif word in (inner := self._inner()):
+        elif word in (inner := subparsers(self._parser)):
             self._parser, self._position = inner[word], 0
         else:
             self._position += 1
@@ -86,18 +87,12 @@ class _Place:
             yield from self._values(self.pending)
         elif current.startswith("-"):
             yield from self._flags()
-        elif inner := self._inner():
+        elif inner := subparsers(self._parser):
             yield from inner
         elif (action := self._positional()) is not None:
             yield from self._values(action)
         else:
             yield from self._flags()
-
-    def _inner(self) -> dict[str, argparse.ArgumentParser]:
-        for action in self._parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                return dict(action.choices)
-        return {}
 
     def _flags(self) -> list[str]:
         known = self._parser._option_string_actions

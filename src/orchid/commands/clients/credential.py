@@ -20,7 +20,7 @@ from pathlib import Path
 from cryptography import x509
 
 from orchid.commands.accounts import token
-from orchid.commands.certificates import certificate_request, csr, requesting
+from orchid.commands.certificates import csr, requesting
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
 from orchid.commands.terminal.objects import completed
@@ -125,7 +125,7 @@ def renewed_from(leaf: x509.Certificate) -> datetime.datetime:
 
 def _renew(chosen: argparse.Namespace, server: ServerConnection) -> None:
     wanted = requesting.renewal_of(server, chosen.cert, chosen.signer)
-    key = certificate_request.load(chosen.key)
+    key = requesting.load_key(chosen.key)
     name = requesting.send_again(server, chosen.cert.stem, key, wanted)["metadata"]["name"]
     found = csr.wait_for(server, name, chosen.wait)
     try:

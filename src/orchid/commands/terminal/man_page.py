@@ -8,6 +8,7 @@ import argparse
 import re
 from collections.abc import Iterator
 
+from orchid.commands.terminal.parser_tree import subparsers
 from orchid.version import __version__
 
 SECTION = 1
@@ -16,7 +17,7 @@ SECTION = 1
 def pages(parser: argparse.ArgumentParser) -> dict[str, str]:
     """The text of every page, by the name of its file."""
     found = {f"{parser.prog}.{SECTION}": page(parser)}
-    for name, command in inner(parser).items():
+    for name, command in subparsers(parser).items():
         found[f"{parser.prog}-{name}.{SECTION}"] = page(command)
     return found
 
@@ -37,21 +38,12 @@ def page(parser: argparse.ArgumentParser) -> str:
     if parser.epilog:
         lines += [".SH DESCRIPTION", *_verbatim(parser.epilog)]
     lines += _options(parser)
-    for each in inner(parser).values() if " " in parser.prog else ():
+    for each in subparsers(parser).values() if " " in parser.prog else ():
         lines += [f".SH {_escaped(each.prog.rpartition(' ')[2].upper())}"]
         lines += [_escaped(each.description or ""), ".PP", *_verbatim(_usage(each))]
         lines += _options(each, heading=".PP")
     lines += [".SH EXIT STATUS", "0 success; 1 refused or failed; 2 usage error"]
     return "\n".join((*lines, ""))
-
-
-def inner(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The commands, or subcommands, of a parser."""
-    # argparse has no public way to get the options of a parser.
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:

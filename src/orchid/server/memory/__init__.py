@@ -17,5 +17,6 @@ caller is checked in every request (`Authenticated.still_valid`).
 Caches that belong to one check are inside it: the chain of a client certificate, by connection
 (access/authenticators/client_certificate.py); verified signatures (credentials/tokens.py); grants,
 by the generation of roles and bindings (access/authorizers/rbac.py); results of webhooks, for the
-configured time (webhook.py and webhook_token.py); parsed Accept headers (server/negotiate.py).
+configured time (access/authorizers/webhook.py, access/authenticators/webhook_token.py); parsed
+Accept headers (server/negotiate.py).
 """
