@@ -2,8 +2,8 @@
 
 Clients repeat their headers: only the request line and the body differ. `HeadCache.find` compares
 bytes and nothing else. It reads no HTTP: the parser (sockets/reader.py) reads every byte of every
-request, and it alone decides where a request ends and what its request line says. A head goes into the
-cache as the parser reported it, and only if the cache cuts its bytes in the same way.
+request, and it alone decides where a request ends and what its request line says. A head goes into
+the cache as the parser reported it, and only if the cache cuts its bytes in the same way.
 """
 
 import re
