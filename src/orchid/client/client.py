@@ -29,7 +29,7 @@ from orchid.outbound.answer import Answer
 from orchid.outbound.failures import CallFailed
 from orchid.outbound.https_client import JSON, ServerRefused
 from orchid.wire import errors
-from orchid.wire.codec.documents import EncodedObject, encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.errors import ApiError, Expired
 from orchid.wire.meta import Object
 from orchid.wire.status import ListMeta, Status
@@ -314,10 +314,10 @@ def _read_as(wanted: ListSelection[Any]) -> type[Any]:
     return wanted.read_as or wanted.of
 
 
-def _body(kind: Kind[Any], new: Object) -> EncodedObject:
+def _body(kind: Kind[Any], new: Object) -> bytes:
     if new.kind != kind.name or new.api_version != kind.api_version:
         new = replace(new, kind=kind.name, api_version=kind.api_version)
-    return EncodedObject.of(new)
+    return encode(new)
 
 
 async def _batches(

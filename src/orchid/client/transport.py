@@ -2,6 +2,9 @@
 
 There are two: outbound/https_client.py over TLS, and server/sockets/in_process.py, which calls our
 own chain without sockets. Neither retries or interprets objects.
+
+Requests and responses are bytes in both. Only the events of a watch may come as cache entries
+(`Events`) from a server in this process: all controllers then share one decoded object.
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,8 +24,6 @@ from orchid.kinds.certificate_signing_request import (
 )
 from orchid.kinds.namespace import Namespace
 from orchid.kinds.service_account import ServiceAccount
-from orchid.server.sockets.messages import Handler, HttpRequest, Response, Stream
-from orchid.wire.codec.documents import EncodedObject, decoder_of
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import ORCH, Naming
 from orchid.wire.user import MASTERS, UserInfo
@@ -158,33 +156,11 @@ async def policies_loaded(controller: ApproveRequests) -> None:
         await following
 
 
-class SentObjects:
-    """Notes objects that are sent with bytes that say something else.
-
-    The server takes such an object without decoding its bytes (engine/verbs/request_body.py), so
-    that a time with microseconds, or a list where a tuple belongs, would be a difference.
-    """
-
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-        self.different: list[str] = []
-
-    def __call__(self, http: HttpRequest) -> Coroutine[Any, Any, Response | Stream]:
-        body = http.body
-        if isinstance(body, EncodedObject):
-            sent = body.decoded
-            if decoder_of(type(sent)).decode(bytes(body)) != (sent, []):
-                self.different.append(f"{http.method} {http.path}")
-        return self._handler(http)
-
-
 @asynccontextmanager
 async def beside(directory: Path, **settings: Any) -> AsyncIterator[Beside]:
     async with api(directory, **settings) as made:
         server = made.server
-        sent = server.clients._handler = SentObjects(server.clients._handler)
         clock = MovingClock()
         admin = server.clients.of_user(UserInfo(username="admin", groups=(MASTERS,)))
         context = controlling.controller_context(server.settings, server.files, clock)
         yield Beside(server, admin, context, clock)
-        assert not sent.different

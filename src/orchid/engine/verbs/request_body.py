@@ -2,20 +2,15 @@
 
 A body may leave out kind and apiVersion; what it does say must fit. Unknown and duplicate
 fields are warnings, errors or nothing, as fieldValidation asks.
-
-A controller in this process sends the object with its bytes (`EncodedObject`): it is taken as it
-is. A large one is decoded all the same, since the limits of a body are checked there.
 """
 
 from typing import Any, TypeVar
 
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
-from orchid.engine.offload import LARGE_BYTES
 from orchid.engine.request import Request
 from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import (
-    EncodedObject,
     Malformed,
     Undecodable,
     body_summary,
@@ -42,12 +37,8 @@ def decode_object(
 ) -> T:
     """Decode a JSON or YAML body; every mistake in it is a 400 that says what."""
     mode = request.options.field_validation
-    findings: list[str] = []
     try:
-        if isinstance(body, EncodedObject) and _is_taken(kind, body):
-            new: T = body.decoded
-        else:
-            new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
+        new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
     except Undecodable as failure:
         raise undecodable(kind, body, failure, yaml=yaml) from None
     if not new.kind and not new.api_version:
@@ -67,10 +58,6 @@ def decode_object(
         if resets_ownership(document):
             new = new.with_meta(managed_fields=NO_OWNERS)
     return new
-
-
-def _is_taken(kind: Kind[Any], body: EncodedObject) -> bool:
-    return type(body.decoded) is kind.type and len(body) <= LARGE_BYTES
 
 
 def _require_readable_version(kind: Kind[Any], new: Object, body: bytes) -> None:

@@ -1,7 +1,6 @@
 """Strict conversion between bytes and objects.
 
     encode(obj)                                           compact JSON, as stored and sent
-    EncodedObject.of(obj)                                 the same, with a reference to the object
     Decoder(ServiceAccount).decode(body, findings=True)   (object, ['unknown field "spec.x"', ...])
     Decoder(ServiceAccount).stored(data)                  for bytes from the store
     convert(value, ServiceAccount), to_builtins(obj)      plain dicts instead of bytes, for patches
@@ -28,7 +27,6 @@ from orchid.wire.struct import Wire
 
 __all__ = [
     "Decoder",
-    "EncodedObject",
     "Malformed",
     "TypeMeta",
     "Undecodable",
@@ -69,23 +67,6 @@ def encode(value: Any) -> bytes:
         for sign, escape in _HTML_ESCAPES.items():
             data = data.replace(sign, escape)
     return data
-
-
-class EncodedObject(bytes):
-    """The encoded bytes of an object, with a reference to the object.
-
-    A reader in the same process can use the object without decoding. Bytes from a socket are plain.
-    """
-
-    decoded: Any
-
-    @classmethod
-    def of(cls, value: Any) -> "EncodedObject":
-        made = cls(encode(value))
-        made.decoded = value
-        return made
-
-    __repr__ = object.__repr__  # shows no bytes: they may hold a secret
 
 
 def pretty(data: bytes) -> bytes:

@@ -4,13 +4,8 @@ import dataclasses
 
 import pytest
 
-from orchid.engine.offload import LARGE_BYTES
 from orchid.engine.verbs.request_body import decode_object
-from orchid.kinds.config_map import ConfigMap
-from orchid.kinds.service_account import ServiceAccount
-from orchid.wire.codec.documents import EncodedObject
 from orchid.wire.errors import BadRequest
-from orchid.wire.meta import Object, ObjectMeta
 from tests.unit.engine.world import Engine
 
 
@@ -103,57 +98,3 @@ async def test_unknown_and_repeated_fields(world: Engine) -> None:
         'strict decoding error: duplicate field "metadata.name", unknown field "foo"'
     )
     assert decode(world, body, field_validation="Ignore")[3] == ()
-
-
-def account(annotation: str = "", api_version: str = "v1") -> ServiceAccount:
-    meta = ObjectMeta(name="a", annotations={"note": annotation})
-    return ServiceAccount(kind="ServiceAccount", api_version=api_version, metadata=meta)
-
-
-def read(world: Engine, body: bytes) -> Object:
-    return decode_object(world.catalog, world.accounts, body, world.ask("create", world.accounts))
-
-
-async def test_an_object_that_comes_with_its_bytes_is_taken(world: Engine) -> None:
-    """A controller's object need not be made a second time; the same bytes alone are decoded."""
-    sent = account()
-    body = EncodedObject.of(sent)
-
-    assert read(world, body) is sent
-    assert read(world, bytes(body)) == sent
-    assert read(world, bytes(body)) is not sent
-
-
-async def test_a_large_object_is_decoded_from_its_bytes(world: Engine) -> None:
-    """Where the limits of a body matter, they are checked for everybody."""
-    sent = account("x" * LARGE_BYTES)
-
-    found = read(world, EncodedObject.of(sent))
-
-    assert found == sent
-    assert found is not sent
-
-
-@pytest.mark.parametrize(
-    ("sent", "message"),
-    [
-        (ConfigMap(kind="ConfigMap", api_version="v1"), "cannot be handled as a ServiceAccount"),
-        (account(api_version="v2"), 'no kind "ServiceAccount" is registered for version "v2"'),
-    ],
-)
-async def test_an_object_must_fit_as_its_bytes_must(
-    world: Engine, sent: Object, message: str
-) -> None:
-    """Another kind or version is refused, whichever way it comes."""
-    with pytest.raises(BadRequest, match=message):
-        read(world, EncodedObject.of(sent))
-
-
-async def test_an_object_of_another_type_is_decoded_from_its_bytes(world: Engine) -> None:
-    """What has the metadata alone says which kind it is, but is none of that kind."""
-    part = Object(kind="ServiceAccount", api_version="v1", metadata=ObjectMeta(name="a"))
-
-    found = read(world, EncodedObject.of(part))
-
-    assert type(found) is ServiceAccount
-    assert found.metadata == part.metadata
