@@ -140,7 +140,7 @@ def test_one_changed_byte_in_the_database_is_named(tmp_path: Path) -> None:
         )
         named += [done.stderr] if done.returncode else []
 
-    assert [f"entry {index} does not fit its hash" in text for text in named] == [True]
+    assert [f"entry {index} does not match its hash" in text for text in named] == [True]
 
 
 def test_a_ledger_that_was_rolled_back_is_named(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ REMAINING: tuple[str, ...] = (
     "src/orchid/assembly",
     "src/orchid/engine",
     "src/orchid/server",
-    "src/orchid/store",
     "src/orchid/workers",
     "tests/mutants",
     "tests/unit",

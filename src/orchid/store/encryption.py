@@ -1,13 +1,12 @@
-"""Values sealed at rest: a store around a store that encrypts what lies under certain prefixes.
+"""Encryption at rest: a store around a store that encrypts values under certain prefixes.
 
-Start with `EncryptedStore`. For each prefix there are `Provider`s: the first seals what is written,
-all of them open what is read. A value says by its own prefix who sealed it, so that keys can be
-changed one after the other; a sealed value that none can open is handed on as it is, and whoever
-decodes it finds that it cannot be read. So does whoever decodes a value in clear text where no
-`IdentityProvider` reads it.
+Start with `EncryptedStore`. Each prefix has `Provider`s: the first encrypts writes, all of them
+decrypt reads. The prefix of a value names its provider, so that keys can be rotated; an encrypted
+value that no provider can decrypt is passed on unchanged, and its decoding fails. So does a value
+in clear text without an `IdentityProvider`.
 
-The key under which a value is stored is authenticated with it: a value that was copied to another
-place does not open there. Keys, revisions and deletions are not hidden.
+The store key of a value is authenticated with it: a value that was copied to another key cannot be
+decrypted. Keys, revisions and deletions are not hidden.
 """
 
 import os
@@ -24,7 +23,7 @@ from orchid.store.interface import (
     Change,
     DeleteRange,
     Page,
-    PromptWatch,
+    PollableWatch,
     Record,
     Revision,
     RevisionConflict,
@@ -34,7 +33,7 @@ from orchid.store.interface import (
     StoreWatch,
 )
 
-NO_VALUE = b"\0"  # stands for a value that must not be read: nothing decodes it
+NO_VALUE = b"\0"  # replaces a value that must not be read: nothing decodes it
 NONCE_BYTES = 12  # NIST SP 800-38D, 8.2.2: random, for at most 2^32 values under one key
 
 
@@ -43,20 +42,20 @@ class NotOpened(Exception):
 
 
 class Provider(Protocol):
-    """One way to seal values, with one key."""
+    """An encryption with one key."""
 
-    mark: bytes  # how the values begin that it has sealed; empty: it takes any
+    mark: bytes  # prefix of its encrypted values; empty: any
 
     def seal(self, value: bytes, place: str) -> bytes: ...
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """Give the value back; raises NotOpened."""
+        """Decrypt a value; raises NotOpened."""
 
 
 class IdentityProvider:
-    """Leaves values as they are: to read what was written before, or to go back.
+    """Leaves values unencrypted: to read older values, or to go back.
 
-    What begins with `sealed` is no plain value.
+    A value with the prefix `sealed` is not in clear text.
     """
 
     mark = b""
@@ -94,23 +93,24 @@ class AesGcm:
 
 
 class EncryptedStore:
-    """A store whose values under some prefixes are sealed on their way in, opened on the way out.
+    """A store whose values under some prefixes are encrypted on write and decrypted on read.
 
-    `is_stale` tells of a current value that the first provider did not seal.
+    `is_stale` reports a current value that the first provider did not encrypt.
     """
 
     def __init__(
         self, store: Store, providers: Mapping[str, Sequence[Provider]], *, sealed: bytes = b""
     ) -> None:
-        """`sealed` is how every sealed value begins, whatever its provider."""
+        """`sealed` is the prefix of every encrypted value, whatever its provider."""
         self._store = store
         self._any_mark = sealed
-        self._working: set[bytes] = set()  # marks of providers that have opened a value
-        self._locked: dict[str, bytes] = {}  # keys of sealed values, with the mark that was tried
+        self._working: set[bytes] = set()  # marks of providers that have decrypted a value
+        # keys of encrypted values, with the mark that was tried
+        self._locked: dict[str, bytes] = {}
         self._providers = {prefix: tuple(some) for prefix, some in providers.items()}
         self._prefixes = tuple(self._providers)
         self._stale: set[str] = set()
-        # These have nothing to seal; the first is asked in every read, so that it costs no call.
+        # These need no encryption; the first is called in every read, so it is bound directly.
         self.revision = store.revision
         self.may_compact = store.may_compact
         self.compact = store.compact
@@ -121,10 +121,10 @@ class EncryptedStore:
         return key in self._stale
 
     def lacks_key(self, is_unreadable: Callable[[str], bool]) -> bool:
-        """Whether a current value was sealed with a key that we do not have.
+        """Whether a current value was encrypted with a key that we do not have.
 
-        A value that does not open although others with the same mark do is damaged: that is
-        nothing that a key would help against.
+        A value that cannot be decrypted although others with the same mark can is damaged: a key
+        would not help.
         """
         return any(
             mark not in self._working and is_unreadable(key) for key, mark in self._locked.items()
@@ -214,18 +214,18 @@ class EncryptedStore:
                     self._locked.pop(key, None)
                 return plain
         if not value.startswith(self._any_mark):
-            return NO_VALUE  # in clear text, and nobody has said that such values are read
+            return NO_VALUE  # in clear text, which no provider accepts
         if is_current and self._any_mark:
             self._locked[key] = tried
         return value
 
 
 class _OpenedWatch:
-    """A watch of another store, with what it brings opened."""
+    """A watch of another store, with decrypted values."""
 
     def __init__(self, sealed: StoreWatch, opened: Callable[[Batch], Batch]) -> None:
         self._sealed = sealed
-        self._prompt = sealed if isinstance(sealed, PromptWatch) else None
+        self._prompt = sealed if isinstance(sealed, PollableWatch) else None
         self._opened = opened
 
     def __aiter__(self) -> "_OpenedWatch":
@@ -234,8 +234,8 @@ class _OpenedWatch:
     async def __anext__(self) -> Batch:
         return self._opened(await anext(self._sealed))
 
-    def at_hand(self) -> Batch | None:
-        batch = self._prompt.at_hand() if self._prompt is not None else None
+    def poll(self) -> Batch | None:
+        batch = self._prompt.poll() if self._prompt is not None else None
         return None if batch is None else self._opened(batch)
 
     async def aclose(self) -> None:

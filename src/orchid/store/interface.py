@@ -1,32 +1,32 @@
-"""The store: an ordered map from key to bytes that remembers its past.
+"""The store: an ordered map from key to bytes with a history.
 
-Every commit gets the next revision, one counter for the whole store, given inside the commit:
-commit order, revision order and watch order are one and the same, without gaps. An empty store
-is at revision 1, so the first commit makes revision 2. Reading at a revision and watching from
-one work until that revision is compacted away. The store knows no objects, kinds or JSON;
-tests/unit/store/suite.py says what every backend must do.
+Every commit gets the next revision, one counter for the whole store, assigned inside the commit:
+commit order, revision order and watch order are the same, without gaps. An empty store is at
+revision 1, so the first commit makes revision 2. Reading at a revision and watching from one work
+until that revision is compacted. The store knows no objects, kinds or JSON;
+tests/unit/store/suite.py specifies every backend.
 
-A life of one key, as an example:
+The life of one key, as an example:
 
-    commit  set a=1, expected ABSENT      revision 2
-    commit  set b=7, expected ABSENT      revision 3
-    commit  set a=2, expected 2           revision 4
-    commit  delete a, expected 4          revision 5
-    read(at=3)     a=1 (revision 2), b=7 (revision 3)
-    watch(after=3) a=2 (it was 1, revision 2), then a deleted (it was 2, revision 4)
-    compact(4)     oldest is 4: read(at=3) and watch(after=3) raise Compacted,
-                   read(at=4) and watch(after=4) still work
+    commit  set a=1, expected ABSENT     revision 2
+    commit  set b=7, expected ABSENT     revision 3
+    commit  set a=2, expected 2          revision 4
+    commit  delete a, expected 4         revision 5
+    read(at=3)      a=1 (revision 2), b=7 (revision 3)
+    watch(after=3)  a=2 (it was 1, revision 2), then a deleted (it was 2, revision 4)
+    compact(4)      oldest is 4: read(at=3) and watch(after=3) raise Compacted,
+                    read(at=4) and watch(after=4) still work
 
-Start with `Store`. What can go wrong:
+Start with `Store`. The errors:
 
     StoreError
-    ├── RevisionConflict   a key is not at the revision its change expects; carries what is there
+    ├── RevisionConflict   a key is not at the revision its change expects; has the actual record
     ├── Compacted          that revision is gone; list again
     ├── FutureRevision     that revision has not happened yet
-    ├── ValueTooLarge      more than the backend takes at once; the commit did not happen
-    ├── StoreUnusable      the data cannot be opened by this program; trying again will not help
+    ├── ValueTooLarge      above the backend's limit; the commit did not happen
+    ├── StoreUnusable      the data cannot be opened by this program; a retry will not help
     │   └── AlreadyInUse   another process has it open
-    └── StoreUnavailable   no answer; whether the commit happened is not known
+    └── StoreUnavailable   no response; whether the commit happened is unknown
         ├── StoreFull      no room; the commit did not happen, and may succeed once there is room
         └── StoreClosed    it was closed, by us or because it is unusable; only a restart helps
 
@@ -48,12 +48,13 @@ LATEST: Final[Revision] = -1
 """For `read`: as of now, including every commit acknowledged before the call."""
 
 FIRST: Final[Revision] = 1
-"""The revision of a store that nothing was ever written to, unless it is told another."""
+"""The revision of an empty store, unless another is given."""
 
 MAX_CHANGES: Final = 127
-"""How many changes one commit may hold, on every backend.
+"""The maximum number of changes in a commit, on every backend.
 
-etcd takes 128 by default, and its backend adds one of its own."""
+etcd takes 128 by default, and its backend adds one of its own.
+"""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -67,12 +68,12 @@ class Span(msgspec.Struct, frozen=True):
 
     @classmethod
     def all(cls) -> "Span":
-        """Every key there is."""
+        """All keys."""
         return cls("", "")
 
     @classmethod
     def key(cls, key: str) -> "Span":
-        """One key alone."""
+        """A single key."""
         return cls(key, key + "\0")
 
     @classmethod
@@ -81,7 +82,7 @@ class Span(msgspec.Struct, frozen=True):
         return cls(prefix, _successor(prefix))
 
     def after(self, key: str) -> "Span":
-        """What is left of the span behind `key`: where the next page begins."""
+        """The rest of the span after `key`: the next page."""
         return Span(max(self.start, key + "\0"), self.end)
 
     def __contains__(self, key: str) -> bool:
@@ -89,7 +90,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Record(NamedTuple):
-    """A key's value, and the revision that gave it that value."""
+    """A key's value, and the revision of that value."""
 
     key: str
     value: bytes
@@ -97,10 +98,10 @@ class Record(NamedTuple):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What a read found, in key order."""
+    """The result of a read, in key order."""
 
     records: list[Record]
-    revision: Revision  # the revision that the records reflect: watch after this one
+    revision: Revision  # the revision of the records: watch after this one
     more: bool  # the limit was reached and at least one more record follows
     oldest: Revision  # the oldest revision that can still be read at, or watched after
 
@@ -116,9 +117,9 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class DeleteRange(msgspec.Struct, frozen=True):
     """Delete every key of a span, if none of them has changed after a revision.
 
-    Whoever has read the span at that revision deletes nothing that they have not read. Should keys
-    have gone since, that is no conflict: let one of the changes guard against it. Watchers see each
-    key deleted, in key order, behind the commit's changes.
+    With the revision of a read of the span, only keys that were read are deleted. Keys that were
+    deleted since are no conflict: let one of the changes guard against it. Watchers see each key
+    deleted, in key order, after the commit's changes.
     """
 
     span: Span
@@ -126,7 +127,7 @@ class DeleteRange(msgspec.Struct, frozen=True):
 
 
 class StoreEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One change that happened; `value` is None when the key was deleted."""
+    """A change that happened; `value` is None when the key was deleted."""
 
     key: str
     value: bytes | None
@@ -138,7 +139,7 @@ class StoreEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Batch(NamedTuple):
     """The next events of a watch, in order; all events up to `revision` have now been delivered.
 
-    A batch never ends in the middle of a revision. It may be empty: then it tells of progress.
+    A batch never ends in the middle of a revision. An empty one reports progress.
     """
 
     events: tuple[StoreEvent, ...]
@@ -156,19 +157,19 @@ class StoreWatch(Protocol):
 
 
 @runtime_checkable
-class PromptWatch(StoreWatch, Protocol):
-    """A watch that need not be waited for when its next batch has come already."""
+class PollableWatch(StoreWatch, Protocol):
+    """A watch whose next batch can be read synchronously if it has arrived."""
 
-    def at_hand(self) -> Batch | None:
+    def poll(self) -> Batch | None:
         """The next batch, if it is in memory; also while another task waits for one."""
         ...
 
 
 class Store(Protocol):
-    """What the engine asks of a backend. Every method may raise StoreUnavailable."""
+    """The interface of a backend. Every method may raise StoreUnavailable."""
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
-        """Read the span in key order, as it stood at a revision; at most `limit` if not 0.
+        """Read the span in key order, as of a revision; at most `limit` if not 0.
 
         Raises Compacted below the oldest revision, FutureRevision above the newest.
         """
@@ -179,71 +180,70 @@ class Store(Protocol):
     ) -> Awaitable[Revision]:
         """Make all the changes as one revision, or raise RevisionConflict and make none.
 
-        `delete` joins a range to them, of keys that no change names; it counts as one change,
-        however many keys it finds, and it may find none.
+        `delete` adds a range of keys that no change names; it counts as one change, however many
+        keys it has, and it may be empty.
 
-        Once it returns, the changes are on disk, and every watcher finds them without waiting.
-        A key may appear once. Deleting what is ABSENT, or changing nothing at all, is a
-        ValueError: a revision always changes something. A caller that is cancelled while
-        waiting does not undo the commit: it happens, or has happened, all the same.
+        Once it returns, the changes are on disk, and every watcher finds them without waiting. A
+        key may appear once. Deleting an ABSENT key, or changing nothing at all, is a ValueError: a
+        revision always changes something. Cancelling the caller does not undo the commit.
         """
         ...
 
     def watch(self, span: Span, *, after: Revision) -> StoreWatch:
         """Yield every later change to the span, in order, exactly once.
 
-        Nothing happens, and nothing is raised, before the first batch is asked for. A caught-up
-        watcher gets a batch each time the store moves on, an empty one if the span was not
-        touched, so that its last batch tells how far it is; several revisions may share a batch.
-        A slow watcher costs no memory: it reads on from the log, at its own pace.
+        Nothing happens, and nothing is raised, before the first batch is requested. A caught-up
+        watcher gets a batch for every new revision, an empty one if the span was not changed, so
+        that its last batch has its progress; several revisions may share a batch. A slow watcher
+        costs no memory: it reads from the log, at its own pace.
 
-        Raises Compacted if `after` is below the oldest revision, also later on if the watcher
-        falls behind it. Raises FutureRevision if `after` is above the newest: such a caller has
-        seen another store, or one since restored, and would otherwise wait in silence. Raises
-        StoreUnavailable when the store is closed, or has long been out of reach: whoever watches
-        again after the last batch misses nothing. Close it with `aclose` when leaving early.
+        Raises Compacted if `after` is below the oldest revision, also later if the watcher falls
+        behind it. Raises FutureRevision if `after` is above the newest: such a caller has seen
+        another store, or one since restored, and would otherwise wait in silence. Raises
+        StoreUnavailable when the store is closed, or has long been unreachable: a new watch after
+        the last batch misses nothing. Close it with `aclose` when leaving early.
         """
         ...
 
     async def revision(self) -> Revision:
-        """Tell the newest revision that an acknowledged commit has reached."""
+        """The newest committed revision."""
         ...
 
     async def may_compact(self) -> bool:
-        """Whether compacting falls to us; of several servers on one store, to one at a time."""
+        """Whether this server compacts; of several servers on one store, one at a time."""
         ...
 
     async def compact(self, before: Revision) -> None:
-        """Forget history older than a revision; current records stay.
+        """Drop history older than a revision; current records stay.
 
-        That revision itself can still be read at and watched after. Going back is no error and
-        does nothing. Raises FutureRevision above the newest revision.
+        That revision itself can still be read at and watched after. Going back is no error and does
+        nothing. Raises FutureRevision above the newest revision.
         """
         ...
 
     async def close(self) -> None:
-        """Finish the commits that wait, end the watches, release the data. Safe to repeat."""
+        """Finish the queued commits, end the watches, release the data. Idempotent."""
         ...
 
 
 Outcome = Revision | Exception
-"""What became of one of several commits: its revision, or what `Store.commit` would have raised."""
+"""The result of one of several commits: its revision, or the error of `Store.commit`."""
 
 
 @runtime_checkable
 class GroupingStore(Store, Protocol):
-    """A store that takes many commits at once, from whoever gathers those of others."""
+    """A store that takes many commits in one call."""
 
     def commit_each(self, commits: Sequence[Sequence[Change]]) -> Awaitable[list[Outcome]]:
-        """Make each commit by itself, in order, and tell what became of each.
+        """Make each commit by itself, in order, and return the result of each.
 
-        They must be as `check_changes` demands. Raises StoreError if all have failed together.
+        They must satisfy `check_changes`. Raises StoreError if all have failed together.
         """
         ...
 
 
 class StoreError(Exception):
-    """Anything that the store answers instead of a result."""
+    """The base class of all errors of the store."""
 
 
 class RevisionConflict(StoreError):
@@ -257,7 +257,7 @@ class RevisionConflict(StoreError):
 
 
 class Compacted(StoreError):
-    """A revision is older than the history that is kept."""
+    """A revision is older than the stored history."""
 
     def __init__(self, asked: Revision, oldest: Revision) -> None:
         super().__init__(f"revision {asked} has been compacted, the oldest is {oldest}")
@@ -275,11 +275,11 @@ class FutureRevision(StoreError):
 
 
 class ValueTooLarge(StoreError):
-    """A commit is more than the backend takes at once; it did not happen."""
+    """A commit exceeds the backend's limit; it did not happen."""
 
 
 class StoreUnusable(StoreError):
-    """The data cannot be opened by this program; trying again will not help."""
+    """The data cannot be opened by this program; a retry will not help."""
 
 
 class AlreadyInUse(StoreUnusable):
@@ -287,7 +287,7 @@ class AlreadyInUse(StoreUnusable):
 
 
 class StoreUnavailable(StoreError):
-    """No answer; whether the commit happened is not known."""
+    """No response; whether the commit happened is unknown."""
 
 
 class StoreFull(StoreUnavailable):
@@ -302,9 +302,9 @@ _KEY = attrgetter("key")
 
 
 def check_changes(changes: Sequence[Change]) -> None:
-    """Refuse, as every backend must, a commit that could not mean anything.
+    """Refuse an invalid commit, for every backend.
 
-    No backend could keep every key: not an empty one, nor one with NUL or that is no valid Unicode.
+    Invalid keys are empty ones, those with NUL, and invalid Unicode.
     """
     if not 0 < len(changes) <= MAX_CHANGES:
         raise ValueError(f"a commit holds 1 to {MAX_CHANGES} changes, not {len(changes)}")
@@ -322,7 +322,7 @@ def check_changes(changes: Sequence[Change]) -> None:
 
 
 def check_delete(delete: DeleteRange, changes: Sequence[Change]) -> None:
-    """Refuse, as every backend must, a range that cannot be deleted beside these changes."""
+    """Refuse a range that cannot be deleted beside these changes, for every backend."""
     if len(changes) >= MAX_CHANGES:
         raise ValueError(f"with a range, a commit holds at most {MAX_CHANGES - 1} changes")
     if delete.unchanged_since < FIRST:
@@ -334,7 +334,7 @@ def check_delete(delete: DeleteRange, changes: Sequence[Change]) -> None:
 
 
 def check_read(at: Revision, limit: int) -> None:
-    """Refuse a read that could not mean anything."""
+    """Refuse an invalid read."""
     if limit < 0:
         raise ValueError(f"a limit is not negative: {limit}")
     if at < LATEST:
@@ -342,7 +342,7 @@ def check_read(at: Revision, limit: int) -> None:
 
 
 def check_revision(asked: Revision, *, oldest: Revision, newest: Revision) -> None:
-    """Raise unless a revision lies within the history that is kept."""
+    """Raise unless a revision is within the stored history."""
     if asked < oldest:
         raise Compacted(asked, oldest)
     if asked > newest:
@@ -350,7 +350,7 @@ def check_revision(asked: Revision, *, oldest: Revision, newest: Revision) -> No
 
 
 def _successor(prefix: str) -> str:
-    """The first key behind all that begin with a prefix; empty if there is none."""
+    """The first key after all keys with a prefix; empty if there is none."""
     stem = prefix.rstrip("\U0010ffff")
     if not stem:
         return ""

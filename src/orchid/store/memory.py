@@ -1,7 +1,7 @@
-"""The store in memory: for tests, and for trying things out with nothing left behind.
+"""The store in memory: for tests and experiments.
 
-It keeps the same history, gives the same errors and orders things in the same way as the
-backends that last; everything happens in the event loop, so a commit is never interrupted.
+It has the history, errors and order of the durable backends; everything happens in the event loop,
+so a commit is never interrupted.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -39,10 +39,10 @@ class _Version(NamedTuple):
 
 
 class MemoryStore:
-    """A Store that forgets everything when the process ends."""
+    """A Store that is lost when the process ends."""
 
     def __init__(self, *, first: Revision = FIRST) -> None:
-        self._keys: list[str] = []  # in order; also those whose deletion is still remembered
+        self._keys: list[str] = []  # sorted; also keys whose deletion is still in the history
         self._versions: dict[str, list[_Version]] = {}  # oldest first
         self._log: list[StoreEvent] = []
         self._tail = Tail(first, first)
@@ -104,7 +104,7 @@ class MemoryStore:
         return self._tail.revision
 
     async def may_compact(self) -> bool:
-        return True  # nobody else has this store
+        return True  # this store has no other process
 
     async def compact(self, before: Revision) -> None:
         self._tail.check_open()
@@ -140,7 +140,7 @@ class MemoryStore:
         return None if value is None else Record(key, value, revision)
 
     def _deletions(self, delete: DeleteRange) -> list[Change]:
-        """A range as the deletion of each key in it, as it was at the revision that was read."""
+        """A range as the deletion of each key in it, as of the revision that was read."""
         found = [self._record(key, self._tail.revision) for key in self._keys_in(delete.span)]
         since = delete.unchanged_since
         return [Change(each.key, None, min(each.revision, since)) for each in found if each]
@@ -152,11 +152,11 @@ class MemoryStore:
         self._versions[key].append(version)
 
     def _forget(self, key: str, before: Revision) -> None:
-        """Drop what was replaced, or deleted, by then."""
+        """Drop values that were replaced or deleted by then."""
         versions = self._versions[key]
         count = bisect_right(versions, before, key=_revision)
         if count and versions[count - 1].value is not None:
-            count -= 1  # that one is what a read at `before` finds
+            count -= 1  # a read at `before` finds that one
         del versions[:count]
         if not versions:
             del self._versions[key]

@@ -1,12 +1,12 @@
 """Copy a store into another one: from SQLite to etcd, or back.
 
-What is copied are the current records, as of one revision; the past is not. **Records get new
-revisions in the target**, in the order of their keys: a client that still holds a revision of the
-source has to list again, and it is told to, because the target's history begins behind the copy.
+The current records are copied, as of one revision, without their history. **Records get new
+revisions in the target**, in the order of their keys: a client with a revision of the source has to
+list again, because the target's history begins after the copy.
 
-Nobody may write to either store meanwhile. That is checked as well as can be: the target must be
-empty, the source must not move, and at the end both are read again and compared. Start with
-`migrate`. A copy that fails is left as it is, and must be emptied before the next try.
+Neither store may be written meanwhile. That is checked as well as possible: the target must be
+empty, the source must not change, and at the end both are read again and compared. Start with
+`migrate`. A failed copy is left as it is, and must be emptied before a retry.
 """
 
 import hashlib
@@ -36,34 +36,34 @@ class NotMigrated(StoreError):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a migration has come."""
+    """The progress of a migration."""
 
     step: str  # "count", "copy" or "verify"
     done: int
-    total: int  # 0: not known yet
+    total: int  # 0: unknown
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """What a migration has done."""
+    """The result of a migration."""
 
     records: int
     digest: str  # SHA-256 over all keys and values, the same for source and target
-    source: Revision  # what was copied
+    source: Revision  # the copied revision
     target: Revision  # the target's oldest and newest revision
-    sealed: int  # records that can be read with their key alone
+    sealed: int  # encrypted records
 
 
 class _Sum(msgspec.Struct):
-    """Records counted and added up."""
+    """A count and a hash of records."""
 
-    mark: bytes  # how a sealed value begins
+    mark: bytes  # prefix of an encrypted value
     records: int = 0
     sealed: int = 0
     _hash: "hashlib._Hash" = msgspec.field(default_factory=hashlib.sha256)
 
     def add(self, record: Record) -> None:
         key = record.key.encode()
-        # With their lengths, so that no two different stores read as the same bytes.
+        # With their lengths, so that different stores never have the same bytes.
         self._hash.update(b"%d:%d:" % (len(key), len(record.value)))
         self._hash.update(key)
         self._hash.update(record.value)
@@ -80,9 +80,9 @@ Report = Callable[[Progress], None]
 async def migrate(
     source: Store, target: Store, mark: bytes, *, report: Report = lambda progress: None
 ) -> Migrated:
-    """Copy all records and prove it. Raises NotMigrated, or what either store raises.
+    """Copy and verify all records. Raises NotMigrated, or the errors of either store.
 
-    Sealed values, which begin with the mark, are copied as they are and counted.
+    Encrypted values, which begin with the mark, are copied as they are and counted.
     """
     if (await target.read(Span.all(), limit=1)).records:
         raise NotMigrated("the target is not empty")
@@ -129,7 +129,7 @@ async def _add_up(
 
 
 async def _records(store: Store, at: Revision) -> AsyncIterator[Record]:
-    """Every record of one revision, in order, without holding all of them at once."""
+    """Every record of one revision, in order, page by page."""
     rest = Span.all()
     while True:
         page = await store.read(rest, at=at, limit=RECORDS_PER_READ)

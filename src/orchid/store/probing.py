@@ -1,9 +1,9 @@
-"""A probe of a store that another program serves: does it still answer?
+"""A probe of a remote store.
 
-A watch says nothing as long as nothing changes, so that an etcd that hangs without closing its
-connections looks like a quiet one for more than a minute. `StoreProbe` asks for the newest revision
-every few seconds, and reports a store that does not answer in time. The worst case from the hang to
-the report is INTERVAL_SECONDS + ANSWER_SECONDS, which is below the 10 s that load balancers are
+A watch is silent while nothing changes, so that an etcd that hangs without closing its connections
+looks like a quiet one for more than a minute. `StoreProbe` requests the newest revision every few
+seconds, and reports a store that does not respond in time. The worst case from the hang to the
+report is INTERVAL_SECONDS + ANSWER_SECONDS, which is below the 10 s that load balancers are
 promised.
 """
 
@@ -20,7 +20,7 @@ ANSWER_SECONDS: Final = 5.0  # an election of etcd takes one or two
 
 
 class StoreProbe:
-    """The result of the last question to the store: `problem` is None if it was answered."""
+    """The result of the last probe: `problem` is None if the store responded."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,13 +28,13 @@ class StoreProbe:
         self.closed = False  # the store does not work any more: only a restart helps
 
     async def run(self) -> None:
-        """Ask again and again until cancelled."""
+        """Probe until cancelled."""
         while True:
             await self.ask()
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def ask(self) -> None:
-        """Ask once, and wait for the answer for a limited time."""
+        """Probe once, with a timeout."""
         before = self.problem
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

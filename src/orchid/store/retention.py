@@ -1,9 +1,9 @@
-"""How much history a store keeps: compaction by age, for any backend.
+"""Retention of history: compaction by age, for any backend.
 
-A store counts revisions and knows no time. `Retention` looks at the newest revision now and
-then, remembers when it saw it, and compacts up to what it saw long enough ago. So at least the
-time asked for is kept, and at most one interval more. Of several servers on one store, one
-compacts; the others only forget what they hold in memory themselves.
+A store counts revisions and knows no time. `Retention` reads the newest revision now and then,
+records the time, and compacts up to a revision that is old enough. So at least the requested time
+is kept, and at most one interval more. Of several servers on one store, one compacts; the others
+only drop their own cached history.
 """
 
 import asyncio
@@ -20,10 +20,7 @@ INTERVAL_SECONDS = 30.0
 
 
 class Retention:
-    """Keeps the last minutes of a store's history, by a clock that is handed in.
-
-    The clock counts seconds and never goes back, as `Clock.monotonic` does.
-    """
+    """Keeps the last minutes of a store's history, by a monotonic clock."""
 
     def __init__(
         self,
@@ -34,7 +31,7 @@ class Retention:
         forgotten: Callable[[Revision], None] | None = None,
     ) -> None:
         self._store = store
-        self._forgotten = forgotten  # told before which revision nothing is left
+        self._forgotten = forgotten  # called with the oldest revision that is left
         self._clock = clock
         self._keep = keep
         self._seen: deque[tuple[float, Revision]] = deque()
@@ -45,7 +42,7 @@ class Retention:
         interval: float = INTERVAL_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Look, compact, sleep, until cancelled; a store that fails is tried again."""
+        """Compact regularly, until cancelled; a failing store is retried."""
         while True:
             try:
                 await self.look()
@@ -54,7 +51,7 @@ class Retention:
             await sleep(interval)
 
     async def look(self) -> None:
-        """Remember the newest revision, and forget what was followed long enough ago."""
+        """Record the newest revision, and compact up to one that is old enough."""
         now = self._clock()
         self._seen.append((now, await self._store.revision()))
         before: Revision | None = None

@@ -1,7 +1,8 @@
-"""The provider `secretbox`: XSalsa20 and Poly1305, for those who come with such keys.
+"""The provider `secretbox`: XSalsa20 and Poly1305, for existing keys of that type.
 
-The library is an extra (`orchid-identity[secretbox]`). Unlike AES-GCM, it does not bind a value to
-its place: that is the format's limit, and a reason to prefer `aesgcm`.
+The library is an optional dependency (`orchid-identity[secretbox]`). Unlike AES-GCM, it does not
+bind a value to its key in the store: that is a limit of the format, and a reason to prefer
+`aesgcm`.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""One call for everybody who waits for its answer.
+"""One call for all tasks that wait for its result.
 
-The answer must be no older than the question: whoever asks while a call is under way does not get
-that call's answer, which may have been given before, but shares the next one. A failure is given to
-everybody who waits.
+A result must be no older than its request: a task that asks during a running call does not get that
+call's result, which may be older, but shares the next one. A failure is raised for all waiting
+tasks.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 
 class SharedCall(Generic[A]):
-    """Makes a call at most once at a time, and at least once after each question."""
+    """Makes one call at a time, and at least one after each request."""
 
     def __init__(self, call: Callable[[], Awaitable[A]]) -> None:
         self._call = call
@@ -23,7 +23,7 @@ class SharedCall(Generic[A]):
         self._asking: asyncio.Task[None] | None = None
 
     async def ask(self) -> A:
-        """Wait for an answer that was given after this question was put."""
+        """Wait for a result that is newer than this request."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[A] = loop.create_future()
         self._waiting.append(waiting)
@@ -32,7 +32,7 @@ class SharedCall(Generic[A]):
         return await waiting
 
     async def close(self) -> None:
-        """End the call that is under way; those who wait are told."""
+        """Cancel the running call; waiting tasks get an error."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait([self._asking])
@@ -45,7 +45,7 @@ class SharedCall(Generic[A]):
                 try:
                     answer = await self._call()
                 except StoreUnavailable as error:
-                    # It was tried for long enough: those who came later need not try as long.
+                    # It was retried for long enough: later requests need not wait as long.
                     later, self._waiting = self._waiting, []
                     _fail([*asked, *later], str(error))
                 else:

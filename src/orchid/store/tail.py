@@ -1,11 +1,11 @@
-"""The newest end of the log, kept in memory once and shared by every watcher of a backend.
+"""The newest part of the log, in memory once and shared by every watcher of a backend.
 
-A watcher is only a revision it has come to. While that lies within the tail, its next batch is
-taken from here; when it lies further back, the watcher reads on from the backend's own log. So
-a slow watcher costs nothing, and memory is bounded by the tail however many there are.
+A watcher is just its last revision. While that is within the tail, its next batch is taken from
+here; otherwise the watcher reads from the backend's own log. So a slow watcher costs nothing, and
+memory is limited by the tail however many there are.
 
-Start with `Following`: it is the whole of a watch. Everything here runs in the event loop; threads
-hand over with `call_soon_threadsafe`.
+Start with `Following`, which implements a watch. Everything here runs in the event loop; threads
+use `call_soon_threadsafe`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _VALUE, _PREVIOUS = attrgetter("value"), attrgetter("previous")
 
 
 class Tail:
-    """The last batches, and a bell for those who wait for the next one."""
+    """The last batches, and a future that wakes all that wait for the next one."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Tail:
         max_bytes: int = 1 << 20,
     ) -> None:
         self.revision = revision
-        self.oldest = oldest  # what has been compacted away, kept here for a quick answer
+        self.oldest = oldest  # the oldest revision, cached here
         self.floor = revision  # every event after this revision is in the tail
         self.closed = False
         self.interrupted = ""  # why the watches ended last, and how often they did
@@ -60,9 +60,9 @@ class Tail:
             raise StoreClosed("the store is closed")
 
     def append(self, batch: Batch) -> None:
-        """Add what was committed, and wake everyone who waits."""
+        """Add a committed batch, and wake all waiters."""
         batches = self._batches
-        # Every value that was set or replaced, added up without a call for each.
+        # The total size of all new and replaced values.
         size = sum(map(len, filter(None, map(_VALUE, batch.events))))
         size += sum(map(len, filter(None, map(_PREVIOUS, batch.events))))
         batches.append(batch)
@@ -88,7 +88,9 @@ class Tail:
         self._ring()
 
     def interrupt(self, why: str) -> None:
-        """End every watch, because nobody knows what happens; new ones go on from here."""
+        """End every watch, because the state of the store is unknown; new ones continue from
+        here.
+        """
         self.interrupted = why
         self.interruptions += 1
         self._ring()
@@ -99,7 +101,7 @@ class Tail:
         self._ring()
 
     def after(self, span: Span, revision: Revision) -> Batch:
-        """Everything in the tail behind a revision that is not below its floor."""
+        """All events of the tail after a revision that is not below its floor."""
         newest = self._batches[-1]
         if len(self._batches) == 1 or self._batches[-2].revision <= revision:
             batches = [newest]  # by far the most common: one batch behind
@@ -114,32 +116,32 @@ class Tail:
         ]
         return Batch(tuple(events), newest.revision)
 
-    def bell(self) -> asyncio.Future[None]:
-        """What rings when the tail has grown, or was interrupted or closed."""
-        bell = asyncio.get_running_loop().create_future()
-        self._waiting.append(bell)
-        return bell
+    def wakeup(self) -> asyncio.Future[None]:
+        """A future that is resolved when the tail has grown, or was interrupted or closed."""
+        wakeup = asyncio.get_running_loop().create_future()
+        self._waiting.append(wakeup)
+        return wakeup
 
-    def forget(self, bell: asyncio.Future[None]) -> None:
-        """Nobody waits for it any more."""
-        self._waiting = [other for other in self._waiting if other is not bell]
+    def forget(self, wakeup: asyncio.Future[None]) -> None:
+        """Release the future: no task waits for it any more."""
+        self._waiting = [other for other in self._waiting if other is not wakeup]
 
     def _ring(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for bell in waiting:
-            if not bell.done():
-                bell.set_result(None)
+        for wakeup in waiting:
+            if not wakeup.done():
+                wakeup.set_result(None)
 
 
 class Following:
-    """A watch: history first, then what happens, without a gap or a repeat between them."""
+    """A watch: history first, then new changes, without a gap or a repeat between them."""
 
     def __init__(self, tail: Tail, span: Span, after: Revision, replay: Replay) -> None:
         self._tail = tail
         self._span = span
         self._after = after
         self._replay = replay
-        self._interruptions = -1  # of the tail when the first batch was asked for; -1: not yet
+        self._interruptions = -1  # of the tail when the first batch was requested; -1: not yet
         self._replaying = False
 
     def __aiter__(self) -> "Following":
@@ -154,21 +156,21 @@ class Following:
                 raise StoreClosed("the store is closed")
             if tail.interruptions > self._interruptions:
                 raise StoreUnavailable(tail.interrupted)
-            batch = self.at_hand()
+            batch = self.poll()
             if batch is not None:
                 return batch
             if self._after < tail.revision:
                 batch = await self._replayed()
                 self._after = batch.revision
                 return batch
-            bell = tail.bell()
+            wakeup = tail.wakeup()
             try:
-                await bell
-            except BaseException:  # whoever waited was cancelled
-                tail.forget(bell)
+                await wakeup
+            except BaseException:  # the waiting task was cancelled
+                tail.forget(wakeup)
                 raise
 
-    def at_hand(self) -> Batch | None:
+    def poll(self) -> Batch | None:
         """The next batch if it is in the tail; also while `__anext__` waits for one."""
         tail = self._tail
         if self._replaying or not tail.floor <= self._after < tail.revision:
@@ -189,7 +191,7 @@ class Following:
         if after < tail.oldest:
             raise Compacted(after, tail.oldest)
         if after > tail.revision and not tail.closed:
-            # Either the future, or a commit on its way to us that a read has seen already.
+            # Either the future, or a commit on its way to us that a read has already returned.
             await self._replayed()
         self._interruptions = tail.interruptions
 

@@ -95,7 +95,7 @@ def test_a_changed_file_is_named(exported: Path, capsys: pytest.CaptureFixture[s
 
     assert types(exported, "verify") == 1
 
-    assert "entry 266 does not fit its hash" in capsys.readouterr().err
+    assert "entry 266 does not match its hash" in capsys.readouterr().err
 
 
 def test_a_data_directory_without_a_database_is_said(

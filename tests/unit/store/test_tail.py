@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchid.store.interface import ABSENT, Batch, PromptWatch, Revision, Span, StoreEvent
+from orchid.store.interface import ABSENT, Batch, PollableWatch, Revision, Span, StoreEvent
 from orchid.store.tail import Following, Tail
 
 
@@ -33,13 +33,13 @@ async def test_what_is_at_hand_is_not_given_again_to_the_one_who_waits() -> None
     await asyncio.sleep(0)
 
     tail.append(batch(2))
-    taken = watch.at_hand()
+    taken = watch.poll()
     tail.append(batch(3))
 
-    assert isinstance(watch, PromptWatch)
+    assert isinstance(watch, PollableWatch)
     assert taken == batch(2)
     assert await waiting == batch(3)
-    assert watch.at_hand() is None
+    assert watch.poll() is None
 
 
 async def test_nothing_is_at_hand_before_the_history_that_is_being_read() -> None:
@@ -51,12 +51,12 @@ async def test_nothing_is_at_hand_before_the_history_that_is_being_read() -> Non
     await log.asked.wait()
 
     tail.append(batch(3))
-    early = watch.at_hand()
+    early = watch.poll()
     log.read.set()
 
     assert early is None
     assert await waiting == batch(2)
-    assert watch.at_hand() == batch(3)
+    assert watch.poll() == batch(3)
 
 
 @pytest.mark.parametrize("end", ["close", "interrupt"])
@@ -72,7 +72,7 @@ async def test_nothing_is_at_hand_once_the_watch_has_to_end(end: str) -> None:
     else:
         tail.interrupt("the line was cut")
 
-    at_hand = watch.at_hand()
+    poll = watch.poll()
     waiting.cancel()
 
-    assert at_hand is None
+    assert poll is None

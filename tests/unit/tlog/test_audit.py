@@ -69,7 +69,7 @@ async def test_a_changed_entry_is_named() -> None:
     place = log.tiles[Tile(ENTRIES, 1, 44)].index(b"entry 270")
     log.flip(Tile(ENTRIES, 1, 44), place)
 
-    with pytest.raises(LogRefused, match="entry 270 does not fit"):
+    with pytest.raises(LogRefused, match="entry 270 does not match"):
         await audit.audit(log, SIGNER.verifier)
 
 

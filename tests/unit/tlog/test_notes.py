@@ -182,5 +182,5 @@ def test_a_second_spelling_of_a_signature_is_refused() -> None:
     digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     other = note[:-3] + digits[digits.index(digit) + 1].encode() + note[-2:]
 
-    with pytest.raises(NoteRefused, match="one right form"):
+    with pytest.raises(NoteRefused, match="not canonical"):
         SIGNER.verifier.opened(other)

@@ -111,7 +111,7 @@ async def test_who_asks_for_the_revision_gets_what_has_come_up_to_it(parent: Par
     revision = await other.revision()
 
     assert revision == made
-    batch = watch.at_hand()
+    batch = watch.poll()
     assert batch is not None
     assert [event.key for event in batch.events] == ["a"]
     waiting.cancel()

@@ -38,7 +38,7 @@ from orchid.store.interface import (
     Compacted,
     FutureRevision,
     Page,
-    PromptWatch,
+    PollableWatch,
     Record,
     Revision,
     Store,
@@ -92,7 +92,7 @@ class Feed:
         self.following = False  # whether changes in the store reach us
         self._untold: deque[Iterator[None]] = deque()  # batches that are not told to all
         self._teller: asyncio.Task[None] | None = None  # who tells of them
-        self._prompt: PromptWatch | None = None  # the watch that we follow
+        self._prompt: PollableWatch | None = None  # the watch that we follow
         self._follower: asyncio.Task[Any] | None = None  # who does
         self._starts_over = False  # it is told to load everything anew
 
@@ -193,7 +193,7 @@ class Feed:
             await self._store.revision()  # fails if the store is gone; a watch would not
         self.following = True
         async with contextlib.aclosing(self._store.watch(OBJECTS, after=self._position)) as batches:
-            self._prompt = batches if isinstance(batches, PromptWatch) else None
+            self._prompt = batches if isinstance(batches, PollableWatch) else None
             try:
                 async for batch in batches:
                     self._take(batch)
@@ -206,7 +206,7 @@ class Feed:
         """Take in what has come from the store, so that a request need not wait for our task."""
         while self._prompt is not None and len(self._untold) <= MOST_UNTOLD:
             try:
-                batch = self._prompt.at_hand()
+                batch = self._prompt.poll()
                 if batch is None:
                     return
                 self._take(batch)

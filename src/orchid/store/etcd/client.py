@@ -1,12 +1,12 @@
 """A thin client of etcd: calls and watches over several endpoints, with TLS.
 
-Start with `EtcdClient`. One endpoint is in use; when it fails, the next one is. `call` is for calls
-that may be repeated: it tries until the time is up. `once` is for calls that may not: when the
-outcome is unknown it raises `Undecided`, and never tries again by itself. StoreFull leaves the
-outcome open too: etcd also answers with it to a call that it has carried out.
+Start with `EtcdClient`. One endpoint is in use; when it fails, the next one is. `call` is for
+idempotent calls: it retries until the time is up. `once` is for others: with an unknown outcome it
+raises `Undecided`, and never retries by itself. StoreFull leaves the outcome open too: etcd also
+responds with it to a call that it has executed.
 
-Every call requires that the member has a leader, so that a member which is cut off from the others
-fails at once instead of answering with old data. No key, value or certificate is ever logged.
+Every call requires that the member has a leader, so that an isolated member fails immediately
+instead of returning old data. No key, value or certificate is ever logged.
 """
 
 import asyncio
@@ -52,25 +52,25 @@ from orchid.store.interface import (
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-ATTEMPT_SECONDS: Final = 2.5  # a member's time for a call that another could answer
+ATTEMPT_SECONDS: Final = 2.5  # a member's time for a call that another could serve
 CONNECT_SECONDS: Final = 2.0
 PAUSE_SECONDS: Final = 0.05  # between attempts
 RETRY_SECONDS: Final = 0.1  # between two connections to the same member
 _FORM: Final = "etcd: an endpoint is http://HOST:PORT or https://HOST:PORT"  # repeats no password
-# Another member may answer; whether this one carried out the call is not known.
+# Another member may respond; whether this one executed the call is unknown.
 _UNKNOWN_OUTCOME: Final = frozenset({UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN})
 
 
 class Lost(StoreUnavailable):
-    """One member did not answer; another may."""
+    """One member did not respond; another may."""
 
 
 class Undecided(Lost):
-    """The call may have been carried out, or may yet be."""
+    """The call may have been executed, or may yet be."""
 
 
 class RevisionGone(Exception):
-    """etcd says that a revision has been compacted; only to a watch does it say up to which."""
+    """etcd has compacted a revision; only a watch is informed up to which."""
 
     def __init__(self, compacted: Revision = ABSENT) -> None:
         super().__init__(compacted)
@@ -80,7 +80,7 @@ class RevisionGone(Exception):
 class TLSFiles(msgspec.Struct, frozen=True):
     """The CA and the client certificate; read for each new connection, so they can be renewed."""
 
-    ca: Path | None = None  # None: what the system trusts
+    ca: Path | None = None  # None: the CAs of the system
     certificate: Path | None = None
     key: Path | None = None
 
@@ -111,7 +111,7 @@ class TLSFiles(msgspec.Struct, frozen=True):
 
 
 class EtcdEndpoint:
-    """One member's address, and the connection to it."""
+    """A member's URL, and the connection to it."""
 
     def __init__(self, host: str, port: int, tls: TLSFiles | None) -> None:
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -120,10 +120,10 @@ class EtcdEndpoint:
         self._headers = RequestHeaders(self.address, "https" if tls else "http")
         self._connection: GrpcConnection | None = None
         self._connecting: asyncio.Task[GrpcConnection] | None = None
-        self._failed = (0.0, "")  # when the last connection failed, and why
+        self._failed = (0.0, "")  # time and reason of the last failed connection
 
     async def invoke(self, method: Method[Q, A], request: Q, seconds: float) -> A:
-        """Make a call. Raises Undecided or another StoreUnavailable if it has no answer."""
+        """Make a call. Raises Undecided or another StoreUnavailable without a response."""
         connection = self._connection
         if connection is None or not connection.is_ready:
             connection = await self._connect(seconds)
@@ -152,7 +152,7 @@ class EtcdEndpoint:
             self._connection.close()
 
     async def _connect(self, seconds: float) -> GrpcConnection:
-        """The connection that is being made, for all calls that wait for it."""
+        """The connection being opened, for all calls that wait for it."""
         clock = asyncio.get_running_loop().time
         if self._connecting is None:
             when, why = self._failed
@@ -204,7 +204,7 @@ class EtcdEndpoint:
 
 
 class EtcdClient:
-    """Calls to whichever endpoint answers. Belongs to one event loop; `close` it."""
+    """Calls to any endpoint that responds. Belongs to one event loop; `close` it."""
 
     def __init__(self, endpoints: Sequence[str], tls: TLSFiles, *, timeout: float) -> None:
         self._endpoints = _parse(endpoints, tls)
@@ -213,11 +213,11 @@ class EtcdClient:
         self.timeout = timeout
 
     async def call(self, method: Method[Q, A], request: Q) -> A:
-        """Try until a member answers; for calls that may be carried out twice."""
+        """Retry until a member responds; for calls that may be executed twice."""
         return await self._try(method, request, repeat=True)
 
     async def once(self, method: Method[Q, A], request: Q) -> A:
-        """Have a call carried out at most once; raises Undecided when the outcome is unknown."""
+        """Execute a call at most once; raises Undecided if the outcome is unknown."""
         return await self._try(method, request, repeat=False)
 
     async def _try(self, method: Method[Q, A], request: Q, *, repeat: bool) -> A:
@@ -239,7 +239,7 @@ class EtcdClient:
 
     @asynccontextmanager
     async def watch(self, request: WatchCreateRequest) -> AsyncIterator["EtcdWatch"]:
-        """Open a watch on the endpoint in use; if that fails, the next watch tries another."""
+        """Open a watch on the current endpoint; if that fails, the next watch tries another."""
         endpoint, stream = self._endpoint(), None
         try:
             stream = await endpoint.watch()
@@ -263,20 +263,20 @@ class EtcdClient:
         return self._endpoints[self._current]
 
     def _leave(self, endpoint: EtcdEndpoint) -> None:
-        """Use the next endpoint from now on, unless another call has already left this one."""
+        """Use the next endpoint from now on, unless another call has already done so."""
         if self._endpoints[self._current] is endpoint:
             self._current = (self._current + 1) % len(self._endpoints)
 
 
 class EtcdWatch:
-    """The answers of one watch."""
+    """The responses of one watch."""
 
     def __init__(self, stream: GrpcStream, address: str) -> None:
         self._stream = stream
         self._address = address
 
     async def next(self) -> WatchResponse:
-        """Wait for the next answer, however long that takes."""
+        """Wait for the next response, however long that takes."""
         try:
             answer = await self._stream.read()
         except GrpcFailure as failure:
@@ -291,7 +291,7 @@ class EtcdWatch:
 
 
 def _parse(endpoints: Sequence[str], tls: TLSFiles) -> list[EtcdEndpoint]:
-    """Read addresses such as `https://etcd-1:2379`; all of them speak TLS, or none."""
+    """Parse URLs such as `https://etcd-1:2379`; all of them use TLS, or none."""
     if not endpoints:
         raise StoreUnusable("etcd: no endpoint is given")
     made = []
@@ -311,12 +311,12 @@ def _parse(endpoints: Sequence[str], tls: TLSFiles) -> list[EtcdEndpoint]:
     if not secure and tls != TLSFiles():
         raise StoreUnusable("etcd: certificates are given, but the endpoints are not https")
     if secure:
-        tls.context()  # reports a file that cannot be read before anything is tried
+        tls.context()  # reports an unreadable file before anything is tried
     return [EtcdEndpoint(host, port, tls if secure else None) for _, host, port in made]
 
 
 def _judge(failure: GrpcFailure, address: str) -> Lost:
-    """Raise a plain answer; return a failure that another endpoint may not have."""
+    """Raise a final error; return a failure that another endpoint may not have."""
     details = str(failure)
     text = f"etcd {address}: {details}"
     if not isinstance(failure, StatusReceived):
@@ -335,6 +335,6 @@ def _judge(failure: GrpcFailure, address: str) -> Lost:
 
 
 def _is_cancelled() -> bool:
-    """Whether it is the running task that was cancelled, and not the call it waits for."""
+    """Whether the running task was cancelled, and not the call it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

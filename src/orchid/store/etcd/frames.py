@@ -1,9 +1,9 @@
-"""HTTP/2 frames (RFC 9113): bytes to frames and back. No input or output, no state of streams.
+"""HTTP/2 frames (RFC 9113): bytes to frames and back. No I/O, no state of streams.
 
-`Http2Reader` takes bytes in any portions and returns whole frames. It joins a header block from
+`Http2Reader` takes bytes in any portions and returns complete frames. It joins a header block from
 HEADERS and CONTINUATION frames, removes padding, and raises `ProtocolError` for anything that
 HTTP/2 does not allow on a client's connection. `HeaderReader` decodes header blocks. We announce a
-header table of size 0, so each block can be decoded by itself, and equal blocks mean the same.
+header table of size 0, so each block can be decoded by itself, and equal blocks have equal headers.
 """
 
 import struct
@@ -96,7 +96,7 @@ class Http2Reader:
         return frames
 
     def _read(self, frame: Frame) -> Frame | None:
-        """Check a frame; None if it is not complete or of no interest."""
+        """Check a frame; None if it is incomplete or irrelevant."""
         kind = frame.kind
         if self._block_head is not None and (
             kind != CONTINUATION or frame.stream != self._block_head.stream
@@ -137,7 +137,7 @@ class Http2Reader:
 
 
 class HeaderReader:
-    """Header blocks to headers. Equal blocks are decoded once."""
+    """Header blocks to headers. Decoded blocks are cached."""
 
     def __init__(self) -> None:
         self._cached: dict[bytes, dict[bytes, bytes]] = {}
@@ -163,7 +163,7 @@ def _decode(block: bytes) -> dict[bytes, bytes]:
 
 
 def _without_padding(frame: Frame) -> bytes:
-    """The payload without padding and without the advice on priorities."""
+    """The payload without padding and priority fields."""
     begin, end = 0, frame.size
     if frame.flags & PADDED:
         if not frame.size:
@@ -206,7 +206,7 @@ def goaway(code: int) -> bytes:
 
 
 def read_number(payload: bytes, at: int = 0) -> int:
-    """A number of 31 bits."""
+    """A 31-bit number."""
     found: int = _UINT32.unpack_from(payload, at)[0]
     return found & _STREAM
 

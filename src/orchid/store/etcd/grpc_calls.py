@@ -1,10 +1,10 @@
-"""gRPC on HTTP/2, apart from connections: headers of requests, statuses, failures.
+"""gRPC on HTTP/2, apart from connections: request headers, statuses, failures.
 
-A call that fails raises one of these. The difference decides whether the store may try again:
+A failed call raises one of these. The difference decides whether the store may retry:
 
     GrpcFailure
-    ├── StatusReceived   etcd answered with a status other than OK
-    ├── NotProcessed     etcd has certainly not carried out the call
+    ├── StatusReceived   etcd responded with a status other than OK
+    ├── NotProcessed     etcd has certainly not executed the call
     └── OutcomeUnknown   it may have; the connection was lost, or the time was up
 """
 
@@ -17,7 +17,7 @@ from orchid.store.etcd import frames
 CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, PERMISSION_DENIED = 1, 2, 4, 7
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 12, 13, 14, 16
 _is_code = re.compile(rb"[0-9]{1,2}").fullmatch
-_OF_HTTP: Final = {  # gRPC's own table for answers of proxies
+_OF_HTTP: Final = {  # gRPC's own table for responses of proxies
     b"400": INTERNAL,
     b"401": UNAUTHENTICATED,
     b"403": PERMISSION_DENIED,
@@ -30,11 +30,11 @@ _OF_HTTP: Final = {  # gRPC's own table for answers of proxies
 
 
 class GrpcFailure(Exception):
-    """A call has no answer."""
+    """A call without a response."""
 
 
 class StatusReceived(GrpcFailure):
-    """etcd answered with a status other than OK."""
+    """etcd responded with a status other than OK."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -42,11 +42,11 @@ class StatusReceived(GrpcFailure):
 
 
 class NotProcessed(GrpcFailure):
-    """etcd has certainly not carried out the call."""
+    """etcd has certainly not executed the call."""
 
 
 class OutcomeUnknown(GrpcFailure):
-    """etcd may have carried out the call, or may yet do so."""
+    """etcd may have executed the call, or may yet do so."""
 
 
 class RequestHeaders:
@@ -79,7 +79,7 @@ class RequestHeaders:
 
 
 def failure_of(http_status: bytes, headers: dict[bytes, bytes]) -> GrpcFailure | None:
-    """What the end of an answer means; None: the call succeeded."""
+    """The failure in the trailers of a response; None: success."""
     code = headers.get(b"grpc-status")
     if code == b"0":
         return None

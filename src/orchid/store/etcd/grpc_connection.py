@@ -1,11 +1,11 @@
 """gRPC calls over one HTTP/2 connection, for the few methods of etcd that the store uses.
 
-Start with `GrpcConnection`: `call` sends one message and returns the answer, `stream` opens a call
-with many of both. All frames that are produced in one turn of the event loop are written together.
-Headers are literals that enter no table, and we announce a table of size 0: no header block depends
-on an earlier one, so the block of a method is computed once (docs/decisions/0029).
+Start with `GrpcConnection`: `call` sends one message and returns the response, `stream` opens a
+call with many of both. All frames of one turn of the event loop are written together. Headers are
+literals that enter no table, and we announce a table of size 0: no header block depends on an
+earlier one, so the block of a method is computed once (docs/decisions/0029).
 
-Flow control: answers are credited as they arrive; a stream whose reader is slow is not, once
+Flow control: received data is credited immediately; a stream whose reader is slow is not, once
 `MOST_UNREAD` bytes wait. Requests wait for the peer's windows, for its number of streams, and while
 the transport's buffer is full.
 """
@@ -53,7 +53,7 @@ CONNECTION_WINDOW: Final = 1 << 24
 MOST_UNREAD: Final = 4 << 20  # bytes of complete messages that wait for their reader
 LARGEST_MESSAGE: Final = 1 << 30
 DEFAULT_WINDOW: Final = 65_535  # of HTTP/2, until settings say otherwise
-TICK_SECONDS: Final = 0.1  # how exact deadlines are
+TICK_SECONDS: Final = 0.1  # precision of deadlines
 PING_AFTER_SECONDS: Final = 10.0  # of silence; etcd refuses more than one ping in 5 s
 PONG_WITHIN_SECONDS: Final = 3.0
 _PREFIX: Final = 5  # of a message: whether it is compressed, and its length
@@ -69,7 +69,7 @@ class GrpcStream:
         self.id = 0  # until it is opened
         self.outgoing = memoryview(b"")  # not sent yet
         self.ended = False  # nothing more will be sent after `outgoing`
-        self.is_sent = False  # the whole request, with its end, was handed to the transport
+        self.is_sent = False  # the whole request, with its end, was passed to the transport
         self.send_window = 0
         self.uncredited = 0  # bytes received that the peer may not send again yet
         self.held = bytearray()  # of an incomplete message
@@ -120,12 +120,12 @@ class GrpcStream:
             self.wakeup.set_result(None)
 
     def lost(self, reason: str) -> GrpcFailure:
-        """The failure of a call whose connection is gone: what was not sent was not carried out."""
+        """The failure of a call whose connection is gone: unsent calls were not executed."""
         return OutcomeUnknown(reason) if self.is_sent else NotProcessed(reason)
 
 
 class GrpcConnection(asyncio.Protocol):
-    """One connection. It is used up when `is_ready` is False; the owner makes another one."""
+    """One connection. It is used up when `is_ready` is False; the owner opens another one."""
 
     def __init__(self, headers: RequestHeaders) -> None:
         self.loop = asyncio.get_running_loop()
@@ -145,20 +145,20 @@ class GrpcConnection(asyncio.Protocol):
         self._uncredited = 0
         self._out: list[bytes] = []
         self._is_paused = False
-        self._is_going = False  # the peer takes no new streams
+        self._is_going = False  # the peer accepts no new streams
         self._heard = self.loop.time()
-        self._pinged = 0.0  # when a ping was sent that is not answered
+        self._pinged = 0.0  # time of a ping without a response
         self._tick: asyncio.TimerHandle | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Whether a call that is made now goes out at once."""
+        """Whether a call that is made now is sent immediately."""
         return self._transport is not None and self.ready.done() and not self._is_going
 
     # -- calls -------------------------------------------------------------------------------------
 
     async def call(self, path: str, message: bytes, seconds: float) -> bytes:
-        """Send one message and return the only message of the answer."""
+        """Send one message and return the only message of the response."""
         stream = self._open(path, seconds)
         stream.write(message, last=True)
         try:
@@ -188,7 +188,7 @@ class GrpcConnection(asyncio.Protocol):
     # -- sending -----------------------------------------------------------------------------------
 
     def send(self, stream: GrpcStream) -> None:
-        """Send what a stream has to send, as far as that is possible now."""
+        """Send the data of a stream, as far as possible now."""
         if stream.done:
             return
         if self._transport is None:
@@ -208,7 +208,7 @@ class GrpcConnection(asyncio.Protocol):
         self._streams[stream.id] = stream
         self._write(frames.frame(HEADERS, END_HEADERS, stream.id, stream.block))
         if self._next_id > LARGEST_WINDOW - 2:
-            self._is_going = True  # no numbers are left: the next call makes a new connection
+            self._is_going = True  # no stream ids are left: the next call opens a new connection
 
     def _send_data(self, stream: GrpcStream) -> None:
         rest = stream.outgoing
@@ -227,7 +227,7 @@ class GrpcConnection(asyncio.Protocol):
             self._blocked[stream.id] = stream
 
     def _resume(self) -> None:
-        """Send what waited for a window, a free stream or the transport."""
+        """Send data that waited for a window, a free stream or the transport."""
         blocked, self._blocked = self._blocked, {}
         for stream in blocked.values():
             if not stream.done:
@@ -316,14 +316,14 @@ class GrpcConnection(asyncio.Protocol):
         self._blocked.clear()
 
     def _check_times(self) -> None:
-        """End calls whose time is up; ask whether the peer is there if it has been silent."""
+        """End calls whose time is up; ping the peer if it has been silent."""
         now = self.loop.time()
         for stream in [*self._streams.values(), *self._waiting]:
             if stream.deadline is not None and stream.deadline <= now:
                 self.cancel(stream, stream.lost("etcd did not answer in time"))
         if self._pinged and now - self._pinged > PONG_WITHIN_SECONDS:
             if self._transport is not None:
-                self._transport.abort()  # to close it would wait until it has taken what is written
+                self._transport.abort()  # closing would wait until it has accepted the written data
             self._end("etcd does not answer")
             return
         if self._streams and not self._pinged and now - self._heard > PING_AFTER_SECONDS:
@@ -372,7 +372,7 @@ class GrpcConnection(asyncio.Protocol):
             self.credit(stream)
 
     def _take_messages(self, stream: GrpcStream, data: bytes) -> None:
-        """Take the messages that are complete; their borders are not those of frames."""
+        """Parse complete messages; their boundaries are not those of frames."""
         if stream.held:
             stream.held += data
             if len(stream.held) < _message_size(stream.held):
@@ -458,7 +458,7 @@ class GrpcConnection(asyncio.Protocol):
             self._write(frames.frame(PING, frames.ACK, 0, frame.payload))
 
     def _receive_goaway(self, frame: Frame) -> None:
-        """Calls that the peer has not seen go elsewhere; the others may still be answered."""
+        """Calls that the peer has not processed go elsewhere; the others may still complete."""
         self._is_going = True
         last = frames.read_number(frame.payload)
         reason = "etcd closes the connection"

@@ -1,15 +1,16 @@
-"""What has happened to our keys, and what happens: etcd's watches as the store's history.
+"""The history of our keys: etcd's watches as the store's history.
 
 One watch over all our keys feeds the tail (store/tail.py) that all local watchers share; a watcher
-that is further behind reads on by a watch of its own, in `replay`. Start with `EtcdHistory.run`.
+that is further behind reads with a watch of its own, in `replay`. Start with `EtcdHistory.run`.
 
-When the watch breaks, it resumes behind the last revision it has seen, on whichever endpoint
-answers. What etcd calls compacted is its own counter, which its other users move too: our oldest
-revision is that of our last commit before it, for nothing of ours has changed between the two. So
-a watch that finds its place compacted has lost nothing unless a commit of ours is older than that.
+When the watch breaks, it resumes after the last revision it has seen, on any endpoint that
+responds. etcd's compacted revision is its own counter, which its other users move too: our oldest
+revision is that of our last commit before it, since no key of ours has changed between the two. So
+a watch whose start is compacted has lost nothing unless a commit of ours is older than that.
 
-Nothing here asks etcd how far a watch has come: before 3.4.25 and 3.5.8 the answer may be ahead
-of the events. What it tells by itself, now and then, is in order, and saves work when resuming.
+Nothing here asks etcd for the progress of a watch: before 3.4.25 and 3.5.8 the response may be
+ahead of the events. The progress notifications that it sends by itself are in order, and save work
+when resuming.
 """
 
 import asyncio
@@ -54,29 +55,29 @@ log = logging.getLogger(__name__)
 
 EVENTS_PER_REPLAY: Final = 8192
 BYTES_PER_REPLAY: Final = 16 << 20
-STALL_SECONDS: Final = 2.0  # how long a watch may lag behind what is known to have happened
-MAX_STALLS: Final = 2  # how often it may, before a commit is answered without waiting for it
+STALL_SECONDS: Final = 2.0  # how long a watch may lag behind a known revision
+MAX_STALLS: Final = 2  # how often it may, before a commit returns without waiting for it
 
 
-class Standing(NamedTuple):
-    """Where things stood at one moment."""
+class NewestRevisions(NamedTuple):
+    """The newest revisions at one time."""
 
     newest: Revision  # our last commit
     header: Revision  # etcd's own counter, which other users of it move too
 
 
 class EtcdHistory:
-    """The past of our keys and its newest end. Make one with `await EtcdHistory.begin(...)`."""
+    """The history of our keys and its tail. Create one with `await EtcdHistory.begin(...)`."""
 
-    def __init__(self, client: EtcdClient, keys: Keyspace, standing: Standing) -> None:
-        self.tail = Tail(standing.newest, FIRST)
+    def __init__(self, client: EtcdClient, keys: Keyspace, revisions: NewestRevisions) -> None:
+        self.tail = Tail(revisions.newest, FIRST)
         self.compacted: Revision = FIRST  # as far as we know
         self._client = client
         self._keys = keys
-        self._resume = standing.header + 1  # everything of ours before this is in the tail
+        self._resume = revisions.header + 1  # all our earlier events are in the tail
         self._offered: dict[Revision, Batch] = {}
         self._watching: EtcdWatch | None = None
-        self._expected: Revision = standing.newest
+        self._expected: Revision = revisions.newest
         self._alarm: asyncio.TimerHandle | None = None
         self._stalls = 0
         self._waiting: list[tuple[Revision, int, asyncio.Future[None]]] = []
@@ -84,19 +85,19 @@ class EtcdHistory:
 
     @classmethod
     async def begin(cls, client: EtcdClient, keys: Keyspace) -> "EtcdHistory":
-        """Find out where things stand."""
-        history = cls(client, keys, await _standing(client, keys))
+        """Read the newest revisions."""
+        history = cls(client, keys, await _revisions(client, keys))
         await history.learn()
         return history
 
-    async def standing(self) -> Standing:
-        """Tell where things stand, as the whole cluster knows it."""
-        standing = await _standing(self._client, self._keys)
-        self.expect(standing.newest)
-        return standing
+    async def revisions(self) -> NewestRevisions:
+        """The newest revisions, as the whole cluster knows them."""
+        revisions = await _revisions(self._client, self._keys)
+        self.expect(revisions.newest)
+        return revisions
 
     async def run(self) -> None:
-        """Follow what happens until cancelled."""
+        """Follow changes until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -120,17 +121,18 @@ class EtcdHistory:
         await seen
 
     def offer(self, batch: Batch) -> None:
-        """Take what a commit has done from its answer, if nothing can lie between it and the tail.
+        """Add a commit from its response, if no other commit can be between it and the tail.
 
-        etcd counts one by one: what has the very next revision is next. Anything else waits for the
-        watch, which tells it too. For a server alone on its etcd, that saves a third of the cost.
+        etcd counts one by one: a commit with the very next revision is the next. Any other waits
+        for the watch, which reports it too. For a single server on its etcd, that saves a third of
+        the cost.
         """
         if batch.revision >= self._resume:
             self._offered[batch.revision] = batch
             self._take_offered()
 
     def expect(self, revision: Revision) -> None:
-        """Make sure that the watch reaches a revision that is known to exist."""
+        """Make sure that the watch reaches an existing revision."""
         self._expected = max(self._expected, revision)
         if revision > self.tail.revision and self._alarm is None:
             loop = asyncio.get_running_loop()
@@ -140,7 +142,7 @@ class EtcdHistory:
         """Read the next part of the history after a revision."""
         target = self.tail.revision
         if after >= target:
-            newest = max((await self.standing()).newest, self.tail.revision)
+            newest = max((await self.revisions()).newest, self.tail.revision)
             check_revision(after, oldest=self.tail.oldest, newest=newest)
             return Batch((), target)
         clock = asyncio.get_running_loop().time
@@ -154,7 +156,9 @@ class EtcdHistory:
                     return await self._collect(watching, span, after, target)
             except RevisionGone as gone:
                 await self.learn(gone.compacted)
-                trouble = StoreUnavailable("etcd: it does not tell what was there before a change")
+                trouble = StoreUnavailable(
+                    "etcd: it does not return the previous value of a change"
+                )
             except Lost as lost:
                 trouble = lost
             if clock() >= deadline or self.tail.closed:
@@ -162,14 +166,14 @@ class EtcdHistory:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def learn(self, compacted: Revision = ABSENT) -> None:
-        """Find out how far etcd has been compacted, if not told, and what of ours is left."""
+        """Find out how far etcd has been compacted, if not given, and what of ours is left."""
         while True:
             compacted = compacted or await self._ask_compacted()
             if compacted <= self.compacted:
                 return
             try:
-                oldest = (await _standing(self._client, self._keys, compacted)).newest
-            except RevisionGone:  # by now it is further
+                oldest = (await _revisions(self._client, self._keys, compacted)).newest
+            except RevisionGone:  # compacted further meanwhile
                 compacted = ABSENT
                 continue
             self.compacted = compacted
@@ -184,17 +188,17 @@ class EtcdHistory:
         self._release()
 
     async def _follow(self) -> None:
-        """Watch until the watch breaks, or has to begin elsewhere."""
-        seen = self._resume - 1  # commits may move it while we ask
+        """Watch until the watch breaks, or has to start elsewhere."""
+        seen = self._resume - 1  # commits may move it meanwhile
         try:
-            standing = await _standing(self._client, self._keys)
+            revisions = await _revisions(self._client, self._keys)
         except StoreUnavailable as error:
-            # No member has answered for long. Silence would look as if nothing had changed.
+            # No member has responded for long. Silence would look as if nothing had changed.
             self.tail.interrupt(str(error))
             raise
-        if standing.header < seen:
+        if revisions.header < seen:
             raise StoreUnusable(
-                f"etcd has gone back from revision {seen} to {standing.header}: it was "
+                f"etcd has gone back from revision {seen} to {revisions.header}: it was "
                 "restored from a backup, or is another one; start again to use it"
             )
         async with self._client.watch(self._request(self._resume)) as watching:
@@ -209,17 +213,18 @@ class EtcdHistory:
                 self._watching = None
 
     def _take(self, answer: WatchResponse) -> None:
-        """Add to the tail what an answer tells, and move the place to resume at."""
+        """Add the events of a response to the tail, and move the revision to resume at."""
         if events := tuple(self._events(answer, self._resume - 1)):
             last = events[-1].revision
             self.tail.append(Batch(events, last))
             self._resume = last + 1
-        elif not answer.events and not answer.created:  # word of progress: nothing up to here
+        # a progress notification: no events up to here
+        elif not answer.events and not answer.created:
             self._resume = max(self._resume, answer.header.revision + 1)
         self._take_offered()
 
     def _take_offered(self) -> None:
-        """Go on with what commits have told, and let those go on who waited for it."""
+        """Continue with offered commits, and wake their waiters."""
         while batch := self._offered.pop(self._resume, None):
             self.tail.append(batch)
             self._resume += 1
@@ -230,7 +235,7 @@ class EtcdHistory:
                 del self._offered[revision]
 
     def _skip_compacted(self) -> None:
-        """Resume behind what is compacted; tell watchers if that skips a commit of ours."""
+        """Resume after the compacted part; notify watchers if that skips a commit of ours."""
         self._resume = max(self._resume, self.compacted + 1)
         if self.tail.revision < self.tail.oldest:
             log.warning("store.history_lost: up to revision %d", self.tail.oldest)
@@ -240,10 +245,10 @@ class EtcdHistory:
     async def _collect(
         self, watching: EtcdWatch, span: Span, after: Revision, target: Revision
     ) -> Batch:
-        """Gather what a watch tells, until it has come to the target or is enough at once.
+        """Collect the events of a watch up to the target, or up to a batch.
 
-        It tells of all our keys, not only of the span: the last commit is sure to be among them,
-        and so the end is known without waiting.
+        It reports all our keys, not only those of the span: the last commit is certainly among
+        them, and so the end is known without waiting.
         """
         events: list[StoreEvent] = []
         size, reached = 0, after
@@ -256,7 +261,7 @@ class EtcdHistory:
         return Batch(tuple(events), reached)
 
     def _events(self, answer: WatchResponse, after: Revision) -> Iterator[StoreEvent]:
-        """What an answer tells; some versions of etcd repeat what a resumed watch has seen."""
+        """The events of a response; some versions of etcd repeat events of a resumed watch."""
         if answer.compact_revision:
             raise RevisionGone(answer.compact_revision)
         if answer.canceled:
@@ -271,8 +276,9 @@ class EtcdHistory:
         revision = now.mod_revision
         existed = deleted or now.create_revision != revision
         if existed and not before.mod_revision:
-            # Either it has been compacted, or etcd has sent this before it had taken note that we
-            # want to know what was before; watching again will tell.
+            # Either it has been compacted, or etcd sent this before it applied our request for
+            # previous
+            # values; a new watch will decide.
             raise RevisionGone
         return StoreEvent(
             self._keys.inner(now.key),
@@ -283,7 +289,7 @@ class EtcdHistory:
         )
 
     async def _ask_compacted(self) -> Revision:
-        """Ask how far etcd has been compacted. Only a watch is told, and only if it has been."""
+        """How far etcd has been compacted. Only a watch is informed, and only if it has been."""
         check = RangeRequest(key=self._keys.nothing, revision=self.compacted, count_only=True)
         try:
             await self._client.call(RANGE, check)
@@ -306,7 +312,7 @@ class EtcdHistory:
         )
 
     def _check_stall(self, awaited: Revision) -> None:
-        """Move a watch that lags to another member, and stop waiting for it after a while."""
+        """Move a lagging watch to another member, and stop waiting for it after a while."""
         self._alarm = None
         self._stalls = self._stalls + 1 if self.tail.revision < awaited else 0
         if self._stalls and self._watching is not None:
@@ -317,7 +323,7 @@ class EtcdHistory:
             self.expect(self._expected)
 
     def _release(self, revision: Revision = ABSENT) -> None:
-        """Wake those who wait for this revision or an earlier one."""
+        """Wake all that wait for this revision or an earlier one."""
         reached = max(revision, self.tail.revision)
         while self._waiting and (self.tail.closed or self._waiting[0][0] <= reached):
             seen = heapq.heappop(self._waiting)[2]
@@ -325,16 +331,16 @@ class EtcdHistory:
                 seen.set_result(None)
 
 
-async def _standing(client: EtcdClient, keys: Keyspace, at: Revision = ABSENT) -> Standing:
-    """Read the mark, now or as it was at a revision of etcd's."""
+async def _revisions(client: EtcdClient, keys: Keyspace, at: Revision = ABSENT) -> NewestRevisions:
+    """Read the mark, now or as of a revision of etcd."""
     request = RangeRequest(key=keys.mark, keys_only=True, revision=at)
     answer = await client.call(RANGE, request)
     newest = answer.kvs[0].mod_revision if answer.kvs else FIRST
-    return Standing(newest, answer.header.revision)
+    return NewestRevisions(newest, answer.header.revision)
 
 
 async def _soon(watching: EtcdWatch, seconds: float) -> WatchResponse:
-    """Wait for an answer that is due."""
+    """Wait for a response that is due."""
     try:
         async with asyncio.timeout(seconds):
             return await watching.next()

@@ -2,10 +2,10 @@
 
     /orchid/<key>     a record: everything between `first` and `end`
     /orchid#mark      written by every commit: its revision is the newest of ours, see store.py
-    /orchid#compactor written by the server that compacts, each time it does
-    /orchid#nothing   never written: asked for when only the answer's header or error counts
+    /orchid#compactor written by the compacting server, each time
+    /orchid#nothing   never written: read if only the response's header or error counts
 
-The others lie outside of the records' range, so that no read or watch of records meets them.
+The others are outside of the records' range, so that no read or watch of records includes them.
 UTF-8 sorts as code points do, so etcd's order is the store's order.
 """
 
@@ -20,21 +20,21 @@ class Keyspace:
         if not stem or b"\0" in stem:
             raise StoreUnusable(f"etcd: not a prefix for keys: {prefix!r}")
         self.first = stem + b"/"
-        self.end = stem + b"0"  # the byte behind the slash
+        self.end = stem + b"0"  # the byte after the slash
         self.mark = stem + b"#mark"
         self.compactor = stem + b"#compactor"
         self.nothing = stem + b"#nothing"
 
     def outer(self, key: str) -> bytes:
-        """The key as etcd knows it."""
+        """The key in etcd."""
         return self.first + key.encode()
 
     def inner(self, key: bytes) -> str:
-        """The key as the store knows it; one written by another program may not be UTF-8."""
+        """The key in the store; one written by another program may not be UTF-8."""
         return key[len(self.first) :].decode(errors="surrogateescape")
 
     def bounds(self, span: Span) -> tuple[bytes, bytes]:
-        """The span as etcd's `key` and `range_end`; an empty end asks for one key alone."""
+        """The span as etcd's `key` and `range_end`; an empty end means one key alone."""
         start = self.outer(span.start)
         if span.start and span.end == span.start + "\0":
             return start, b""

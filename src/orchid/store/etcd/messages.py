@@ -1,11 +1,10 @@
 """The messages of etcd's API that the store needs.
 
-Each message is declared here as a typed class, with the field numbers of etcd's v3 API, and made
-into a protobuf class as it is declared; fields that we never set or read are left out, and
-protobuf skips them. The calls stand at the end. No code is generated, and nothing here does any
-input or output.
+Each message is declared here as a typed class, with the field numbers of etcd's v3 API, and
+converted into a protobuf class; unused fields are omitted, and protobuf skips them. The calls are
+at the end. No code is generated, and nothing here does I/O.
 
-A submessage that is absent reads as an empty one: a key that does not exist is at revision 0.
+An absent submessage reads as an empty one: a key that does not exist is at revision 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,24 +28,24 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
 
-_pool = DescriptorPool()  # our own, so that no other user of protobuf can be in the way
+_pool = DescriptorPool()  # our own, so that other users of protobuf cannot interfere
 _PACKAGE = "orchid.etcd"
 _SCALARS = {
     bytes: FieldDescriptorProto.TYPE_BYTES,
     str: FieldDescriptorProto.TYPE_STRING,
-    int: FieldDescriptorProto.TYPE_INT64,  # enumerations too: they travel alike
+    int: FieldDescriptorProto.TYPE_INT64,  # enumerations too: they have the same encoding
     bool: FieldDescriptorProto.TYPE_BOOL,
 }
 
 
 def number(tag: int) -> Any:
-    """Give a field its number."""
+    """The number of a field."""
     return tag
 
 
 @dataclass_transform(kw_only_default=True)
 def message(declared: type[T]) -> type[T]:
-    """Make a protobuf class of a declaration."""
+    """Create a protobuf class from a declaration."""
     name = declared.__name__
     file = FileDescriptorProto(name=name, package=_PACKAGE, syntax="proto3")
     kind = file.message_type.add(name=name)
@@ -126,7 +125,7 @@ class DeleteRangeResponse:
 
 @message
 class RequestOp:
-    """One of these."""
+    """A oneof."""
 
     request_range: RangeRequest = number(1)
     request_put: PutRequest = number(2)
@@ -135,7 +134,7 @@ class RequestOp:
 
 @message
 class ResponseOp:
-    """One of these, as it was asked."""
+    """A oneof, as in the request."""
 
     response_range: RangeResponse = number(1)
     response_put: PutResponse = number(2)
@@ -146,7 +145,7 @@ MOD_REVISION = 2
 """A Compare's `target`: the revision that last changed the key."""
 
 LESS = 2
-"""A Compare's `result`, which holds for every key of its range; 0 means equal."""
+"""A Compare's `result`, which must hold for every key of its range; 0 means equal."""
 
 
 @message
@@ -229,7 +228,7 @@ class WatchResponse:
 
 
 class Method(msgspec.Struct, Generic[Q, A], frozen=True):
-    """A call: its path, what it is given and what it answers."""
+    """A call: its path, its request and its response type."""
 
     path: str
     request: type[Q]

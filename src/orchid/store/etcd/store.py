@@ -1,18 +1,18 @@
 """The store in etcd: for several servers on several machines, all of them active.
 
 A commit is one etcd transaction that compares each key's mod_revision; a revision of the store is
-the revision that etcd gave it. Commits run side by side: etcd groups them on their way to disk.
+etcd's revision. Commits run concurrently: etcd groups them on their way to disk.
 
-Beside its changes every commit writes one small key, the mark (keys.py), with a name of its
-own. So the mark's revision is always that of the newest commit of ours, whoever made it and
-whatever else the same etcd is used for: reading it tells what a fresh read has to wait for, and
-that is sure to come by the watch. And when the answer to a commit is lost, the mark tells
-whether it happened; also when etcd says that it has no space, for it says so of commits that it
-refuses and of those that took the last of it.
+Beside its changes every commit writes one small key, the mark (keys.py), with a unique name. So the
+mark's revision is always that of our newest commit, whichever server made it and whatever else the
+same etcd is used for: it is the revision that a fresh read has to wait for, and the watch is
+certain to deliver it. If the response to a commit is lost, the mark shows whether it happened; also
+if etcd reports that it has no space, which it does for refused commits and for those that took the
+last of it.
 
-Start with `EtcdStore`. The connection: client.py; watches and compaction as they are seen
-from here: history.py. Never writes outside of its prefix, and never repeats a commit whose
-outcome is not known. Compaction is etcd's own and concerns all its users.
+Start with `EtcdStore`. The connection: client.py; watches and compaction: history.py. Never writes
+outside of its prefix, and never repeats a commit with an unknown outcome. Compaction is etcd's own
+and affects all its users.
 """
 
 import asyncio
@@ -74,17 +74,17 @@ BYTES_PER_PAGE: Final = 8 << 20
 
 
 class EtcdStore:
-    """A Store in etcd. Make one with `await EtcdStore.open([...])`."""
+    """A Store in etcd. Create one with `await EtcdStore.open([...])`."""
 
     def __init__(self, client: EtcdClient, keys: Keyspace, history: EtcdHistory) -> None:
         self._client = client
         self._keys = keys
         self._history = history
         self._tail = history.tail
-        self._standing = SharedCall(history.standing)
+        self._revisions = SharedCall(history.revisions)
         self._self = secrets.token_hex(8)
         self._numbers = count()
-        self._claimed: Revision = ABSENT  # when somebody last claimed to compact, as far as we know
+        self._claimed: Revision = ABSENT  # the last known claim to compact
         self._commits: set[asyncio.Task[Revision]] = set()
         self._following = asyncio.create_task(history.run())
         self._closing: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class EtcdStore:
     ) -> "EtcdStore":
         """Connect to a cluster.
 
-        Raises StoreUnusable for bad settings, StoreUnavailable without an answer.
+        Raises StoreUnusable for bad settings, StoreUnavailable without a response.
         """
         keys = Keyspace(prefix)
         client = EtcdClient(endpoints, TLSFiles(ca, certificate, key), timeout=timeout)
@@ -122,7 +122,7 @@ class EtcdStore:
                 raise Compacted(at, self._tail.oldest)
             try:
                 return await self._read(span, at, limit)
-            except RevisionGone:  # another server has compacted just now
+            except RevisionGone:  # another server has just compacted
                 continue
 
     async def commit(
@@ -132,7 +132,7 @@ class EtcdStore:
         check_changes(changes)
         if delete is not None:
             check_delete(delete, changes)
-        # A task of its own, because a caller that is cancelled does not undo the commit.
+        # A task of its own, because a cancelled caller does not undo the commit.
         making = asyncio.create_task(self._commit(tuple(changes), delete))
         self._commits.add(making)
         making.add_done_callback(self._finished)
@@ -143,14 +143,14 @@ class EtcdStore:
 
     async def revision(self) -> Revision:
         self._check_open()
-        standing = await self._standing.ask()
-        return max(standing.newest, self._tail.revision)
+        revisions = await self._revisions.ask()
+        return max(revisions.newest, self._tail.revision)
 
     async def may_compact(self) -> bool:
-        """Whether nobody else has claimed it since we last asked.
+        """Whether no other server has claimed it since our last call.
 
-        So it stays with one server for as long as that one asks; when it has stopped, the next one
-        to ask twice in a row takes over.
+        So it stays with one server for as long as that one calls; when it has stopped, the next one
+        to call twice in a row takes over.
         """
         key = self._keys.compactor
         claim = TxnRequest(
@@ -170,9 +170,9 @@ class EtcdStore:
         return answer.succeeded
 
     async def compact(self, before: Revision) -> None:
-        """Have etcd forget; any number of servers may do so at once.
+        """Compact etcd; any number of servers may do so concurrently.
 
-        A compaction that another has overtaken is refused by etcd, and that is all right.
+        etcd refuses a compaction that another has overtaken, which is fine.
         """
         newest = await self.revision()
         if before > newest:
@@ -197,7 +197,7 @@ class EtcdStore:
         self._history.close()
         self._following.cancel()
         await asyncio.wait([self._following])
-        await self._standing.close()
+        await self._revisions.close()
         await self._client.close()
 
     def _check_open(self) -> None:
@@ -208,9 +208,9 @@ class EtcdStore:
     # Reads
 
     async def _read(self, span: Span, at: Revision, limit: int) -> Page:
-        """Read at one revision, in pages of a size that etcd and memory can bear.
+        """Read at one revision, in pages of limited size.
 
-        By plain reads only: in a transaction, some versions of etcd refuse them when it is full.
+        With plain reads only: in a transaction, some versions of etcd refuse them when it is full.
         """
         oldest = self._tail.oldest
         shown, fixed = await self._place(at)
@@ -229,17 +229,19 @@ class EtcdStore:
         return Page(records, shown, more, oldest)
 
     async def _place(self, at: Revision) -> tuple[Revision, Revision]:
-        """Find the revision that a read shows, and the one of etcd's at which to read it."""
+        """The revision that a read shows, and etcd's revision to read it at."""
         if LATEST < at <= self._tail.revision:
-            # Of ours, nothing has changed between the oldest revision and what is compacted.
+            # No key of ours has changed between the oldest revision and the compacted one.
             return at, max(at, self._history.compacted)
-        standing = await self._standing.ask()
-        newest, followed = standing.newest, self._tail.revision
-        if followed <= standing.header:  # else another program wrote to our keys
+        revisions = await self._revisions.ask()
+        newest, followed = revisions.newest, self._tail.revision
+        if followed <= revisions.header:  # else another program wrote to our keys
             newest = max(newest, followed)
         if at > newest:
             raise FutureRevision(at, newest)
-        return (newest, standing.header) if at == LATEST else (at, max(at, self._history.compacted))
+        return (
+            (newest, revisions.header) if at == LATEST else (at, max(at, self._history.compacted))
+        )
 
     def _record(self, found: KeyValue) -> Record:
         return Record(self._keys.inner(found.key), found.value, found.mod_revision)
@@ -256,9 +258,9 @@ class EtcdStore:
             if revision is None:
                 if (
                     isinstance(doubt, StoreFull)
-                    and (await self._history.standing()).newest <= before
+                    and (await self._history.revisions()).newest <= before
                 ):
-                    raise  # nobody has committed anything since, so neither have we
+                    raise  # nothing has been committed since, so neither has this
                 raise StoreUnavailable(str(doubt)) from None
         else:
             if not answer.succeeded:
@@ -271,7 +273,7 @@ class EtcdStore:
     def _finished(self, commit: asyncio.Task[Revision]) -> None:
         self._commits.discard(commit)
         if not commit.cancelled():
-            commit.exception()  # fetched here, since a cancelled caller no longer does
+            commit.exception()  # retrieved here, since a cancelled caller no longer does
 
     def _transaction(
         self, changes: Sequence[Change], delete: DeleteRange | None, name: bytes
@@ -301,7 +303,7 @@ class EtcdStore:
         return TxnRequest(compare=compare, success=success, failure=failure)
 
     def _batch(self, changes: Sequence[Change], answer: TxnResponse) -> Batch:
-        """What a commit has done, with what was there before."""
+        """The events of a commit, with previous values."""
         revision = answer.header.revision
         events = []
         *responses, _mark = answer.responses
@@ -320,7 +322,7 @@ class EtcdStore:
         return Batch(tuple(events), revision)
 
     def _conflict(self, changes: Sequence[Change], answer: TxnResponse) -> RevisionConflict:
-        # A range has no change: whatever was found of it has changed too late.
+        # A range has no change: any key found in it has changed too late.
         for change, response in zip_longest(changes, answer.responses):
             found = response.response_range.kvs
             record = self._record(found[0]) if found else None
@@ -333,8 +335,8 @@ class EtcdStore:
     async def _find(self, change: Change, name: bytes) -> Revision | None:
         """Look for a commit in doubt; None if it cannot be shown to have happened.
 
-        It may still be on its way, or others may have changed its key since, so that not finding
-        it proves nothing.
+        It may still be on its way, or others may have changed its key since, so that not finding it
+        proves nothing.
         """
         if revision := await self._named(name):
             return revision
@@ -348,14 +350,14 @@ class EtcdStore:
             return None
 
     async def _named(self, name: bytes, at: Revision = 0) -> Revision | None:
-        """The revision of the commit that wrote the mark, if that is its name."""
+        """The revision of the commit with this name, if it wrote the mark."""
         request = RangeRequest(key=self._keys.mark, revision=at)
         marks = (await self._client.call(RANGE, request)).kvs
         return marks[0].mod_revision if marks and marks[0].value == name else None
 
 
 def _next_size(records: Sequence[Record], limit: int) -> int:
-    """How many records the next page may have, going by the size of those before."""
+    """The number of records for the next page, from the size of those before."""
     mean = sum(len(record.value) for record in records) // len(records) + 1
     size = max(1, min(LARGEST_PAGE, BYTES_PER_PAGE // mean))
     return min(size, limit - len(records)) if limit else size

@@ -1,8 +1,8 @@
-"""The data file as a file: made, locked, checked, opened and copied.
+"""The data file: creating, locking, checking, opening and copying it.
 
-One store has it open at a time: a lock file beside it says so, and vanishes with its process,
-however that ends. Nobody but the owner may read it, for it holds secrets. Start with `DataFile`;
-`copy` makes a backup while the file is in use.
+One store has it open at a time: a lock file beside it, which is released with its process, however
+that ends. Only the owner may read it, for it holds secrets. Start with `DataFile`; `copy` makes a
+backup while the file is in use.
 """
 
 import fcntl
@@ -18,17 +18,17 @@ from orchid.store.sqlite.tables import RANGES_SCHEMA, SCHEMA
 
 APPLICATION = 0x4F524348  # "ORCH", in the header of every data file
 FORMAT = 1
-# Before it, two connections that write and checkpoint at one moment can damage the file.
+# Earlier versions can damage the file if two connections write and checkpoint at the same time.
 MINIMUM_SQLITE = (3, 51, 3)
 PRIVATE = 0o600
 PAGE_BYTES = 8192  # values are about 2 KB; smaller pages would stay half empty
-CACHE_KIB = 1024  # of each connection; the objects themselves are in memory already
+CACHE_KIB = 1024  # of each connection; the objects themselves are cached in memory
 WAL_BYTES_KEPT = 64 << 20
 PAGES_PER_STEP = 256
 
 
 class DataFile:
-    """A data file that is ours alone until `close`, with a connection for each of two threads."""
+    """A locked data file until `close`, with a connection for each of two threads."""
 
     def __init__(self, path: Path, first: Revision = FIRST) -> None:
         check_sqlite(apsw.sqlite_lib_version())
@@ -43,7 +43,7 @@ class DataFile:
             self._undo = undo.pop_all()
 
     def close(self) -> None:
-        """Write everything back into the one file, and let others have it.
+        """Write everything back into the one file, and release it.
 
         The writing connection closes last: it checkpoints the write-ahead log.
         """
@@ -68,7 +68,7 @@ def connect(path: Path, *, writable: bool = True) -> apsw.Connection:
 def copy(source: Path, target: Path) -> None:
     """Write a consistent, checked copy of a file that may be in use, and only then name it.
 
-    A copy that fails leaves what was at `target` before.
+    A failed copy leaves an existing `target` unchanged.
     """
     if target.exists() and target.samefile(source):
         raise ValueError(f"{target} is the data file itself")
@@ -87,14 +87,14 @@ def copy(source: Path, target: Path) -> None:
 
 
 def check_sqlite(version: str) -> None:
-    """Refuse a SQLite that is known to damage files."""
+    """Refuse a SQLite version that can damage files."""
     if tuple(int(part) for part in version.split(".")[:3]) < MINIMUM_SQLITE:
         needed = ".".join(map(str, MINIMUM_SQLITE))
         raise StoreUnusable(f"SQLite {version} is too old, {needed} or later is needed")
 
 
 def hold(path: Path) -> int:
-    """Take the lock that makes us the only one; closing the descriptor lets go of it."""
+    """Take the exclusive lock; closing the descriptor releases it."""
     try:
         name = path.with_name(path.name + "-lock")
         lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
@@ -112,7 +112,7 @@ def hold(path: Path) -> int:
 
 
 def _prepare(path: Path, first: Revision) -> apsw.Connection:
-    """Open the held file for writing; make it first if it is new."""
+    """Open the locked file for writing; create it first if it is new."""
     try:
         _make_private(path)
         db = connect(path)
@@ -143,13 +143,13 @@ def _create_empty(path: Path) -> None:
 def _check_format(db: apsw.Connection, path: Path, first: Revision) -> None:
     application, found = db.pragma("application_id"), db.pragma("user_version")
     if (application, found) == (APPLICATION, FORMAT):
-        db.execute(RANGES_SCHEMA)  # a file from before has no such table
+        db.execute(RANGES_SCHEMA)  # older files have no such table
         return
     if application == APPLICATION:
         raise StoreUnusable(f"{path} has format {found}, this program knows format {FORMAT} only")
     if application or db.execute("SELECT 1 FROM sqlite_schema").get:
         raise StoreUnusable(f"{path} is not an Orchid data file")
-    with db:  # one transaction: a crash leaves an empty file, which is made again
+    with db:  # one transaction: a crash leaves an empty file, which is created again
         db.execute(SCHEMA)
         db.execute(RANGES_SCHEMA)
         db.execute("UPDATE state SET oldest = ?", (first,))
@@ -162,7 +162,7 @@ def _copy_pages(source: Path, target: Path) -> None:
         closing(connect(source, writable=False)) as old,
         closing(apsw.Connection(str(target))) as new,
     ):
-        # Pinning one snapshot keeps writers from making the copy start over.
+        # One snapshot, so that writers cannot make the copy start over.
         old.execute("BEGIN")
         old.execute("SELECT 1 FROM state").get  # noqa: B018 - the snapshot begins with a read
         with new.backup("main", old, "main") as pages:
@@ -174,7 +174,7 @@ def _copy_pages(source: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or what a directory lists, is on the disk."""
+    """Wait until a file, or a directory's entries, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

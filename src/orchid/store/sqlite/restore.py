@@ -1,10 +1,10 @@
-"""Put a backup in the place of a data file, so that no client is misled by it.
+"""Replace a data file by a backup, so that no client is misled.
 
-A restored store holds the past, and clients remember the time after it. So its counter is moved
-ahead of everything that was ever given out: of the backup, of the file that it replaces and of the
-clock (decision 11). All history before that is declared gone, and every watcher has to list anew.
+A restored store holds the past, and clients have later revisions. So its counter is moved ahead of
+everything that was ever returned: of the backup, of the replaced file and of the clock (decision
+11). All history before that is compacted, and every watcher has to list again.
 
-The file in place is kept aside. It is held meanwhile: nothing is restored under a running server.
+The previous file is renamed. It is locked meanwhile: nothing is restored under a running server.
 """
 
 import os
@@ -33,11 +33,11 @@ _VALUES = (
 _FORGET = "DELETE FROM log WHERE position = (SELECT position FROM current WHERE key = ?)"
 _UID = re.compile(rb'"uid":"([^"]+)"')  # the first is that of the object: metadata comes first
 
-EntriesOf = Callable[[bytes], Iterable[tuple[str, bytes]]]  # keys and values that go with a value
+EntriesOf = Callable[[bytes], Iterable[tuple[str, bytes]]]  # keys and values that belong to a value
 
 
 class BackupContents(msgspec.Struct, frozen=True):
-    """What a data file holds."""
+    """The content of a data file."""
 
     records: int
     oldest: Revision
@@ -45,15 +45,15 @@ class BackupContents(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What a restore has done."""
+    """The result of a restore."""
 
     contents: BackupContents
-    aside: Path | None  # where the file that was replaced is now
+    aside: Path | None  # the new name of the replaced file
     kept: int  # values of that file that were kept
 
 
 def inspect(path: Path) -> BackupContents:
-    """Check a data file that nobody writes to, all of it; raises StoreUnusable."""
+    """Check a complete data file that is not in use; raises StoreUnusable."""
     try:
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
             return _inspect(db, path)
@@ -62,7 +62,7 @@ def inspect(path: Path) -> BackupContents:
 
 
 def values_if_readable(path: Path, prefix: str) -> dict[str, bytes]:
-    """The values below a prefix, by key; none if there is no such file, or it is damaged."""
+    """The values below a prefix, by key; none if the file is missing or damaged."""
     if not path.exists():
         return {}
     with suppress(apsw.Error, OSError), closing(sqlite_file.connect(path, writable=False)) as db:
@@ -71,7 +71,7 @@ def values_if_readable(path: Path, prefix: str) -> dict[str, bytes]:
 
 
 def missing_in(path: Path, keys: Iterable[str]) -> list[str]:
-    """Those of some keys that a data file does not have."""
+    """The keys that a data file does not have."""
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
         asked = "SELECT count(*) FROM current WHERE key = ?"
         return [key for key in keys if not db.execute(asked, (key,)).get]
@@ -94,7 +94,7 @@ def uids(path: Path, prefixes: Iterable[str]) -> dict[str, bytes]:
 
 
 def uids_if_readable(path: Path, prefixes: Iterable[str]) -> dict[str, bytes] | None:
-    """The same; None if there is no such file, or it is damaged."""
+    """The same; None if the file is missing or damaged."""
     if not path.exists():
         return None
     with suppress(StoreUnusable):
@@ -124,10 +124,9 @@ def restore(
 ) -> Restored:
     """Check the backup, then replace the target by it. Raises StoreUnusable, AlreadyInUse.
 
-    `first` is the least revision to go on from; `stamp` goes into the name of the file kept aside.
-    Values of the target below the prefix `keeps` that the backup lacks are kept, each with what
-    `entries_of` adds to it; the keys `drops`
-    of the backup are left out.
+    `first` is the least revision to continue from; `stamp` goes into the new name of the previous
+    file. Values of the target below the prefix `keeps` that the backup lacks are kept, each with
+    the result of `entries_of`; the keys `drops` of the backup are omitted.
     """
     if target.exists() and target.samefile(backup):
         raise StoreUnusable(f"{backup} is the data file itself")
@@ -170,11 +169,11 @@ def _extent(path: Path) -> sqlite_tables.Extent:
 
 
 def _newest_in_place(target: Path) -> Revision:
-    """What the file that is to be replaced has given out; 0 if that cannot be known."""
+    """The newest revision of the file to be replaced; 0 if it cannot be read."""
     if not target.exists():
         return 0
-    # A damaged file is a good reason to restore, and no reason not to. It is only read: opened for
-    # writing, SQLite would throw away the log of a file that it does not understand.
+    # A damaged file must not prevent a restore. It is opened read-only: opened for writing, SQLite
+    # would discard the log of a file that it does not understand.
     with suppress(apsw.Error), closing(sqlite_file.connect(target, writable=False)) as db:
         return sqlite_tables.extent(db).newest
     return 0
@@ -189,7 +188,7 @@ def _missing_values(path: Path, target: Path, prefix: str) -> list[tuple[str, by
 def _move_ahead(
     path: Path, newest: Revision, kept: Sequence[tuple[str, bytes]], dropped: Sequence[str]
 ) -> None:
-    """Set the revision from which the store goes on; `kept` values are stored up to there."""
+    """Set the revision from which the store continues; `kept` values are stored up to there."""
     last = newest + max(len(kept) - 1, 0) // MAX_CHANGES
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
         db.execute("PRAGMA synchronous = FULL")
@@ -206,7 +205,7 @@ def _move_ahead(
 
 
 def _set_aside(target: Path, stamp: str) -> Path | None:
-    """Give the file in place a second name; the first is then replaced in one step."""
+    """Give the previous file a second name; the first is then replaced in one step."""
     if not target.exists():
         return None
     aside = target.with_name(f"{target.name}.before-{stamp}")

@@ -1,8 +1,8 @@
 """The store in one SQLite file: durable, for one process.
 
-Two threads belong to a store, and the event loop never touches the file. The writer makes
-commits (writer.py). The reader serves reads, and the history that watchers have missed.
-What is in the file: tables.py; how it is made, locked and copied: file.py.
+A store has two threads, and the event loop never touches the file. The writer makes commits
+(writer.py). The reader serves reads, and history for watchers. The content of the file: tables.py;
+creating, locking and copying it: file.py.
 
 Never opens a file that another store has open, never acknowledges before the disk does.
 """
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class SQLiteStore:
-    """A Store in a file. Make one with `await SQLiteStore.open(path)`."""
+    """A Store in a file. Create one with `await SQLiteStore.open(path)`."""
 
     def __init__(self, file: sqlite_file.DataFile) -> None:
         self._file = file
@@ -56,7 +56,7 @@ class SQLiteStore:
 
     @classmethod
     async def open(cls, path: Path, *, first: Revision = FIRST) -> "SQLiteStore":
-        """Open a data file, or make it, beginning at `first`. Raises Unusable, AlreadyInUse."""
+        """Open a data file, or create it, beginning at `first`. Raises Unusable, AlreadyInUse."""
         return cls(await asyncio.to_thread(sqlite_file.DataFile, path, first))
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
@@ -64,7 +64,7 @@ class SQLiteStore:
 
         def read(db: apsw.Connection) -> Page:
             page = sqlite_tables.read(db, span, at, limit)
-            if not page.more:  # the next one who reads will want something else, much later
+            if not page.more:  # the next read will be different, and much later
                 db.execute("PRAGMA shrink_memory")
             return page
 
@@ -99,7 +99,7 @@ class SQLiteStore:
         return answer
 
     def _hand_over(self) -> None:
-        """Give the writer all commits of one turn of the loop: it is woken once for them."""
+        """Pass all commits of one turn of the loop to the writer: it is woken once for them."""
         queued, self._queued = self._queued, []
         if queued:
             self._writer.put(queued)
@@ -111,7 +111,7 @@ class SQLiteStore:
         return self._tail.revision
 
     async def may_compact(self) -> bool:
-        return True  # nobody else has this store
+        return True  # this store has no other process
 
     async def compact(self, before: Revision) -> None:
         self._tail.check_open()
@@ -122,7 +122,7 @@ class SQLiteStore:
         self._tail.oldest = max(self._tail.oldest, await answer)
 
     async def backup(self, target: Path) -> None:
-        """Write a copy of the data as of now to another file, while all goes on."""
+        """Write a copy of the current data to another file, concurrently."""
         self._tail.check_open()
         await asyncio.to_thread(sqlite_file.copy, self._file.path, target)
 
@@ -149,13 +149,15 @@ class SQLiteStore:
             raise failed(error) from error
 
     def _deliver(self, batch: Batch, settled: Sequence[Settled]) -> None:
-        """Show watchers what happened, then answer: who is answered knows that they have it."""
+        """Notify watchers first, then resolve commits: a committed change is visible to
+        watchers.
+        """
         if batch.events:
             self._tail.append(batch)
         elif batch.revision > self._tail.revision:
             self._tail.jump(batch.revision)
         for answer, result in settled:
-            if answer.done():  # its caller was cancelled; the commit stands all the same
+            if answer.done():  # its caller was cancelled; the commit is still valid
                 continue
             if isinstance(result, Exception):
                 answer.set_exception(result)

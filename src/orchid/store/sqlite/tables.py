@@ -1,15 +1,15 @@
-"""What a data file holds, and the few transactions that read and write it.
+"""The tables of a data file, and the few transactions that read and write it.
 
 Plain blocking functions over an apsw connection: no threads, no event loop (see store.py).
 
-    log       every change that is remembered, in order; `previous` is the position it replaced
-    current   where in the log each existing key stands
+    log       every change in the history, in order; `previous` is the position it replaced
+    current   the position in the log of each existing key
     replaced  when an older value was current: from `position` until `until`
     ranges    deletions of the log that deleted more keys than the one they name
-    state     one row: how far history was compacted away, and how far that work has come
+    state     one row: the oldest revision, and the progress of compaction
 
-A *position* is a revision and the number of the change within its commit, in one integer, so
-that the log is only ever appended to and needs no second index. A value is written once.
+A *position* is a revision and the number of the change within its commit, in one integer, so that
+the log is append-only and needs no second index. A value is written once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ from orchid.store.interface import (
 )
 
 SHIFT = (MAX_CHANGES - 1).bit_length()  # a commit's changes are numbered within these bits
-RANGE_NUMBER = (1 << SHIFT) - 1  # of a commit's range: behind all of its changes
+RANGE_NUMBER = (1 << SHIFT) - 1  # of a commit's range: after all of its changes
 ROWS_PER_INSERT = 64
 ROWS_PER_SWEEP = 256
 EVENTS_PER_REPLAY = 1024
@@ -66,8 +66,8 @@ CREATE TABLE state (
 );
 INSERT INTO state VALUES (1, 1, 0);
 """
-# Came later: a file from before gets it when it is opened. A program from before does not know it:
-# it takes a range for the deletion of its first key, and never forgets the history of the others.
+# Added later: an older file gets it when it is opened. An older program treats a range as the
+# deletion of its first key, and never compacts the history of the others.
 RANGES_SCHEMA = """
 CREATE TABLE IF NOT EXISTS ranges (
     position INTEGER PRIMARY KEY,
@@ -78,14 +78,14 @@ CREATE TABLE IF NOT EXISTS ranges (
 
 
 class Extent(NamedTuple):
-    """The revisions that a file knows."""
+    """The oldest and newest revision of a file."""
 
     oldest: Revision
     newest: Revision
 
 
 class CommitOutcome(NamedTuple):
-    """What came of a group of commits: an answer for each, and what watchers are to see."""
+    """The result of a group of commits: one for each, and the events for watchers."""
 
     answers: list[Outcome]
     batch: Batch
@@ -97,19 +97,19 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
 
 
 def extent(db: apsw.Connection) -> Extent:
-    """Tell the oldest and newest revision."""
+    """The oldest and newest revision."""
     oldest, last = db.execute("SELECT oldest, (SELECT max(position) FROM log) FROM state").get
-    # A deletion's row goes when it is compacted, so the log alone may end too early.
+    # A deletion's row is removed by compaction, so the log alone may end too early.
     return Extent(oldest, max(oldest, (last or 0) >> SHIFT))
 
 
 def apply(
     db: apsw.Connection, newest: Revision, commits: Sequence[Sequence[Change]]
 ) -> CommitOutcome:
-    """Judge each commit in turn and write all that hold, in one durable transaction.
+    """Check each commit in turn and write all valid ones, in one durable transaction.
 
-    Every step into SQLite lets go of the interpreter lock, and a busy event loop is slow to give
-    it back; so the steps are few and large.
+    Every call into SQLite releases the interpreter lock, and a busy event loop is slow to return
+    it; so the calls are few and large.
     """
     db.execute("BEGIN IMMEDIATE")
     group = _Group(newest, _held(db, [change.key for changes in commits for change in changes]))
@@ -122,10 +122,10 @@ def apply(
 def apply_with_range(
     db: apsw.Connection, newest: Revision, changes: Sequence[Change], delete: DeleteRange
 ) -> CommitOutcome:
-    """Judge and write one commit that deletes a range, in a transaction of its own.
+    """Check and write one commit that deletes a range, in a transaction of its own.
 
-    However many keys the range has, it is one row of the log, which names the first of them: so its
-    positions do not run out. The other keys are found by what was replaced then.
+    A range is one row of the log, however many keys it has, and names the first of them: so its
+    positions do not run out. The other keys are found in `replaced`.
     """
     db.execute("BEGIN IMMEDIATE")
     group = _Group(newest, _held(db, [change.key for change in changes]))
@@ -165,7 +165,7 @@ def _delete_range(
 
 
 class _Group:
-    """Commits that share a transaction; each sees what those before it did."""
+    """Commits that share a transaction; each sees the changes of those before it."""
 
     def __init__(self, newest: Revision, held: dict[str, _Held | None]) -> None:
         self.newest = newest
@@ -176,7 +176,7 @@ class _Group:
         self._touched: set[str] = set()
 
     def judge(self, changes: Sequence[Change]) -> Revision | RevisionConflict:
-        """Take a commit in whole, or say what stands against it and take nothing."""
+        """Accept a commit as a whole, or return its conflict and accept nothing."""
         for change in changes:
             held = self._held.get(change.key)
             if change.expected != (held.position >> SHIFT if held else ABSENT):
@@ -204,8 +204,8 @@ class _Group:
     def write(self, db: apsw.Connection) -> None:
         _insert(db, "INSERT INTO log VALUES", self._log)
         _insert(db, "INSERT INTO replaced VALUES", self._replaced)
-        standing = [(key, held.position) for key in self._touched if (held := self._held[key])]
-        _insert(db, "REPLACE INTO current VALUES", standing)
+        existing = [(key, held.position) for key in self._touched if (held := self._held[key])]
+        _insert(db, "REPLACE INTO current VALUES", existing)
         if gone := [key for key in self._touched if self._held[key] is None]:
             db.execute(
                 "DELETE FROM current WHERE key IN (SELECT value FROM json_each(?))",
@@ -213,8 +213,8 @@ class _Group:
             )
 
 
-# The inner part finds positions in key order, the outer one reads them in log order: a scan of
-# many values then walks the file from one end to the other instead of jumping about.
+# The inner part finds positions in key order, the outer one reads them in log order: a scan of many
+# values then reads the file sequentially.
 _NOW = """
     SELECT key, value, position >> :shift FROM log WHERE position IN (
         SELECT position FROM current WHERE key >= :start AND key < :end
@@ -246,8 +246,8 @@ _DELETE_RANGE = (
     """,
     "DELETE FROM current WHERE key >= :start AND key < :end",
 )
-# Both parts come in order, so that reading may stop anywhere without sorting what is left. The plus
-# keeps SQLite from making an index for `until`: the keys of a range lie side by side.
+# Both parts are sorted, so that reading may stop anywhere without sorting the rest. The plus keeps
+# SQLite from creating an index for `until`: the keys of a range are adjacent.
 _HISTORY = """
     SELECT new.position, new.key, new.value, old.value, new.previous
     FROM log AS new LEFT JOIN log AS old ON old.position = new.previous
@@ -295,7 +295,7 @@ def replay(db: apsw.Connection, span: Span, after: Revision) -> Batch:
     return Batch(tuple(events), newest)
 
 
-# Of the rows of the log that a sweep walks over, what they have replaced, and deletions themselves.
+# For the rows of the log in a sweep: the rows they have replaced, and deletions themselves.
 _FORGET_REPLACED = """
     DELETE FROM replaced WHERE (key, until) IN (
         SELECT key, position FROM log
@@ -312,7 +312,7 @@ _FORGET_LOGGED = """
 """
 
 
-# Of the ranges that a sweep walks over, the same: the values that they deleted.
+# For the ranges in a sweep, the same: the values that they deleted.
 _FORGET_RANGES = (
     """
     DELETE FROM log WHERE position IN (
@@ -333,11 +333,11 @@ _FORGET_RANGES = (
 
 
 def sweep(db: apsw.Connection, before: Revision) -> bool:
-    """Move the mark of compaction, and do a small part of the work; tell if work is left.
+    """Set the oldest revision, and do a small part of the compaction; return whether work is left.
 
-    Walks the log from where the last sweep ended: each row on the way has replaced an older one,
-    which no read or watch can reach any more, and a deletion's own row has served its purpose.
-    As with commits, the steps into SQLite are few and large.
+    Scans the log from the end of the last sweep: each row has replaced an older one, which no read
+    or watch can reach any more, and a deletion's own row is no longer needed. As with commits, the
+    calls into SQLite are few and large.
     """
     db.execute("BEGIN IMMEDIATE")
     db.execute("UPDATE state SET oldest = max(oldest, ?)", (before,))
@@ -366,7 +366,7 @@ def _snapshot(db: apsw.Connection) -> Iterator[Extent]:
     try:
         yield extent(db)
     finally:
-        db.execute("ROLLBACK")  # nothing was written; also ends a cursor left half-way
+        db.execute("ROLLBACK")  # nothing was written; also ends an open cursor
 
 
 def _held(db: apsw.Connection, keys: list[str]) -> dict[str, _Held | None]:
@@ -379,7 +379,7 @@ def _held(db: apsw.Connection, keys: list[str]) -> dict[str, _Held | None]:
 
 
 def _insert(db: apsw.Connection, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert rows many at a time, in few sizes, so that the prepared statements are reused."""
+    """Insert rows in batches of few sizes, so that the prepared statements are reused."""
     done = 0
     while done < len(rows):
         size = min(ROWS_PER_INSERT, 1 << ((len(rows) - done).bit_length() - 1))
@@ -408,7 +408,7 @@ def _last_position(revision: Revision) -> int:
 
 
 def _bindings(span: Span, revision: Revision) -> dict[str, str | bytes | int]:
-    # SQLite sorts every blob behind every text: an upper bound that bounds nothing.
+    # SQLite sorts every blob after every text: an unlimited upper bound.
     end = span.end or b""
     last = _last_position(revision)
     return {"start": span.start, "end": end, "last": last, "shift": SHIFT}

@@ -1,9 +1,9 @@
-"""The one thread that writes to a data file.
+"""The only thread that writes to a data file.
 
-It takes every commit that waits, has them judged and written in one transaction, and answers
-them all at once; while it waits for the disk, the next group gathers. So the disk is asked once
-per group, and everything acknowledged is on it. Compaction is done here too, in small parts
-between the groups, so that no commit waits long for it.
+It takes all queued commits, checks and writes them in one transaction, and resolves them together;
+while it waits for the disk, the next group gathers. So the disk is synced once per group, and
+everything acknowledged is on it. Compaction is done here too, in small parts between the groups, so
+that no commit waits long for it.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ MAX_GROUP_BYTES = 8 << 20
 
 
 class QueuedCommits(NamedTuple):
-    """Commits that came together, and the future that waits for what becomes of each.
+    """Commits of one call, and the future for their results.
 
     With a range to delete, it is one commit.
     """
@@ -48,7 +48,7 @@ class QueuedCommits(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """A revision to forget everything before, and the future that waits for it."""
+    """A revision to compact up to, and its future."""
 
     before: Revision
     answer: asyncio.Future[Revision]
@@ -57,14 +57,14 @@ class Compaction(NamedTuple):
 Work = QueuedCommits | Compaction
 Settled = tuple[asyncio.Future[Any], list[Outcome] | Revision | StoreError]
 Deliver = Callable[[Batch, Sequence[Settled]], None]
-"""Called in the event loop: what happened since, and the answers that have become known.
+"""Called in the event loop: the new events, and the results of commits.
 
-A batch that moves on without events says that they are to be read from the file.
+A batch that moves on without events means that they have to be read from the file.
 """
 
 
 class Writer:
-    """Owns a connection from `start` until `stop` has returned; talks back through `deliver`."""
+    """Owns a connection from `start` until `stop` has returned; reports through `deliver`."""
 
     def __init__(
         self, db: apsw.Connection, loop: asyncio.AbstractEventLoop, deliver: Deliver
@@ -73,23 +73,23 @@ class Writer:
         self._loop = loop
         self._deliver = deliver
         self._newest = sqlite_tables.extent(db).newest
-        self._in_doubt = False  # a transaction failed: look at the file before going on
+        self._in_doubt = False  # a transaction failed: read the file before going on
         # None: the end
         self._work: SimpleQueue[Sequence[Work] | None] = SimpleQueue()
         self._compactions: deque[Compaction] = deque()
         self._ending = False
-        # A daemon, so that a program which dies without closing its store does die.
+        # A daemon, so that a program which exits without closing its store does exit.
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def put(self, work: Sequence[Work]) -> None:
-        """Hand over work; its futures are answered in the event loop."""
+        """Queue work; its futures are resolved in the event loop."""
         self._work.put(work)
 
     def stop(self) -> None:
-        """Finish the commits handed over so far, then end; blocks until then."""
+        """Finish the queued commits, then end; blocks until then."""
         self._work.put(None)
         self._thread.join()
 
@@ -106,7 +106,7 @@ class Writer:
             log.debug("the event loop has ended before its store was closed")
 
     def _gather(self) -> list[QueuedCommits]:
-        """Everything that waits, within reason; sleeps while there is nothing to do at all."""
+        """All queued work, up to a limit; blocks while there is nothing to do."""
         gathered: list[QueuedCommits] = []
         count = size = 0
         while count < MAX_GROUP and size < MAX_GROUP_BYTES and not self._ending:
@@ -129,7 +129,7 @@ class Writer:
         return gathered
 
     def _guard(self, act: Callable[[list[Any]], None], work: list[Any]) -> None:
-        """Do something to the file; if that fails, say so to everyone concerned and carry on."""
+        """Run an operation on the file; report a failure to all concerned and continue."""
         try:
             if self._in_doubt:
                 self._look_again()
@@ -172,7 +172,7 @@ class Writer:
             self._post(self._now(), [(compaction.answer, compaction.before)])
 
     def _look_again(self) -> None:
-        """Learn whether the transaction that failed has reached the disk after all."""
+        """Find out whether the failed transaction has reached the disk after all."""
         self._roll_back()
         self._newest = sqlite_tables.extent(self._db).newest
         self._in_doubt = False
@@ -193,7 +193,7 @@ class Writer:
 
 
 def failed(error: Exception) -> StoreError:
-    """Translate what SQLite says into what the store says."""
+    """Translate an error of SQLite into one of the store."""
     if isinstance(error, apsw.FullError):
         return StoreFull("no room left for the data file")
     if isinstance(error, apsw.Error):
