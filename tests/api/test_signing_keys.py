@@ -646,3 +646,22 @@ async def test_a_lost_secret_leaves_the_key_in_memory(server: Api) -> None:
     await server.server.feed.fresh()
 
     assert kid(await server.token("builder")) == found["status"]["keyID"]
+
+
+# --- metrics ----------------------------------------------------------------------------------
+
+
+async def test_metrics_show_the_keys_and_their_use(server: Api) -> None:
+    """An operator sees which key is still in use, and until when."""
+    await server.account("builder")
+    token = await server.token("builder", expirationSeconds=40 * 86_400)
+    await server.call("GET", "/version", token=token)
+    body = json.dumps({"status": {}}).encode()
+    await server.call("PATCH", f"{KEYS}/tokens-1/status", body, headers=MERGE)
+    page = (await server.call("GET", "/metrics")).text
+
+    assert 'orchid_signing_key_info{key="tokens-1",state="Active"} 1' in page
+    assert 'orchid_key_dependents{key="tokens-1"} 1' in page
+    assert 'orchid_token_verifications_total{key="tokens-1"} 1' in page
+    assert 'orchid_key_dependents_end_seconds{key="tokens-1"}' in page
+    assert 'orchid_signing_key_state_seconds{key="tokens-1"}' in page

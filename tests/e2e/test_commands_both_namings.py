@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from orchid.commands.terminal.polling import polls
+from orchid.credentials import keys
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import write_private
 from tests.e2e.person import Person
@@ -177,10 +179,31 @@ def test_token_keys_are_listed_and_made(person: Person) -> None:
 
     made = person.types("key", "new", "next.key")
 
-    assert used in {each["kid"] for each in person.gets("key", "list")}
+    assert used in {each["status"]["keyID"] for each in person.gets("key", "list")}
     assert made.stdout.startswith("made next.key: ")
     assert (person.home / "next.key").stat().st_mode & 0o777 == 0o600
     person.types("key", "new", "next.key", code=2)
+
+
+def test_token_keys_take_only_possible_steps(person: Person) -> None:
+    """A rotation that would break a verifier is refused with the reason; a public key is added."""
+    for _ in polls(30):
+        if [one for one in person.gets("key", "list") if one["metadata"]["name"] == "tokens-2"]:
+            break
+    for _ in polls(30):
+        if "published" in person.gets("key", "show", "tokens-2")["status"].get("times", {}):
+            break
+    refused = person.types("key", "rotate", code=1).stderr
+    kept = person.types("key", "retire", "tokens-1", code=1).stderr
+    (person.home / "other.pem").write_text(keys.generate().public.pem())
+    person.types("key", "import", "--public", "other.pem")
+    person.types("key", "import", "--secret", "nonsense", code=2)
+    states = {one["metadata"]["name"]: one["spec"]["state"] for one in person.gets("key", "list")}
+
+    assert "verifiers have it only after the publish time, from 2" in refused
+    assert "only a revoked key changes from Active to Retired" in kept
+    assert states == {"tokens-1": "Active", "tokens-2": "Published", "tokens-3": "Verifying"}
+    assert "tokens-1" in person.types("key", "show", "tokens-1").stdout
 
 
 def test_names_are_completed_from_the_server(person: Person) -> None:

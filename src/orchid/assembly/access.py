@@ -229,20 +229,18 @@ class Access:
                 members.append(StaticTokenAuthenticator.load(path, audiences, self.revocations))
             except ValueError as problem:
                 raise BadSettings(f"--token-auth-file: {problem}") from None
-        members.append(
-            ServiceAccountTokenAuthenticator(
-                self.verifier,
-                self.feed,
-                self.clock,
-                api_audiences=audiences,
-                names=names,
-                legacy=SecretTokens(
-                    self.feed, self.clock, names, self._token_used, self.revocations
-                ),
-                revocations=self.revocations,
-                keys=self.keys if isinstance(self.keys, StoredKeys) else None,
-            )
+        accounts = ServiceAccountTokenAuthenticator(
+            self.verifier,
+            self.feed,
+            self.clock,
+            api_audiences=audiences,
+            names=names,
+            legacy=SecretTokens(self.feed, self.clock, names, self._token_used, self.revocations),
+            revocations=self.revocations,
+            keys=self.keys if isinstance(self.keys, StoredKeys) else None,
         )
+        self.verifications = accounts.verifications
+        members.append(accounts)
         members.append(
             BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names, self.revocations)
         )

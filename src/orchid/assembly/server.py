@@ -32,6 +32,7 @@ from orchid.issuance.applied_revision import AppliedRevision
 from orchid.issuance.authority_metrics import AuthorityEnds
 from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.issuance.issuance_metrics import IssuanceMetrics
+from orchid.issuance.key_metrics import KeyMetrics
 from orchid.issuance.own_certificates import OwnCertificates, OwnFiles
 from orchid.issuance.revocation_copy import RevocationCopy
 from orchid.issuance.revocation_lists import RevocationLists
@@ -39,6 +40,7 @@ from orchid.issuance.secret_token_uses import SecretTokenUses
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.lease import keys_annotation, signs_annotation
 from orchid.kinds.namespace import Namespace
+from orchid.kinds.signing_key import SigningKey
 from orchid.ledger import status as ledger_status
 from orchid.ledger.known_keys import note_keys
 from orchid.ledger.status import LedgerStatus
@@ -186,6 +188,9 @@ class Assembly:
             user=SELF,
         )
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
+        self.key_metrics = KeyMetrics(
+            self.feed.of(SigningKey), self.access.verifications, self.clock.now
+        )
         self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
         self.lists = crl.ServedLists(RevocationLists(self.feed, names).find)
         self.revocation_copy = None
@@ -291,6 +296,7 @@ class Assembly:
         yield from self.issuance.all
         yield from self.access.issued.metrics
         yield self.authority_ends
+        yield from self.key_metrics.all
         yield from self.ledger_standing.metrics
         yield from self.watches.metrics
         yield self.cluster_calls.results

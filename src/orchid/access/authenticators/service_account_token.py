@@ -10,6 +10,7 @@ itself is not parsed again.
 """
 
 import functools
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -115,6 +116,7 @@ class ServiceAccountTokenAuthenticator:
         """`keys`: the keys of the verifier, if they are stored objects."""
         self._verifier = verifier
         self._keys = keys
+        self.verifications: defaultdict[str, int] = defaultdict(int)  # accepted tokens by key id
         self._feed = feed
         self._accounts = feed.of(ServiceAccount)
         self._secrets = feed.of(Secret)
@@ -183,6 +185,7 @@ class ServiceAccountTokenAuthenticator:
         await self._feed.fresh()
         if acceptance is None or not acceptance.still_valid():
             found.acceptance = self._check_objects(verified, found, now)
+        self.verifications[verified.kid] += 1
 
     def _check_objects(
         self, verified: Verified[Any], found: BoundToken, now: datetime

@@ -1,28 +1,82 @@
-"""`orchid key`: the keys of tokens.
+"""`orchid key`: the keys that sign and verify tokens.
 
-`list` shows the published keys that verify tokens; `new` creates one in a file that only its owner
-can read. docs/operations.md, Rotation, describes how to replace a key.
+    orchid key list                      the keys, their states, and what depends on each
+    orchid key show tokens-1             one key, with the reasons that block its next step
+    orchid key rotate --wait 25h         have the successor sign, as soon as the server allows it
+    orchid key back tokens-1             sign with the previous key again
+    orchid key retire tokens-1           refuse its tokens; rejected while something depends on it
+    orchid key import --secret pki/key   import a private key, or with --public FILE a public one
+    orchid key new FILE                  make a key file, for servers whose keys are files
+
+The server decides whether a step is possible, and every reason is printed. docs/rotation.md
+explains the states. Servers whose token keys are files have no such objects: `list` then shows the
+published keys.
 """
 
 import argparse
 import shlex
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
-from orchid.commands.terminal.output import USAGE, Complaint, print_for_programs, remark, say, table
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import (
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+    connect,
+    path,
+)
+from orchid.commands.terminal.objects import (
+    LIST_FORMS,
+    ListColumn,
+    add_watch,
+    completed,
+    show_list,
+)
+from orchid.commands.terminal.output import (
+    USAGE,
+    Cell,
+    Complaint,
+    facts,
+    name_of,
+    print_for_programs,
+    remark,
+    say,
+    table,
+)
+from orchid.commands.terminal.polling import polls
 
-PUBLISHED = "/openid/v1/jwks"
+PUBLISHED_KEYS = "/openid/v1/jwks"
+KIND, VERSION = "SigningKey", "v1alpha1"
+PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Retired"
+TOKENS = "tokens"
+REJECTED, CONFLICT = 422, 409
+LARGEST_KEY = 64 * 1024
+
+Arguments = Callable[[argparse.ArgumentParser], object]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    words = "list the keys that verify tokens"
-    listing = actions.add_parser("list", help=words, description=f"{words.capitalize()}.")
-    add_flags(listing)
-    listing.set_defaults(act=_list)
-    words = "create a key that signs tokens; needs no server"
+    for name, words, arguments, act in (
+        ("list", "list the token keys", add_watch, _list),
+        ("show", "show a token key", _name_argument, _show),
+        ("rotate", "have the successor sign tokens", _rotate_arguments, _rotate),
+        ("back", "sign with a key again that still has its private key", _name_argument, _back),
+        ("retire", "refuse the tokens of a key", _retire_arguments, _retire),
+        ("import", "import a private key of a Secret, or a public key", _import_arguments, _import),
+    ):
+        place = actions.add_parser(
+            name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
+        )
+        arguments(place)
+        add_flags(place, forms=LIST_FORMS)
+        place.set_defaults(act=act)
+    words = "make a key that signs tokens; no server is asked"
     making = actions.add_parser("new", help=words, description=f"{words.capitalize()}.")
-    making.add_argument("file", type=Path, metavar="FILE", help="the new file; never overwritten")
+    making.add_argument("file", type=Path, metavar="FILE", help="where; never overwritten")
     making.set_defaults(act=_new)
 
 
@@ -31,17 +85,183 @@ def run(chosen: argparse.Namespace) -> int:
     return code
 
 
+# -- looking -------------------------------------------------------------------------------
+
+
 def _list(chosen: argparse.Namespace) -> int:
-    found = published(connect(chosen))
+    server = connect(chosen)
+    if not chosen.watch and not next(iter(server.items(place(server))), None):
+        return _list_published(chosen, server)
+    return show_list(chosen, server, place(server), COLUMNS, empty="no keys", order=_number)
+
+
+def _list_published(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    """The public keys as JSON Web Keys, of a server whose keys are files."""
+    found = list(server.get(PUBLISHED_KEYS).get("keys") or ())
     if not print_for_programs(chosen.output, found):
         rows = [(each.get("kid", ""), each.get("alg", ""), each.get("kty", "")) for each in found]
         table(("KEY", "ALGORITHM", "TYPE"), rows, empty="no keys are published")
     return 0
 
 
-def published(server: ServerConnection) -> list[Json]:
-    """The public keys, as JSON Web Keys."""
-    return list(server.get(PUBLISHED).get("keys") or ())
+def _name_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("name", metavar="NAME"), "key")
+
+
+def _show(chosen: argparse.Namespace) -> int:
+    server = connect(chosen)
+    found = server.get(place(server, chosen.name))
+    if print_for_programs(chosen.output, found):
+        return 0
+    status = found.get("status") or {}
+    dependents = status.get("dependents") or {}
+    facts(
+        [
+            ("Name", chosen.name),
+            ("State", _state(found)),
+            ("Key id", status.get("keyID", "")),
+            ("Algorithm", status.get("algorithm", "")),
+            ("Source", status.get("source", "")),
+            *((f"{word.capitalize()} since", at) for word, at in _times(status)),
+            *_dependent_facts(dependents),
+            *((one["type"], _condition_text(one)) for one in status.get("conditions") or ()),
+        ]
+    )
+    return 0
+
+
+def _times(status: Json) -> list[tuple[str, str]]:
+    found: dict[str, str] = status.get("times") or {}
+    return list(found.items())
+
+
+def _dependent_facts(found: Json) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    if found.get("live"):
+        until = found.get("end", "?")
+        rows.append(("Live tokens", f"{found['live']} of {found['holders']}, until {until}"))
+        longest = [f"{one['holder']} ({one['count']})" for one in found.get("longest") or ()]
+        rows.append(("Longest", longest))
+    if found.get("secrets"):
+        rows.append(("In Secrets", f"{found['secrets']}; they never end"))
+    if found.get("unknownUntil"):
+        rows.append(("Unknown until", found["unknownUntil"]))
+    return rows
+
+
+def _condition_text(one: Json) -> Cell:
+    is_true = one.get("status") == "True"
+    return Cell(
+        f"{'yes' if is_true else 'no'}: {one.get('message', '')}", "good" if is_true else ""
+    )
+
+
+# -- steps ---------------------------------------------------------------------------------
+
+
+def _wait_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--wait",
+        type=times.duration_of,
+        default=0,
+        metavar="25h",
+        help="how long to wait until the server allows it (default: not at all)",
+    )
+
+
+def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", metavar=TOKENS, nargs="?", choices=(TOKENS,), help="which keys (the only sort)"
+    )
+    _wait_argument(parser)
+
+
+def _rotate(chosen: argparse.Namespace) -> int:
+    server = connect(chosen)
+    found = sorted(server.items(place(server)), key=_number)
+    waiting = [one for one in found if one["spec"]["state"] == PUBLISHED]
+    if not waiting:
+        raise Complaint("no key is Published; create a SigningKey first (docs/rotation.md)")
+    return _step(chosen, server, name_of(waiting[0]), ACTIVE, "signs tokens")
+
+
+def _back(chosen: argparse.Namespace) -> int:
+    chosen.wait = 0
+    return _step(chosen, connect(chosen), chosen.name, ACTIVE, "signs tokens again")
+
+
+def _retire_arguments(parser: argparse.ArgumentParser) -> None:
+    _name_argument(parser)
+    _wait_argument(parser)
+
+
+def _retire(chosen: argparse.Namespace) -> int:
+    return _step(
+        chosen, connect(chosen), chosen.name, RETIRED, "is retired; its tokens are refused"
+    )
+
+
+def _step(
+    chosen: argparse.Namespace, server: ServerConnection, name: str, state: str, done: str
+) -> int:
+    """Change the state of a key, once the server allows it."""
+    refusal: CommandRefused | None = None
+    for _ in polls(chosen.wait):
+        key = server.get(place(server, name))
+        key["spec"]["state"] = state
+        try:
+            changed = server.put(place(server, name), key)
+        except CommandRefused as refused:
+            if refused.status not in (REJECTED, CONFLICT):
+                raise
+            if str(refused) != str(refusal) and chosen.wait:
+                remark(f"not yet: {refused}")
+            refusal = refused
+            continue
+        if not print_for_programs(chosen.output, changed):
+            say(f"{name} {done}")
+        return 0
+    assert refusal is not None
+    raise refusal
+
+
+# -- import and new ------------------------------------------------------------------------
+
+
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--secret", metavar="NAMESPACE/NAME", help="a Secret with tls.key")
+    source.add_argument("--public", type=Path, metavar="FILE", help="PEM: a key that only verifies")
+
+
+def _import(chosen: argparse.Namespace) -> int:
+    from orchid.credentials.files import read_bounded
+    from orchid.credentials.refusals import Refusal
+
+    server = connect(chosen)
+    if chosen.public:
+        try:
+            spec: Json = {"publicKey": read_bounded(chosen.public, LARGEST_KEY).decode("latin-1")}
+        except Refusal as refusal:
+            raise Complaint(str(refusal), USAGE) from None
+    else:
+        namespace, slash, name = chosen.secret.partition("/")
+        if not (namespace and slash and name):
+            raise Complaint(f"{chosen.secret!r} is not NAMESPACE/NAME", USAGE)
+        spec = {"secretRef": {"namespace": namespace, "name": name}}
+    last = max((_number(one) for one in server.items(place(server))), default=0)
+    made = server.post(
+        place(server),
+        {
+            "apiVersion": f"{server.names.identity}/{VERSION}",
+            "kind": KIND,
+            "metadata": {"name": f"{TOKENS}-{last + 1}"},
+            "spec": spec,
+        },
+    )
+    if not print_for_programs(chosen.output, made):
+        say(f"imported {name_of(made)}: {made['status']['keyID']}, {made['spec']['state']}")
+    return 0
 
 
 def _new(chosen: argparse.Namespace) -> int:
@@ -62,3 +282,48 @@ def _new(chosen: argparse.Namespace) -> int:
         f"publish it (orchid key list), --service-account-signing-key-file {name}"
     )
     return 0
+
+
+# -- reading answers -----------------------------------------------------------------------
+
+
+def place(server: ServerConnection, *parts: str) -> str:
+    return path("apis", server.names.identity, VERSION, "signingkeys", *parts)
+
+
+def _number(key: Json) -> int:
+    digits = name_of(key).rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _state(key: Json) -> Cell:
+    state = str(key["spec"]["state"])
+    conditions: list[Json] = (key.get("status") or {}).get("conditions") or []
+    is_lost = any(one["reason"] == "KeyLost" for one in conditions)
+    if is_lost:
+        return Cell(f"{state}, private key lost", "bad")
+    return Cell(state, {ACTIVE: "good", PUBLISHED: "waiting"}.get(state, ""))
+
+
+def _live(key: Json) -> int:
+    return int(((key.get("status") or {}).get("dependents") or {}).get("live", 0))
+
+
+def _until(key: Json) -> str:
+    found = (key.get("status") or {}).get("dependents") or {}
+    if found.get("secrets"):
+        return "never"
+    ends = [times.parse(found.get(word)) for word in ("end", "unknownUntil")]
+    last = max((end for end in ends if end is not None), default=None)
+    return times.until(last) if last is not None and last > times.now() else "-"
+
+
+COLUMNS = (
+    ListColumn("NAME", name_of),
+    ListColumn("FOR", lambda one: one["spec"].get("authority") or TOKENS),
+    ListColumn("STATE", _state),
+    ListColumn("ALGORITHM", lambda one: (one.get("status") or {}).get("algorithm", "")),
+    ListColumn("LIVE", _live),
+    ListColumn("UNTIL", _until),
+    ListColumn("KEY ID", lambda one: (one.get("status") or {}).get("keyID", ""), is_wide=True),
+)

@@ -55,6 +55,8 @@ def target_of(one: Json) -> str:
         return f"token/{found.get('jti', '')}"
     if found := spec.get("account"):
         return f"account/{found.get('namespace', '')}/{found.get('name', '')}"
+    if found := spec.get("key"):
+        return f"key/{found.get('name', '')}"
     if found := spec.get("user"):
         return f"user/{found.get('username', '')}"
     return f"authority/{spec.get('authority', {}).get('signerName', '')}"

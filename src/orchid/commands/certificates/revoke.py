@@ -5,6 +5,7 @@
     orchid revoke token < file                         one token of an account
     orchid revoke account/ci/builder                   every token of an account issued until now
     orchid revoke account/ci/builder --before 2026-11-15T10:00:00Z
+    orchid revoke key/tokens-1                         a token key, and every token that it signed
     orchid revoke authority/web                        every certificate of an authority until now
     orchid revoke user/alice                           every credential of a user issued until now
     orchid revoke user/alice --certificates            and every certificate that she requested
@@ -58,7 +59,8 @@ LARGEST_CERTIFICATE = 1 << 20
 LIFT = "lift"
 SELF = "self"
 FORMS_OF_WHAT = (
-    "csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME, authority/NAME, user/NAME or self"
+    "csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME, authority/NAME, user/NAME, key/NAME "
+    "or self"
 )
 NO_TOKEN = (
     ValueError, KeyError, IndexError, TypeError, OverflowError, binascii.Error, RecursionError,
@@ -137,6 +139,8 @@ def _wanted(
         return [_of_account(server, namespace, name, chosen.before)]
     if word == "authority" and rest:
         return [_of_authority(server, rest, chosen.before)]
+    if word == "key" and rest:
+        return [_of_key(server, rest)]
     if word == "user" and rest:
         return _of_user(server, rest, chosen.before, and_certificates=chosen.certificates)
     raise Complaint(f"{chosen.what!r} is none of {FORMS_OF_WHAT}", USAGE)
@@ -274,6 +278,19 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
         signer = server.get(place)["spec"]["signerName"]
     text = f"every certificate of the signer {signer} issued until {before or 'now'}"
     return text, {"authority": {"signerName": signer, **_issued_before(before)}}
+
+
+def _of_key(server: ServerConnection, name: str) -> Wanted:
+    """A token key; verifiers that have cached it are out of the server's reach."""
+    found = server.get(path("apis", server.names.identity, "v1alpha1", "signingkeys", name))
+    status = found.get("status") or {}
+    live = (status.get("dependents") or {}).get("live", 0)
+    text = f"the token key {name} ({found['spec']['state']}) and every token that it has signed"
+    remark(
+        f"{live} recorded tokens of {name} are live; shorter ones are not recorded. Verifiers "
+        "elsewhere that have cached the key accept its tokens until they fetch the keys again"
+    )
+    return text, {"key": {"name": name}}
 
 
 def _of_user(

@@ -20,6 +20,7 @@ from orchid.access.policy.bootstrap import bootstrap_policy
 from orchid.assembly.controlling import controller_rights
 from orchid.commands.accounts import whoami
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
+from orchid.commands.diagnosis.key_checks import SIGNING_KEYS, stored_keys
 from orchid.commands.server import status
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.connection import CommandRefused, ServerConnection, path
@@ -35,7 +36,6 @@ LARGEST_DOCUMENT: Final = 1 << 20
 MOST_NAMED: Final = 5
 LONGEST_WAIT: Final = 60.0  # seconds that an entry of the ledger may wait for its index
 LEDGER_METRICS: Final = re.compile(r"^orchid_ledger_(\w+) (\S+)$", re.MULTILINE)
-SIGNING_KEYS: Final = "/apis/identity.orch.io/v1alpha1/signingkeys"
 SIGNING_STATES: Final = ("Published", "Active")
 CONFIGURATION: Final = "/.well-known/openid-configuration"
 
@@ -251,6 +251,7 @@ SERVER_CHECKS: Final[dict[str, Check]] = {
     "version": version,
     "server clock": clocks,
     "issuer": issuer,
+    "signing keys": stored_keys,
     "secrets": secrets,
     "roles": roles,
     "ledger": ledger,

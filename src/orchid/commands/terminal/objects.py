@@ -135,6 +135,7 @@ NAMES: dict[str, Place] = {
     "authority": lambda server: path(
         "apis", server.names.identity, "v1alpha1", "certificateauthorities"
     ),
+    "key": lambda server: path("apis", server.names.identity, "v1alpha1", "signingkeys"),
     "cluster": lambda server: path("apis", server.names.identity, "v1alpha1", "clusters"),
     "account": lambda server: path("api", "v1", "serviceaccounts"),
     "role": lambda server: server.group("rbac.authorization", "v1", "clusterroles"),

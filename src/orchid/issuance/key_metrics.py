@@ -1,0 +1,121 @@
+"""The token keys as metrics: their states, what depends on them, and how often they verify.
+
+Every server shows all keys, from its cache; verifications are counted by each process.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final
+
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.kinds.signing_key import ACTIVE, PUBLISHED, RETIRED, VERIFYING, SigningKey
+from orchid.metrics import Family, Joining, Sample
+
+INFO: Final = "orchid_signing_key_info"
+STATE_SECONDS: Final = "orchid_signing_key_state_seconds"
+DEPENDENTS: Final = "orchid_key_dependents"
+DEPENDENTS_END: Final = "orchid_key_dependents_end_seconds"
+VERIFICATIONS: Final = "orchid_token_verifications_total"
+
+Value = Callable[[SigningKey], float | None]
+
+
+class _KeyGauge:
+    """A gauge with a series for each key that has a value."""
+
+    def __init__(self, cache: KindCache[SigningKey], name: str, text: str, value: Value) -> None:
+        self._cache = cache
+        self._name = name
+        self._text = text
+        self._value = value
+
+    def family(self) -> Family:
+        samples = []
+        for entry in self._cache.scan():
+            value = self._value(entry.object)
+            if value is not None:
+                samples.append(Sample((("key", entry.object.name),), value))
+        return Family(self._name, "gauge", self._text, samples, Joining.MOST)
+
+    def reset(self) -> None:
+        """Do nothing: these are current values."""
+
+
+class _KeyInfo:
+    """One series for each key, with its state as a label."""
+
+    def __init__(self, cache: KindCache[SigningKey]) -> None:
+        self._cache = cache
+
+    def family(self) -> Family:
+        keys = (entry.object for entry in self._cache.scan())
+        samples = [Sample((("key", key.name), ("state", key.state)), 1.0) for key in keys]
+        return Family(INFO, "gauge", "Token keys by name and state.", samples, Joining.MOST)
+
+    def reset(self) -> None:
+        """Do nothing: these are current values."""
+
+
+class _Verifications:
+    """How many tokens of each key were accepted; keys without an object share a series."""
+
+    def __init__(self, cache: KindCache[SigningKey], counts: Mapping[str, int]) -> None:
+        self._cache = cache
+        self._counts = counts
+        self._before: dict[str, int] = {}
+
+    def family(self) -> Family:
+        names = {entry.object.key_id: entry.object.name for entry in self._cache.scan()}
+        by_name: dict[str, float] = {}
+        for kid, count in self._counts.items():
+            name = names.get(kid, "other")
+            by_name[name] = by_name.get(name, 0.0) + count - self._before.get(kid, 0)
+        samples = [Sample((("key", name),), value) for name, value in sorted(by_name.items())]
+        return Family(VERIFICATIONS, "counter", "Accepted tokens by their key.", samples)
+
+    def reset(self) -> None:
+        self._before = dict(self._counts)
+
+
+class KeyMetrics:
+    """All metrics of token keys."""
+
+    def __init__(
+        self,
+        cache: KindCache[SigningKey],
+        verifications: Mapping[str, int],
+        now: Callable[[], datetime],
+    ) -> None:
+        """`verifications`: how many tokens of each key id this process has accepted."""
+        self._now = now
+        self.all = (
+            _KeyInfo(cache),
+            _KeyGauge(
+                cache, STATE_SECONDS, "How long a token key is in its state.", self._in_state
+            ),
+            _KeyGauge(cache, DEPENDENTS, "Live recorded tokens of a key.", _live),
+            _KeyGauge(
+                cache, DEPENDENTS_END, "When the last token of a key ends, since the epoch.", _end
+            ),
+            _Verifications(cache, verifications),
+        )
+
+    def _in_state(self, key: SigningKey) -> float | None:
+        times = key.status.times
+        since = {
+            PUBLISHED: times.published,
+            ACTIVE: times.active,
+            VERIFYING: times.verifying,
+            RETIRED: times.retired,
+        }.get(key.state)
+        return (self._now() - since).total_seconds() if since else None
+
+
+def _live(key: SigningKey) -> float | None:
+    return float(key.status.dependents.live) if key.status.dependents else None
+
+
+def _end(key: SigningKey) -> float | None:
+    found = key.status.dependents
+    ends = (found.end, found.unknown_until) if found else ()
+    return max((end.timestamp() for end in ends if end), default=None)
