@@ -183,13 +183,16 @@ def test_objects_move_from_a_file_to_etcd_and_back(etcd: str, tmp_path: Path) ->
             sent(https, "POST", ACCOUNTS, {"metadata": {"name": f"a{number:02}"}})
         before = contents(https)
     migrate("--from", str(tmp_path / "first"), "--to-etcd", etcd)
-    on_etcd = ("--etcd-servers", etcd, *FLAGS, *QUIET)
+    # The private key of the token key is sealed; the command names this flag.
+    sealed = ("--encryption-provider-config", str(tmp_path / "first" / "encryption.yaml"))
+    on_etcd = ("--etcd-servers", etcd, *sealed, *FLAGS, *QUIET)
     with running_server(tmp_path / "first", *on_etcd) as server, Https(server.port) as https:
         there = contents(https)
         sent(https, "DELETE", f"{ACCOUNTS}/a19")
         left = contents(https)
     migrate("--from-etcd", etcd, "--to", str(tmp_path / "second"))
-    with running_server(tmp_path / "second", *FLAGS, *QUIET) as server, Https(server.port) as https:
+    at_home = (*sealed, *FLAGS, *QUIET)
+    with running_server(tmp_path / "second", *at_home) as server, Https(server.port) as https:
         home = contents(https)
 
     assert len(before) > 60  # the accounts, and the roles that a server begins with
