@@ -6,29 +6,39 @@
     ledger.key        signs the ledger (Ed25519)
     encryption.yaml   encrypts secrets in the store
 
-The directory is 0700, keys are 0600. Existing files are used; missing ones and certificates about
-to expire are created again, except the CA and the keys that sign or encrypt, which are never
-replaced.
+The directory is 0700, keys are 0600. Existing files are used; missing ones are created again. The
+serving certificate and the one of admin.kubeconfig are issued again, each with a new key, after two
+thirds of their lifetime, when the names of the server change, and when key and certificate do not
+match: at a start, and while the server runs (`renew`). The CA and the keys that sign or encrypt are
+never replaced.
 """
 
 import base64
 import datetime
 import ipaddress
 import json
+import re
 import secrets
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.credentials import keys
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.expiry import CertificateFile
-from orchid.credentials.files import read_bounded, refuse_exposed, write_private
+from orchid.credentials.files import (
+    read_bounded,
+    read_private,
+    refuse_exposed,
+    write_private,
+)
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.verified_chain import has_issued
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.settings.signing_files import signing_files
@@ -40,7 +50,7 @@ ENCRYPTION_KEY_BYTES = 32
 ENCRYPTION = """# Encrypts secrets in the database. With this file and the database anyone can read
 # them; without it they are lost. To change keys: put a new one first, restart, `orchid rewrite`.
 """
-RENEW_BEFORE = datetime.timedelta(days=30)
+_EMBEDDED = re.compile(r"^ +(client-certificate|client-key)-data: (\S+)$", re.MULTILINE)
 
 
 class DataDirectory(msgspec.Struct, frozen=True):
@@ -118,14 +128,29 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
             )
         if not given.encryption_provider_config and not given.etcd_servers:
             make_encryption(files, settings)
-        if not given.tls_cert_file:
-            _serving_certificate(files, authority, settings, now)
-        _kubeconfig(files, authority, settings, now)
+        _renew(files, authority, settings, now)
     except Refusal as refusal:
         raise BadSettings(f"{root}: {refusal}") from None
     except OSError as problem:
         raise BadSettings(f"{problem.filename}: {problem.strerror}") from None
     return files
+
+
+def renew(settings: Settings, files: DataDirectory, now: datetime.datetime) -> bool:
+    """Issue the server's own certificates again where that is due; return whether one was issued.
+
+    Raises Refusal and OSError. Blocks for a few milliseconds.
+    """
+    authority = Authority.load_files(files.ca_certificate, files.ca_key)
+    return _renew(files, authority, settings, now)
+
+
+def _renew(
+    files: DataDirectory, authority: Authority, settings: Settings, now: datetime.datetime
+) -> bool:
+    is_own = not settings.given.tls_cert_file
+    serving = is_own and _serving_certificate(files, authority, settings, now)
+    return _kubeconfig(files, authority, settings, now) or serving
 
 
 def make(settings: Settings) -> None:
@@ -181,15 +206,17 @@ def make_encryption(files: DataDirectory, settings: Settings) -> None:
 
 def _serving_certificate(
     files: DataDirectory, authority: Authority, settings: Settings, now: datetime.datetime
-) -> None:
+) -> bool:
+    """Issue the serving certificate, unless the one in place is good; return whether it did."""
     names, addresses = _serving_names(settings)
-    if _is_current(files.serving_certificate, authority, now, names, addresses):
-        return
+    if _serves(files, authority, names, addresses, now):
+        return False
     issued = authority.issue_serving(
         names[0], lifetime=YEAR, now=now, dns_names=names, ip_addresses=addresses
     )
     write_private(files.serving_key, issued.key.reveal().encode())
     write_private(files.serving_certificate, issued.chain)
+    return True
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -213,31 +240,49 @@ def _serving_names(settings: Settings) -> tuple[tuple[str, ...], tuple[Address, 
     return tuple(dict.fromkeys(valid)), tuple(dict.fromkeys(addresses))
 
 
-def _is_current(
-    path: Path,
+def _serves(
+    files: DataDirectory,
     authority: Authority,
-    now: datetime.datetime,
     names: tuple[str, ...],
     addresses: tuple[Address, ...],
+    now: datetime.datetime,
 ) -> bool:
-    if not path.exists():
+    """Whether the serving certificate in place is good for these names and addresses."""
+    if not files.serving_certificate.exists() or not files.serving_key.exists():
         return False
-    (leaf, *_) = certificates.parse_blocks(read_bounded(path))
+    # A key that others can read is no pair that does not match: it stops the start.
+    key = read_private(files.serving_key)
+    leaf = _good_leaf(read_bounded(files.serving_certificate), key, authority, now)
+    if leaf is None:
+        return False
     found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
-    return (
-        leaf.not_valid_after_utc - now > RENEW_BEFORE
-        and leaf.issuer == authority.certificate.subject
-        and set(names) <= set(found.dns_names)
-        and set(addresses) <= set(found.ip_addresses)
-    )
+    return set(names) <= set(found.dns_names) and set(addresses) <= set(found.ip_addresses)
+
+
+def _good_leaf(
+    chain: bytes, key: bytes, authority: Authority, now: datetime.datetime
+) -> x509.Certificate | None:
+    """The certificate of a pair that matches, from this authority, before its last third."""
+    try:
+        (leaf, *_) = certificates.parse_blocks(chain)
+        matches = keys.read_private_key(key).public_key() == leaf.public_key()
+    except (Refusal, ValueError):
+        return None
+    begin, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+    due = begin + (end - begin) * 2 / 3
+    if end >= authority.certificate.not_valid_after_utc:
+        due = end  # a new one would not last longer
+    is_good = matches and has_issued(authority.certificate, leaf) and begin <= now < due
+    return leaf if is_good else None
 
 
 def _kubeconfig(
     files: DataDirectory, authority: Authority, settings: Settings, now: datetime.datetime
-) -> None:
+) -> bool:
+    """Write the administrator's kubeconfig, unless the one in place is good."""
     marker = f"# expires {{}} server {settings.url}"
-    if files.kubeconfig.exists() and _says_current(files.kubeconfig, settings.url, now):
-        return
+    if files.kubeconfig.exists() and _gives_access(files.kubeconfig, authority, settings.url, now):
+        return False
     issued = authority.issue_client(ADMIN, groups=(MASTERS,), lifetime=YEAR, now=now)
     text = kubeconfig_text(
         server=settings.url,
@@ -250,15 +295,21 @@ def _kubeconfig(
     )
     first = marker.format((now + YEAR).isoformat(timespec="seconds"))
     write_private(files.kubeconfig, f"{first}\n{text}".encode())
+    return True
 
 
-def _says_current(path: Path, url: str, now: datetime.datetime) -> bool:
-    first = read_bounded(path, 1 << 20).decode(errors="replace").partition("\n")[0].split()
-    try:
-        expires, server = first[2], first[4]
-        return server == url and datetime.datetime.fromisoformat(expires) - now > RENEW_BEFORE
-    except (IndexError, ValueError):
+def _gives_access(path: Path, authority: Authority, url: str, now: datetime.datetime) -> bool:
+    """Whether the kubeconfig has a good certificate for the server at this URL."""
+    text = read_bounded(path, 1 << 20).decode(errors="replace")
+    if text.partition("\n")[0].split()[3:] != ["server", url]:
         return False
+    found = dict(_EMBEDDED.findall(text))
+    try:
+        data = {name: base64.b64decode(value, validate=True) for name, value in found.items()}
+    except ValueError:
+        return False
+    chain, key = data.get("client-certificate", b""), data.get("client-key", b"")
+    return _good_leaf(chain, key, authority, now) is not None
 
 
 def kubeconfig_text(

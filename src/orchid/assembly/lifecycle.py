@@ -111,9 +111,7 @@ async def run(
             await one.drain(settings.shutdown_grace)
         if reporting is not None:
             reporting.cancel()
-            await server.applied.leave()
-            await server.cluster_status.leave()
-            await server.trust.consumers.write()
+            await _leave(server)
         for task in background:
             task.cancel()
     await server.token_counts.write()
@@ -121,8 +119,15 @@ async def run(
     server.close()
 
 
+async def _leave(server: Assembly) -> None:
+    """Write what only this process has, after the last request."""
+    await server.applied.leave()
+    await server.cluster_status.leave()
+    await server.trust.consumers.write()
+
+
 def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
-    """The background tasks; of several processes only one warns and copies revocations."""
+    """The background tasks; of several processes only one warns and writes files."""
     access = server.access
     work = [
         access.follow_keys(server.note_token_keys),
@@ -140,6 +145,8 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
     ]
     if server.probe is not None:
         work.append(server.probe.run())
+    if warns:
+        work.append(server.own_certificates.run(server.clock))
     if warns and server.revocation_copy is not None:
         work.append(server.revocation_copy.run())
     return [*work, access.oidc.run()] if access.oidc else work

@@ -18,7 +18,7 @@ from orchid.assembly.stores import AuditRecord
 from orchid.clock import SystemClock
 from orchid.controllers.running import UnknownController, chosen
 from orchid.credentials.tokens import KeySet
-from orchid.data_directory import DataDirectory, certificate_files
+from orchid.data_directory import DataDirectory, certificate_files, renew
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
@@ -186,6 +186,7 @@ class Assembly:
             names=names,
             randomness=self.random,
             user=SELF,
+            renew=lambda now: renew(settings, files, now),
         )
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
         self.key_metrics = KeyMetrics(

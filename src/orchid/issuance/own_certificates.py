@@ -1,18 +1,21 @@
-"""Inventory records of the certificates that the server issued to itself.
+"""Inventory records of the certificates that the server issued to itself, and their renewal.
 
 These are its serving certificate and that of admin.kubeconfig, which no request led to. At each
-start they are read from their files and recorded, unless they are recorded or another authority
-issued them. So they can be found, revoked and put on a revocation list like any other. Their signer
-is the platform's legacy-unknown, so that the revocation of all client certificates leaves the
-administrator a way in.
+start and after each renewal they are read from their files and recorded, unless they are recorded
+or another authority issued them. So they can be found, revoked and put on a revocation list like
+any other. Their signer is the platform's legacy-unknown, so that the revocation of all client
+certificates leaves the administrator a way in. When one is due: orchid/data_directory.py.
 """
 
+import asyncio
 import base64
 import binascii
+import logging
 import re
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orchid.clock import Clock
 from orchid.credentials.authorities.authority import BACKDATE
@@ -33,10 +36,13 @@ from orchid.kinds.issued_certificate import (
     record_of,
 )
 from orchid.ledger import store_keys
-from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Store, StoreError
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS: Final = 60.0
 _find_certificate = re.compile(rb"client-certificate-data: ([A-Za-z0-9+/=]+)").search
 
 
@@ -60,18 +66,41 @@ class OwnCertificates:
         names: Naming,
         randomness: Randomness,
         user: UserInfo,
+        renew: Callable[[datetime], bool],
     ) -> None:
+        """`renew` issues the certificates again where that is due, and returns whether it did."""
         self._files = files
         self._feed = feed
         self._store = store
         self._names = names
         self._random = randomness
         self._user = user
+        self._renew = renew
+        self._problem = ""
+
+    async def run(self, clock: Clock) -> None:
+        """Renew the certificates while the server runs; open connections keep the old one."""
+        while True:
+            await asyncio.sleep(EVERY_SECONDS)
+            await self.renew(clock)
+
+    async def renew(self, clock: Clock) -> None:
+        """Renew what is due, and record it; a failure is logged, and tried again."""
+        try:
+            if await asyncio.to_thread(self._renew, clock.now()):
+                log.info("own_certificates.renewed")
+            await self.record(clock)
+        except (Refusal, OSError, StoreError) as problem:
+            if str(problem) != self._problem:
+                log.error("own_certificates.not_renewed: %s", problem)
+            self._problem = str(problem)
+        else:
+            self._problem = ""
 
     async def record(self, clock: Clock) -> None:
         """Store a record of each certificate that has none."""
         records = self._feed.of(IssuedCertificate)
-        for file, facts in self._found():
+        for file, facts in await asyncio.to_thread(self._found):
             if records.get("", facts.serial) is None and facts.not_after > clock.now():
                 await self._store_record(self._record(facts, file), clock.now())
         await self._feed.fresh()
