@@ -47,7 +47,7 @@ def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> 
     assert "certificates:" in capsys.readouterr().out
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """As the package has it."""
     with pytest.raises(SystemExit):
         cli.main(["--version"])
@@ -79,9 +79,9 @@ def test_without_a_kubeconfig_the_places_are_named(
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
     assert cli.main(typed) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "orchid serve" in told
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "orchid serve" in error
 
 
 def test_settings_that_make_no_sense_exit_with_two() -> None:

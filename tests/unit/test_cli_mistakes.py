@@ -62,9 +62,9 @@ def test_word_like_no_other_gets_the_list(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         cli.main(["csr", "zzzzzz"])
 
-    told = capsys.readouterr().err
-    assert "did you mean" not in told
-    assert "One of: new, list, show" in told
+    error = capsys.readouterr().err
+    assert "did you mean" not in error
+    assert "One of: new, list, show" in error
 
 
 def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:

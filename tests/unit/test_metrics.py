@@ -54,7 +54,7 @@ def test_what_has_no_labels_is_there_before_it_happens() -> None:
     assert Gauge("newest", "The newest.").family().samples == []  # nobody knows it yet
 
 
-def test_a_gauge_tells_what_is_so_and_outlives_a_reset() -> None:
+def test_a_gauge_shows_the_current_value_and_survives_a_reset() -> None:
     """The time of the last reload is true whether or not anybody begins to count again."""
     gauge = Gauge("last_seconds", "When.", "status")
     gauge.set(5.0, "success")

@@ -30,7 +30,7 @@ def written(default: Any) -> str:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_setting_is_explained_with_its_default(name: str) -> None:
-    """A setting without its line, or with another default there, misleads whoever runs a server."""
+    """A missing line, or a wrong default in it, misleads operators."""
     default, text = rows().get(name, ("no line", ""))
 
     assert default == written(FIELDS[name].default)

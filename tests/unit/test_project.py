@@ -61,7 +61,7 @@ def test_dataclass_does_what_a_struct_cannot() -> None:
 
 
 def test_everything_installs_our_distribution() -> None:
-    """`orchid` on PyPI is somebody else's: what tells people what to install names ours."""
+    """`orchid` on PyPI is another project: install commands name our distribution."""
     name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
     wrong = re.compile(
         r"(?<![\w/.-])orchid\[|pipx? install\b[^\n`]*?(?<![\w/.-])orchid(?![\w/.{-])"
@@ -132,7 +132,7 @@ def prose_of(source: str) -> Iterator[str]:
 # Values at the top of a module that change, each with the reason why nobody can notice.
 CHANGING = {
     "engine/cache/entry.py: _lately_used": "what stays decoded; one budget for the whole process",
-    "wire/codec/protobuf_content.py: budget": "per thread, and set anew for each message",
+    "wire/codec/protobuf_content.py: budget": "per thread, and set again for each message",
 }
 STATEFUL = {
     "ThreadPoolExecutor", "Lock", "RLock", "Semaphore", "Event", "Queue", "count", "cycle",

@@ -74,8 +74,8 @@ def test_no_line_shows_a_token(formatter: logging.Formatter) -> None:
     assert "c2lnbmF0dXJl" not in line
 
 
-def test_failure_story_tells_place_and_sort_but_no_text() -> None:
-    """What nobody foresaw is told without the error's own words, which may be a client's."""
+def test_a_logged_failure_has_location_and_type_but_no_text() -> None:
+    """An unexpected error is logged without its message, which may contain client data."""
     try:
         try:
             raise KeyError("canary")

@@ -73,7 +73,7 @@ async def test_worker_waits_until_its_last_words_are_heard(
 def test_mistaken_setting_is_found_among_failures(
     failure: Exception | None, words: str | None
 ) -> None:
-    """What a person can mend is told apart from what nobody foresaw."""
+    """Errors that an operator can fix have another exit code than unexpected ones."""
     found = worker._foreseen(failure)
 
     assert words == (None if found is None else str(found))

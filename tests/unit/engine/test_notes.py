@@ -73,7 +73,7 @@ async def test_later_changes_keep_the_note(world: Engine) -> None:
 
 
 async def test_another_server_knows_the_note() -> None:
-    """It is read back from the store with the object, by whoever starts later."""
+    """A server that starts later reads the note from the store with the object."""
     store = MemoryStore()
     async with engine(store) as first:
         await first.create(CSR, first.requests)
@@ -114,7 +114,7 @@ async def test_a_client_cannot_send_a_note(world: Engine) -> None:
 
 
 async def test_a_note_is_gone_with_its_object(world: Engine) -> None:
-    """No key is left that could tell of it."""
+    """No key of it is left in the store."""
     await world.create(CSR, world.requests)
     await decide(world, "Approved")
     request = world.ask("delete", world.requests, "alice")

@@ -61,7 +61,7 @@ class Work:
     async def until(self, begun: int) -> list[str]:
         """What has begun, once there is so much of it."""
         async with asyncio.timeout(PATIENCE):
-            while len(self.begun) < begun:  # noqa: ASYNC110 - a thread tells nobody
+            while len(self.begun) < begun:  # noqa: ASYNC110 - a thread sets no event
                 await asyncio.sleep(0.001)
         return self.begun
 
@@ -160,7 +160,7 @@ async def test_a_cancelled_request_takes_no_thread_with_it(work: Work, cancel: C
 
     assert await after == "after"
     async with asyncio.timeout(PATIENCE):
-        while work._offload._free < THREADS:  # noqa: ASYNC110 - a thread tells nobody
+        while work._offload._free < THREADS:  # noqa: ASYNC110 - a thread sets no event
             await asyncio.sleep(0.001)
     assert not work._offload._busy
 

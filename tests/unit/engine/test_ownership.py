@@ -115,7 +115,7 @@ async def test_two_who_apply_a_new_object_at_once_both_succeed(world: Engine) ->
     assert sorted(owners(entry)) == [(f"m{i}", "Apply") for i in range(4)]
 
 
-def test_outline_tells_apart_what_is_owned_and_nothing_else() -> None:
+def test_the_outline_distinguishes_objects_by_their_owned_fields() -> None:
     """Two new objects with one outline own the same fields, whatever their values are."""
     outline = outline_of(schema_of(ServiceAccount))
 

@@ -44,10 +44,10 @@ async def pending(world: Engine) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("type_", "told"), [("Approved", "request.approved"), ("Denied", "request.denied")]
+    ("type_", "recorded"), [("Approved", "request.approved"), ("Denied", "request.denied")]
 )
 async def test_a_decision_is_recorded_in_its_own_commit(
-    world: Engine, type_: str, told: str
+    world: Engine, type_: str, recorded: str
 ) -> None:
     """The entry has the revision of the change, and names nobody in clear."""
     created = await world.create(CSR, world.requests)
@@ -57,7 +57,7 @@ async def test_a_decision_is_recorded_in_its_own_commit(
     [entry] = await pending(world)
     uid = created.meta.uid
     assert entry["revision"] == decided.revision
-    assert entry["type"] == told
+    assert entry["type"] == recorded
     assert entry["signer"] == "example.com/custom"
     assert entry["request"] == hashlib.sha256(base64.b64decode(CSR["spec"]["request"])).hexdigest()
     assert entry["object"] == object_seal(uid)
@@ -66,7 +66,7 @@ async def test_a_decision_is_recorded_in_its_own_commit(
 
 
 async def test_a_decision_is_recorded_once(world: Engine) -> None:
-    """Later changes of a decided request tell nothing new."""
+    """Later changes of a decided request add no entry."""
     await world.create(CSR, world.requests)
     await decide(world, "Approved")
     await world.merge("alice", {"metadata": {"labels": {"a": "b"}}}, world.requests)

@@ -79,7 +79,7 @@ class TestCreate:
         assert sum(isinstance(result, AlreadyExists) for result in results) == 9
 
     async def test_a_name_in_deletion_is_still_taken(self, world: Engine) -> None:
-        """While finalizers hold the old object, the new one is told so."""
+        """While finalizers hold the old object, creating a new one is refused with that reason."""
         await world.make("a", finalizers=["x/y"])
         await world.delete("a")
 
@@ -149,7 +149,7 @@ class TestUpdate:
         assert (new.generation, new.generate_name) == (5, "y")
 
     async def test_a_stale_version_is_a_conflict(self, world: Engine) -> None:
-        """Of two who changed the same version, the second is told to look again."""
+        """Of two updates of the same version, the second gets a conflict."""
         made = await world.make("a")
         body = {"metadata": {"name": "a", "resourceVersion": str(made.revision)}}
         await world.put("a", {**body, "data": {"x": "1"}})

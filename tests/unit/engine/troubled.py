@@ -1,4 +1,4 @@
-"""A store that can be cut off and mended, for whoever must get over that."""
+"""A store that can be disconnected and reconnected, to test recovery."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

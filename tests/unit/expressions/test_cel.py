@@ -158,7 +158,7 @@ def test_long_texts_that_are_not_split_are_fine(compiled: Callable[[str], Expres
     assert compiled("claims.l").text(ExpressionInput({"l": "," * 5000})) == "," * 5000
 
 
-def test_nulls_are_told_by_their_type_alone(compiled: Callable[[str], Expression]) -> None:
+def test_nulls_are_recognized_by_their_type(compiled: Callable[[str], Expression]) -> None:
     """The library gives None away without counting it; asked often enough, the process dies."""
     nothing, listed = compiled("claims.n"), compiled("[claims.n]")
     before = sys.getrefcount(None)
@@ -191,7 +191,7 @@ def test_nulls_are_told_by_their_type_alone(compiled: Callable[[str], Expression
         ("\ud800", "compilation failed"),
     ],
 )
-def test_what_cannot_run_is_told_in_one_line(
+def test_an_invalid_expression_is_reported_in_one_line(
     compiled: Callable[[str], Expression], source: str, text: str
 ) -> None:
     """Where, and why: no state of the library, no picture of the line."""
@@ -272,7 +272,7 @@ def test_library_is_loaded_by_the_first_expression_alone() -> None:
     assert answer.stdout == "[]\n"
 
 
-def test_missing_library_is_told_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which package, by which name."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
 

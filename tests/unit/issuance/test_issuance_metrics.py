@@ -64,7 +64,7 @@ async def test_certificate_is_counted_once(here: World, metrics: IssuanceMetrics
 
 
 @pytest.mark.parametrize(("condition", "outcome"), [(DENIED, "denied"), (FAILED, "failed")])
-async def test_refusals_are_told_apart(
+async def test_refusals_are_counted_by_reason(
     here: World, metrics: IssuanceMetrics, condition: str, outcome: str
 ) -> None:
     """Somebody said no, or the signer could not."""
@@ -122,7 +122,7 @@ async def test_signers_of_authorities_have_their_names(
 
 
 async def test_names_of_authorities_are_bounded(here: World, metrics: IssuanceMetrics) -> None:
-    """Whoever makes and deletes authorities all day does not fill the page of metrics."""
+    """Creating and deleting many authorities does not add series without limit."""
     for number in range(MOST_NAMED + 1):
         own = CertificateAuthority(
             metadata=ObjectMeta(name="a", uid="uid-a"),

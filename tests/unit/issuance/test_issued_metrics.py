@@ -41,7 +41,7 @@ def record(here: World, number: int, signer: str = "example.com/web") -> IssuedC
 
 
 async def test_certificates_are_counted_by_signer(here: World, counts: IssuedCounts) -> None:
-    """The one that ends first is told of, and what has ended is not counted."""
+    """The gauge has the first expiry; expired certificates are not counted."""
     for number in (0, 2, 1):
         await here.put(record(here, number))
     await here.put(record(here, 3, "example.com/other"))
@@ -83,7 +83,7 @@ async def test_more_certificates_than_wait_to_be_counted_are_counted(
     assert counts.live("example.com/web") == many
 
 
-async def test_what_is_loaded_anew_is_counted_anew(here: World, counts: IssuedCounts) -> None:
+async def test_reloaded_objects_are_counted_again(here: World, counts: IssuedCounts) -> None:
     """Changes from before, which were not counted yet, are not counted besides."""
     for number in (1, 2):
         await here.put(record(here, number))

@@ -56,7 +56,7 @@ async def test_a_file_of_many_changes_is_written_again(
 
 
 async def test_a_file_is_written_again_when_changes_were_missed(tmp_path: Path) -> None:
-    """Nobody tells of them later; what there is now is known."""
+    """Missed changes are not sent again, so the file is written from the current objects."""
     path, store = tmp_path / revocation_file.FILE, MemoryStore()
     await revoke(store, "a")
     async with copied(path, store) as feed:
@@ -115,7 +115,7 @@ async def test_a_lifted_hold_stays_lifted_unless_a_backup_was_restored(
 async def test_only_revocations_that_have_not_expired_are_put_back(
     tmp_path: Path, key: str, status: bytes
 ) -> None:
-    """Whoever can write the file can revoke, and write no other object."""
+    """The file can add revocations, but no other objects."""
     path, store = tmp_path / revocation_file.FILE, MemoryStore()
     body = KIND.head + b'"metadata":{"name":"a","uid":"u"},"status":%b}' % status
     revocation_file.write(path, [revocation_file.line(key, body)])
@@ -150,5 +150,5 @@ async def revoke(store: MemoryStore, name: str) -> int:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - a file tells nobody
+        while not condition():  # noqa: ASYNC110 - a file sets no event
             await asyncio.sleep(0.001)

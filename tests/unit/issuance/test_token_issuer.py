@@ -156,7 +156,7 @@ async def test_lifetimes_outside_are_refused_without_a_name(
 
 
 async def test_server_maximum_shortens_with_a_warning(here: World) -> None:
-    """A longer wish is not refused, it is cut and told."""
+    """A longer lifetime is not refused: it is shortened, with a warning."""
     request = request_of(here)
 
     answer = await ask(
@@ -182,7 +182,7 @@ async def test_missing_account_is_not_found(here: World) -> None:
 
 
 async def test_body_that_names_another_account_is_refused(here: World) -> None:
-    """422 before anything is looked up, so it tells nothing about what exists."""
+    """422 before anything is looked up, so it does not reveal which objects exist."""
     with pytest.raises(Invalid) as refusal:
         await ask(here, metadata=ObjectMeta(name="zzz"), request=request_of(here, "ghost"))
 

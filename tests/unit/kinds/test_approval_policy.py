@@ -111,8 +111,8 @@ def test_a_stored_policy_whose_library_is_gone_cannot_judge(
     assert "no cel-expr-python for this platform" in made.problem
 
 
-def test_columns_tell_what_it_is_about() -> None:
-    """Signers, what becomes of the rest, and whether it is in force."""
+def test_columns_show_signers_and_readiness() -> None:
+    """Signers, the decision for other requests, and readiness."""
     cells = [column.cell(stored(), REQUEST.now) for column in KIND.columns]
 
     assert cells[:4] == ["web", "example.com/*", "leave", "True"]

@@ -69,7 +69,7 @@ def test_what_is_left_out_makes_certificates_of_servers() -> None:
 
 
 def test_the_defaults_are_not_above_what_is_said() -> None:
-    """Whoever shortens one life need not shorten those below it."""
+    """A shorter maximum also shortens the default lifetimes below it."""
     terms = authority(issues={"maxDuration": "24h"})
     whole = authority(duration="48h")
 
@@ -119,7 +119,7 @@ def test_the_defaults_are_not_above_what_is_said() -> None:
         ({"issues": {"maxDuration": "90000h"}}, "spec.issues.maxDuration", "between"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(given: dict[str, Any], place: str, says: str) -> None:
+def test_errors_have_their_field(given: dict[str, Any], place: str, says: str) -> None:
     """A platform signer, two keys or none, lives that are none: each by itself."""
     found = problems(authority(**given))
 
@@ -189,7 +189,7 @@ def test_the_profile_is_what_the_terms_say() -> None:
     assert made.lifetime(10**6) == timedelta(hours=48)
 
 
-def test_the_ledger_tells_of_certificates_that_come_and_go() -> None:
+def test_the_ledger_records_added_and_removed_certificates() -> None:
     """By their fingerprints, and once each."""
     pem = Authority.create("a", now=NOW).certificate_pem.decode()
     without = authority()

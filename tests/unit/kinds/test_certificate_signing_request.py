@@ -135,8 +135,8 @@ def test_usages_may_be_left_out() -> None:
     assert problems(csr(usages=())) == []
 
 
-def test_all_faults_of_a_spec_are_told_in_order() -> None:
-    """Who asks for nothing is told all that one usually says."""
+def test_all_errors_of_a_spec_are_reported_in_order() -> None:
+    """An empty spec also reports the missing usages."""
     empty = CertificateSigningRequest(metadata=ObjectMeta(name="x"))
 
     assert aggregate(KIND.rules.validate(empty)) == (
@@ -498,7 +498,7 @@ def test_only_the_signer_fails_a_request(old: CertificateSigningRequest) -> None
 
 
 def test_an_approver_may_leave_a_failure_as_it_is() -> None:
-    """Whoever writes the whole object back adds nothing."""
+    """Writing the unchanged object adds no condition."""
     old = having("Approved", "Failed")
 
     assert send(APPROVAL, old, *old.status.conditions)[1] == []
@@ -516,7 +516,7 @@ def test_a_request_is_not_issued_and_failed_at_once() -> None:
 
 
 def test_the_state_is_judged_after_permissions() -> None:
-    """Who may not sign is told so, not where the request stands."""
+    """Without the right to sign, the error does not reveal the state of the request."""
     old = having()
     sent = replace(old, status=Status(certificate=CERTIFICATE))
 

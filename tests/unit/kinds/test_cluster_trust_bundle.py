@@ -80,7 +80,7 @@ def test_names_of_others_are_refused(name: str, signer: str, problem: str) -> No
 
 
 def test_a_generated_name_follows_the_same_rule() -> None:
-    """The prefix alone leaves nothing of one's own; a dash at the end is fine."""
+    """The prefix of the signer alone is not enough; a dash at the end is allowed."""
     bare = bundle("example.com:foo:x2x2x", "example.com/foo", generate_name="example.com:foo:")
     good = bundle("example.com:foo:x-2x2x2", "example.com/foo", generate_name="example.com:foo:x-")
 
@@ -88,7 +88,7 @@ def test_a_generated_name_follows_the_same_rule() -> None:
     assert refusals(good) == []
 
 
-def test_a_missing_name_is_told_once() -> None:
+def test_a_missing_name_is_reported_once() -> None:
     """Only the general rules of metadata ask for a name."""
     nameless = bundle("")
 
@@ -102,7 +102,7 @@ def test_a_missing_name_is_told_once() -> None:
     ]
 
 
-def test_a_bad_signer_is_told_after_the_name() -> None:
+def test_a_bad_signer_is_reported_after_the_name() -> None:
     """Both are wrong, and both are said."""
     found = refusals(bundle("x", "nosigner"))
 
@@ -131,7 +131,7 @@ def test_a_giant_signer_is_not_repeated() -> None:
     ],
 )
 def test_only_anchors_are_accepted(text: str, problems: list[str]) -> None:
-    """Every bad block is told, by its place; the bundle itself is not repeated."""
+    """Every bad block is reported by its index; the bundle itself is not quoted."""
     expected = [f'spec.trustBundle: Invalid value: "<value omitted>": {p}' for p in problems]
 
     assert refusals(bundle(text=text)) == expected

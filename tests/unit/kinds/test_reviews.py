@@ -55,7 +55,7 @@ async def review(
     return await ReviewToken(tokens or Tokens(), API).create(sent, REQUEST)
 
 
-async def test_good_token_tells_user_and_audiences() -> None:
+async def test_a_valid_token_returns_user_and_audiences() -> None:
     """The answer's bytes: spec as sent, then the status."""
     assert encode(await review("good")) == (
         b'{"metadata":{},"spec":{"token":"good"},"status":{"authenticated":true,'
@@ -134,7 +134,7 @@ async def test_status_of_the_client_never_counts_as_ours() -> None:
     assert accepted.status.error == ""
 
 
-async def test_self_review_tells_the_caller_and_nothing_that_was_sent() -> None:
+async def test_a_self_review_returns_the_caller_and_ignores_the_body() -> None:
     """A new object: creation time and user, in whole seconds."""
     sent = SelfSubjectReview(
         kind="SelfSubjectReview",

@@ -22,7 +22,7 @@ def sequencer(store: Store) -> Sequencer:
 
 
 async def leave_pending(store: Store, first: int, count: int, at: datetime = NOW) -> None:
-    """Commit entries one by one, each with an object it tells of."""
+    """Commit entries one by one, each with its object."""
     for number in range(first, first + count):
         facts = [Fact("test.made", {"number": number})]
         await store.commit(store_keys.pending(facts, f"uid-{number}", at))

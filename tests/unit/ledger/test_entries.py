@@ -1,4 +1,4 @@
-"""An entry holds what is to be found in clear, and only hashes of what may tell of a person."""
+"""An entry has searchable members in clear text, and only hashes of personal data."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ UID = "7f2c1d5e-0f6e-4c5e-9d0a-5b8f9c1f3a77"
 
 
 def test_an_entry_is_compact_json_in_one_order() -> None:
-    """The same fact is always the same bytes, whatever the order in which it was told."""
+    """The same fact has the same bytes, in any order of its members."""
     one = entry(Fact("a.b", {"signer": "s", "count": 1}), "", NOW)
     other = entry(Fact("a.b", {"count": 1, "signer": "s"}), "", NOW)
 
@@ -68,13 +68,13 @@ def test_seals_are_what_the_documentation_says() -> None:
     """The few lines of Python in docs/ledger.md give the same hashes, for any value."""
     page = Path("docs/ledger.md").read_text()
     lines = page.partition("```python\n")[2].partition("```")[0]
-    told: dict[str, Any] = {}
-    exec(lines, told)  # noqa: S102 -- our own page
+    page_code: dict[str, Any] = {}
+    exec(lines, page_code)  # noqa: S102 -- our own page
 
-    assert told["object_seal"](UID) == object_seal(UID)
+    assert page_code["object_seal"](UID) == object_seal(UID)
     for value in ("alice", "Zoë \U0001f98a", ["b", "a"], {"b": 1, "a": None}):
         members = {"requester": value, "name": "r"}
-        assert told["seal"](UID, members) == seal(UID, members)
+        assert page_code["seal"](UID, members) == seal(UID, members)
 
 
 def test_a_fact_that_is_too_large_is_refused() -> None:

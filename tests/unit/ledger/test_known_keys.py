@@ -1,4 +1,4 @@
-"""Keys that come and go are told of once each, whichever server sees it."""
+"""New and retired keys are recorded once each, whichever server sees them."""
 
 import asyncio
 import json
@@ -27,12 +27,12 @@ class ReadTogether(MemoryStore):
         return page
 
 
-async def told(store: MemoryStore) -> list[tuple[str, str]]:
+async def recorded(store: MemoryStore) -> list[tuple[str, str]]:
     records = (await store.read(store_keys.PENDING)).records
     return sorted((e["type"], e["key"]) for e in (json.loads(record.value) for record in records))
 
 
-async def test_new_and_old_keys_are_told_of() -> None:
+async def test_new_and_retired_keys_are_recorded() -> None:
     """A first start makes keys; a rotation makes one and retires one; a restart does nothing."""
     store = MemoryStore()
 
@@ -40,24 +40,24 @@ async def test_new_and_old_keys_are_told_of() -> None:
     await note_keys(store, "token-key", {"one": {"algorithm": "ES256"}}, NOW)
     await note_keys(store, "token-key", {"two": {"algorithm": "RS256"}}, NOW)
 
-    assert await told(store) == [
+    assert await recorded(store) == [
         ("token-key.made", "one"),
         ("token-key.made", "two"),
         ("token-key.retired", "one"),
     ]
 
 
-async def test_servers_that_start_at_once_tell_once() -> None:
+async def test_servers_that_start_together_record_a_key_once() -> None:
     """Of several that see the same new key, one writes the entry."""
     store = MemoryStore()
     keys = {"one": {"algorithm": "ES256"}}
 
     await asyncio.gather(*(note_keys(store, "token-key", keys, NOW) for _ in range(5)))
 
-    assert await told(store) == [("token-key.made", "one")]
+    assert await recorded(store) == [("token-key.made", "one")]
 
 
-async def test_servers_that_start_at_once_with_different_keys_tell_of_each() -> None:
+async def test_servers_that_start_together_with_different_keys_record_each() -> None:
     """A server whose commit lost the race looks again: its key is announced too."""
     store = ReadTogether()
 
@@ -66,5 +66,5 @@ async def test_servers_that_start_at_once_with_different_keys_tell_of_each() -> 
         note_keys(store, "token-key", {"two": {}}, NOW),
     )
 
-    made = [key for type_, key in await told(store) if type_ == "token-key.made"]
+    made = [key for type_, key in await recorded(store) if type_ == "token-key.made"]
     assert made == ["one", "two"]

@@ -1,4 +1,4 @@
-"""Pending entries get their places once each, whoever tries, and the log in the store is whole."""
+"""Each pending entry gets one index, with any number of servers, and the log is complete."""
 
 import asyncio
 import json
@@ -416,7 +416,7 @@ async def test_a_commit_whose_outcome_is_unknown_is_not_repeated() -> None:
 
 
 async def test_a_server_with_another_key_adds_nothing(store: MemoryStore) -> None:
-    """A log has one key: whoever has another leaves the entries to those who have the right one."""
+    """A log has one key: a server with another key leaves the entries pending."""
     await grow(store, 0, 2)
     await leave_pending(store, 2, 1)
 
@@ -451,7 +451,7 @@ async def test_a_log_that_does_not_fit_its_head_is_not_gone_on_with(
         await sequencer(store).drain()
 
 
-async def test_trouble_is_told_once_and_tried_again(
+async def test_a_failure_is_logged_once_and_retried(
     store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A head of another key is one line in the log, however often it is met."""
@@ -468,9 +468,9 @@ async def test_trouble_is_told_once_and_tried_again(
     with pytest.raises(asyncio.CancelledError):
         await Sequencer(store, OTHER_KEY, ORIGIN).run(sleep=sleep)
 
-    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert len(told) == 1
-    assert told[0].startswith(f"ledger.not_written: the note is not signed by {ORIGIN}+")
+    logged = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert len(logged) == 1
+    assert logged[0].startswith(f"ledger.not_written: the note is not signed by {ORIGIN}+")
 
 
 async def test_checkpoints_are_only_of_what_is_there(store: MemoryStore) -> None:

@@ -25,7 +25,7 @@ def number(gauge: object) -> float:
     return float(sample.value)
 
 
-async def test_length_and_longest_wait_are_told(tmp_path: Path) -> None:
+async def test_length_and_longest_wait_are_reported(tmp_path: Path) -> None:
     """Nothing waits once everything has its place."""
     store = MemoryStore()
     looking = standing(store, tmp_path)
@@ -40,8 +40,8 @@ async def test_length_and_longest_wait_are_told(tmp_path: Path) -> None:
     assert (number(looking.entries), number(looking.waiting)) == (4, 0)
 
 
-async def test_an_entry_whose_key_tells_no_time_has_waited_for_ever(tmp_path: Path) -> None:
-    """Nobody of us wrote it: whoever watches the metric is told."""
+async def test_an_entry_whose_key_has_no_time_counts_as_waiting_for_ever(tmp_path: Path) -> None:
+    """No server of ours wrote it: the metric shows it."""
     store = MemoryStore()
     await store.commit([Change(f"{store_keys.PENDING.start}zebra", b"{}", ABSENT)])
     looking = standing(store, tmp_path)
@@ -51,7 +51,7 @@ async def test_an_entry_whose_key_tells_no_time_has_waited_for_ever(tmp_path: Pa
     assert number(looking.waiting) > 1e9
 
 
-async def test_a_first_look_tells_that_nothing_was_rolled_back(tmp_path: Path) -> None:
+async def test_the_first_check_reports_no_rollback(tmp_path: Path) -> None:
     """An alert needs a value from the start, before there is a log to compare with."""
     looking = standing(MemoryStore(), tmp_path)
 
@@ -79,7 +79,7 @@ async def test_a_log_that_grows_is_the_same(tmp_path: Path, first: int, more: in
     assert kept.size == first + more
 
 
-async def test_a_log_that_was_rolled_back_is_told_also_when_it_is_long_again(
+async def test_a_rollback_is_reported_also_when_the_log_has_grown_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once in the log file, and by the metric for as long as the older checkpoint is kept."""
@@ -104,7 +104,7 @@ async def test_a_log_that_was_rolled_back_is_told_also_when_it_is_long_again(
     assert number(forgetful.entries) == 7
 
 
-async def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
+async def test_a_missing_log_is_reported(tmp_path: Path) -> None:
     """No head at all is the shortest log there is."""
     store = MemoryStore()
     await grow(store, 0, 2)
@@ -162,7 +162,7 @@ async def test_an_emptied_log_is_not_begun_again(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_knew_more_goes_by_what_was_accepted(tmp_path: Path) -> None:
-    """An accepted log is not told as rolled back, also by a server that saw the longer one."""
+    """An accepted log is not reported as rolled back, also by a server that saw the longer one."""
     store = MemoryStore()
     await grow(store, 0, 2)
     looking = standing(store, tmp_path)

@@ -1,4 +1,4 @@
-"""A plugin that a kubeconfig names gives the credential, or it is told why not."""
+"""The plugin of a kubeconfig returns the credential, or its failure is reported."""
 
 import json
 from datetime import UTC, datetime
@@ -66,7 +66,7 @@ def test_token_is_taken_from_what_the_plugin_prints(tmp_path: Path) -> None:
 
 
 def test_certificate_is_taken_with_its_key(tmp_path: Path) -> None:
-    """Both or none; the key is not shown by whoever shows the access."""
+    """Certificate and key, or none; the repr does not contain the key."""
     status = {"clientCertificateData": "CERT", "clientKeyData": "s3cret-key"}
     answer = json.dumps({**PRINTED, "status": status})
     path = kubeconfig(tmp_path, command=program(tmp_path, f"echo '{answer}'"))
@@ -100,9 +100,7 @@ def test_file_that_was_not_meant_runs_nothing(tmp_path: Path) -> None:
         ({"command": "./plugin", "interactiveMode": "Always"}, "there is none"),
     ],
 )
-def test_entry_that_cannot_be_used_is_told(
-    tmp_path: Path, entry: dict[str, Any], words: str
-) -> None:
+def test_an_unusable_entry_is_reported(tmp_path: Path, entry: dict[str, Any], words: str) -> None:
     """The complaint names the file, the user and what is wrong."""
     program(tmp_path, "exit 0")
 
@@ -141,7 +139,7 @@ def test_entry_that_cannot_be_used_is_told(
         ),
     ],
 )
-def test_answer_that_is_no_credential_is_told_without_it(
+def test_an_invalid_answer_is_reported_without_its_content(
     tmp_path: Path, answer: str, words: str
 ) -> None:
     """What was printed may be a secret, and is not repeated."""
@@ -154,7 +152,7 @@ def test_answer_that_is_no_credential_is_told_without_it(
     assert "s3cret" not in str(caught.value)
 
 
-def test_plugin_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failed_plugin_is_reported(tmp_path: Path) -> None:
     """With its exit code; what it had to say is on the terminal already."""
     with pytest.raises(UnusableKubeconfig, match="plugin ended with exit code 3"):
         log_in(kubeconfig(tmp_path, command=program(tmp_path, "exit 3")))

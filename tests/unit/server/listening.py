@@ -160,7 +160,7 @@ async def started(listener: Listener) -> AsyncIterator[Running]:
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until something has happened."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not condition():  # noqa: ASYNC110 - the condition sets no event
             await asyncio.sleep(0.001)
 
 

@@ -35,7 +35,7 @@ def only_request(data: bytes) -> HttpRequest:
     return arrived.request
 
 
-def told(reader: RequestReader) -> tuple[object, ...]:
+def outcome(reader: RequestReader) -> tuple[object, ...]:
     """Everything that a reader makes of its bytes."""
     requests = [
         (

@@ -101,7 +101,7 @@ def test_the_last_seat_is_given_and_no_more() -> None:
 
 
 def test_flows_that_are_idle_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names that clients invent do not fill the memory; whoever is at work is kept."""
+    """Invented user names do not fill the memory; users with requests in flight are kept."""
     monkeypatch.setattr(fairness, "MOST_FLOWS", 10)
     seats = Fairness(ORCH, 400, 200)
     busy = seats.flow_of(user("busy", AUTHENTICATED), LIST)

@@ -28,7 +28,7 @@ async def test_what_holds_the_loop_is_named_and_counted(caplog: pytest.LogCaptur
     await asyncio.sleep(0)
     hold_the_loop(watchdog, SECRET)
     async with asyncio.timeout(10):
-        while not watchdog.held.value():  # noqa: ASYNC110 -- the watchdog tells nobody
+        while not watchdog.held.value():  # noqa: ASYNC110 -- the watchdog sets no event
             await asyncio.sleep(0.01)
     beating.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -64,7 +64,7 @@ def test_a_busy_machine_is_counted_and_no_warning(caplog: pytest.LogCaptureFixtu
 
 
 def test_names_stop_at_the_machinery_below() -> None:
-    """What called the callback is the same for all, and tells nothing."""
+    """The frames below the callback are the same for all, and are omitted."""
 
     class Worker:
         def work(self) -> list[str]:

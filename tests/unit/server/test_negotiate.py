@@ -61,7 +61,7 @@ def test_the_form_of_an_answer(accept: str, expected: object) -> None:
 
 
 def test_a_kind_without_columns_has_no_table() -> None:
-    """Whoever asks for one gets nothing that could be served."""
+    """A client that accepts only such a type gets 406."""
     assert form("application/json;as=Table;g=meta.orch.io;v=v1", table=False) is None
 
 

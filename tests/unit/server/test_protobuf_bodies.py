@@ -42,7 +42,7 @@ def entry(kind: Kind[Any]) -> Entry[Any]:
 def test_message_is_made_once(entry: Entry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A second answer, a list and an event take the bytes that the first has made."""
     first, first_metadata = entry_message(entry), entry_metadata(entry)
-    monkeypatch.setattr(protobuf_bodies, "message_of", None)  # whoever encodes again fails
+    monkeypatch.setattr(protobuf_bodies, "message_of", None)  # encoding again would fail
 
     assert entry_message(entry) is first
     assert entry_metadata(entry) is first_metadata

@@ -9,7 +9,7 @@ from orchid.settings.reading import read
 
 
 def test_misspelt_setting_names_the_file_and_the_one_that_was_meant(tmp_path: Path) -> None:
-    """Whoever reads the message can mend the line."""
+    """The message names the line to fix."""
     path = tmp_path / "orchid.toml"
     path.write_text('lisen = "127.0.0.1:1"\n')
 

@@ -120,7 +120,7 @@ class Cluster:
         async with asyncio.timeout(START_SECONDS):
             for n in asked:
                 # Another process sets no Event for us.
-                while not await asyncio.to_thread(is_healthy, self._health[n]):  # noqa: ASYNC110 -- another process tells us nothing
+                while not await asyncio.to_thread(is_healthy, self._health[n]):  # noqa: ASYNC110 -- another process sets no event
                     await asyncio.sleep(0.01)
 
 
@@ -164,6 +164,6 @@ def free_ports(count: int) -> list[int]:
 
 @cache
 def fast_options() -> list[str]:
-    told = subprocess.run([require_program("etcd"), "--help"], capture_output=True, check=False)
-    options = ["--unsafe-no-fsync"] if b"--unsafe-no-fsync" in told.stdout + told.stderr else []
+    usage = subprocess.run([require_program("etcd"), "--help"], capture_output=True, check=False)
+    options = ["--unsafe-no-fsync"] if b"--unsafe-no-fsync" in usage.stdout + usage.stderr else []
     return [*options, "--log-level", "warn"]

@@ -108,7 +108,7 @@ class RangeSuite:
         assert [key for key, _ in await read_pairs(store)] == ["a", "w/12"]
 
     async def test_range_of_very_many_keys_keeps_its_history(self, store: Store) -> None:
-        """Whoever reads or watches the past finds each key as it was."""
+        """Reads and watches at an old revision return each key as it was."""
         newest = await leave_many(store)
         before = (await store.read(WAITING)).records
 

@@ -87,7 +87,7 @@ class StoreSuite(RangeSuite):
         assert await store.revision() == revision
 
     @pytest.mark.parametrize("value", [b"2", None])
-    async def test_conflict_tells_that_nothing_is_there(
+    async def test_a_conflict_reports_a_missing_key(
         self, store: Store, value: bytes | None
     ) -> None:
         """Changing what is gone, or never was, is a conflict with None."""
@@ -165,7 +165,7 @@ class StoreSuite(RangeSuite):
         assert await store.revision() == 22
 
     async def test_cancelled_caller_does_not_undo_a_commit(self, store: Store) -> None:
-        """Whoever stops waiting leaves no half-made commit and no broken store."""
+        """A cancelled caller leaves no partial commit and no broken store."""
         waiting = asyncio.create_task(put(store, "a", b"1"))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -210,7 +210,7 @@ class StoreSuite(RangeSuite):
         assert {record.value for record in records} == {b"old"}
         assert second.revision == first.revision
 
-    async def test_limit_that_is_just_enough_tells_of_no_more(self, store: Store) -> None:
+    async def test_a_limit_equal_to_the_count_reports_no_more(self, store: Store) -> None:
         """`more` promises at least one further record."""
         await put(store, "a", b"")
         await put(store, "b", b"")
@@ -239,7 +239,7 @@ class StoreSuite(RangeSuite):
         assert (await store.read(ALL, at=5)).records == [Record("a", b"2", 4)]
 
     async def test_future_cannot_be_read_or_watched(self, store: Store) -> None:
-        """Whoever knows a later revision has seen another store; waiting would be in silence."""
+        """A later revision comes from another store; waiting for it would hang."""
         with pytest.raises(FutureRevision) as caught:
             await store.read(ALL, at=2)
         assert (caught.value.asked, caught.value.newest) == (2, 1)
@@ -269,7 +269,9 @@ class StoreSuite(RangeSuite):
 
     # Watches
 
-    async def test_watch_from_the_past_tells_what_happened(self, store: Store) -> None:
+    async def test_a_watch_from_an_old_revision_receives_the_changes_since(
+        self, store: Store
+    ) -> None:
         """Events carry the new value and the one before, with their revisions."""
         await put(store, "a", b"1")
         await put(store, "a", b"2", 2)
@@ -283,7 +285,7 @@ class StoreSuite(RangeSuite):
         assert await events_until(store, 4, after=3) == [StoreEvent("a", None, 4, b"2", 3)]
 
     async def test_watch_sees_only_its_span_but_all_progress(self, store: Store) -> None:
-        """A batch without events still tells how far the store has come."""
+        """A batch without events still has the revision of the store."""
         async with aclosing(store.watch(Span.prefix("a/"), after=1)) as watch:
             first = asyncio.ensure_future(anext(watch))
             await put(store, "b/1", b"")
@@ -466,7 +468,7 @@ class StoreSuite(RangeSuite):
     # The end
 
     async def test_closing_ends_watches(self, store: Store) -> None:
-        """A watcher is told, not left waiting."""
+        """A watch fails instead of waiting."""
         watching = asyncio.ensure_future(anext(store.watch(ALL, after=1)))
         await asyncio.sleep(0)
 

@@ -17,7 +17,7 @@ Acknowledged = dict[int, tuple[str, str]]  # by revision: the key, and the numbe
 
 
 async def commit_until_killed(path: Path, seed: int, lines: int) -> Acknowledged:
-    """Run the committer, kill it in the midst of its work, and tell what it had acknowledged."""
+    """Run the committer, kill it while it writes, and return what it had acknowledged."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(COMMITTER), str(path), str(seed)),
         stdout=asyncio.subprocess.PIPE,
@@ -36,7 +36,7 @@ async def commit_until_killed(path: Path, seed: int, lines: int) -> Acknowledged
     return acknowledged
 
 
-def told(event: StoreEvent) -> tuple[str, str]:
+def summary(event: StoreEvent) -> tuple[str, str]:
     """An event in the words of the committer."""
     return event.key, "-" if event.value is None else event.value.split()[0].decode()
 
@@ -59,7 +59,7 @@ async def test_acknowledged_commits_survive_sigkill(tmp_path: Path) -> None:
         assert [event.revision for event in events] == list(
             range(page.oldest + 1, page.revision + 1)
         )
-        history = {event.revision: told(event) for event in events}
+        history = {event.revision: summary(event) for event in events}
         kept = {at: what for at, what in acknowledged.items() if at > page.oldest}
         assert kept.items() <= history.items()
         # Old records and the events since then together are what is there now.

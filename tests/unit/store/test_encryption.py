@@ -51,7 +51,7 @@ async def test_what_is_written_cannot_be_read_beside_it(provider: Provider) -> N
 
 @pytest.mark.parametrize("provider", [ONE, BOX], ids=["aes", "secretbox"])
 async def test_the_same_value_never_looks_the_same(provider: Provider) -> None:
-    """Whoever sees two sealed values does not learn that they are equal."""
+    """Two encrypted values do not show that they are equal."""
     assert provider.seal(PLAIN, KEY) != provider.seal(PLAIN, KEY)
 
 
@@ -64,7 +64,7 @@ async def test_the_same_value_never_looks_the_same(provider: Provider) -> None:
     ],
     ids=["first-key", "next-key", "back-to-plain"],
 )
-async def test_older_values_stay_readable_and_are_told_to_be_old(
+async def test_values_of_an_older_key_stay_readable_and_are_stale(
     before: Sequence[Provider], after: Sequence[Provider]
 ) -> None:
     """The first provider writes, all read; a value that another sealed is stale until rewritten."""
@@ -126,7 +126,7 @@ async def test_what_does_not_open_is_handed_on_sealed(change: str) -> None:
 
 
 async def test_without_a_way_to_read_plain_values_they_are_not_taken() -> None:
-    """Whoever can write to the database alone cannot slip in a value that nobody sealed."""
+    """Write access to the database is not enough to insert a value without the key."""
     backend = MemoryStore()
     await backend.commit([Change(KEY, PLAIN, ABSENT)])
     store = sealed(backend, ONE)

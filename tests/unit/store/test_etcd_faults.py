@@ -89,9 +89,9 @@ async def check(store: EtcdStore, writers: list[Writer]) -> None:
     events = await events_until(store, newest, after=1)
     revisions = [event.revision for event in events]
     assert revisions == sorted(set(revisions))
-    told = {event.revision: event.value for event in events}
+    received = {event.revision: event.value for event in events}
     for writer in writers:
-        assert writer.acknowledged.items() <= told.items()
+        assert writer.acknowledged.items() <= received.items()
 
 
 @pytest.mark.usefixtures("impatient")
@@ -168,7 +168,7 @@ async def test_watch_resumes_where_it_was_when_its_member_returns(
         assert second > first
 
 
-async def test_watchers_are_told_when_nobody_has_answered_for_long(one: Cluster) -> None:
+async def test_watches_fail_when_etcd_has_not_answered_for_long(one: Cluster) -> None:
     """A silent watch would look as if nothing happened; the next one goes on where it ended."""
     store = await EtcdStore.open(one.urls, timeout=0.3)
     first = await put(store, "a", b"1")
@@ -186,7 +186,7 @@ async def test_watchers_are_told_when_nobody_has_answered_for_long(one: Cluster)
     await store.close()
 
 
-async def test_nobody_there_is_told_within_the_time_given(one: Cluster) -> None:
+async def test_an_unreachable_etcd_is_reported_within_the_timeout(one: Cluster) -> None:
     """Each call ends, with words that name the member."""
     store = await EtcdStore.open(one.urls, timeout=0.3)
     one.members[0].kill()
@@ -217,7 +217,7 @@ async def test_minority_neither_reads_nor_writes(three: Cluster) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_etcd_that_lost_its_data_ends_the_store(one: Cluster, store: EtcdStore) -> None:
-    """Watchers of a past that has never been are told, not left to wait for it to come again."""
+    """A watch from a lost revision fails instead of waiting for it."""
     for n in range(5):
         await put(store, f"k{n}", b"")
     watching = asyncio.ensure_future(anext(store.watch(ALL, after=6)))
@@ -231,7 +231,7 @@ async def test_etcd_that_lost_its_data_ends_the_store(one: Cluster, store: EtcdS
         await store.read(ALL)
 
 
-async def test_full_etcd_is_told_as_such() -> None:
+async def test_a_full_etcd_is_reported_as_full() -> None:
     """No space is a condition of its own: the commit did not happen and reads go on."""
     with running(arguments=["--quota-backend-bytes", "200000"]) as cluster:
         await cluster.wait_healthy()
@@ -324,7 +324,7 @@ async def test_commit_refused_for_lack_of_room_did_not_happen(
 async def test_lack_of_room_is_no_proof_when_others_have_committed_since(
     store: EtcdStore, lose_answer: Lose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit of ours may lie under theirs: whether it happened is not known, and is told so."""
+    """Another write may hide our commit: its outcome is unknown, and is reported as such."""
     really_find = EtcdStore._find
 
     async def find_later(self: EtcdStore, change: Change, name: bytes) -> int | None:
@@ -336,10 +336,10 @@ async def test_lack_of_room_is_no_proof_when_others_have_committed_since(
     monkeypatch.setattr(EtcdStore, "_find", find_later)
     lose_answer(True, NO_ROOM)
 
-    with pytest.raises(StoreUnavailable) as told:
+    with pytest.raises(StoreUnavailable) as failure:
         await put(store, "a", b"1")
 
-    assert not isinstance(told.value, StoreFull)
+    assert not isinstance(failure.value, StoreFull)
 
 
 @pytest.mark.parametrize("rival", [False, True])
@@ -378,7 +378,7 @@ async def test_cancelled_read_is_cancelled_and_harms_nobody(store: EtcdStore) ->
     assert not any(isinstance(result, BaseException) for result in results[1::2])
 
 
-async def test_calls_under_way_at_the_end_are_told(store: EtcdStore) -> None:
+async def test_calls_in_flight_at_close_fail(store: EtcdStore) -> None:
     """Closing gives every caller an answer or StoreUnavailable, never a cancellation."""
     calls = [asyncio.create_task(store.read(ALL)) for _ in range(5)]
     calls += [asyncio.create_task(store.revision()) for _ in range(5)]

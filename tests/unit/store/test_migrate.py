@@ -107,23 +107,23 @@ async def test_target_with_records_is_left_alone(filled: MemoryStore) -> None:
     assert (await target.read(ALL)).records == [Record("theirs", b"1", 2)]
 
 
-async def test_progress_is_told_to_the_end(
+async def test_progress_is_reported_to_the_end(
     filled: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step counts up and ends with everything done."""
     monkeypatch.setattr(migrating, "RECORDS_PER_READ", 100)
-    told: list[Progress] = []
+    reports: list[Progress] = []
 
-    await migrate(filled, MemoryStore(), SEALED, report=told.append)
+    await migrate(filled, MemoryStore(), SEALED, report=reports.append)
 
     records = len((await filled.read(ALL)).records)
     for step in ("count", "copy", "verify"):
-        numbers = [progress.done for progress in told if progress.step == step]
+        numbers = [progress.done for progress in reports if progress.step == step]
         assert numbers == sorted(numbers)
         assert len(numbers) > 2
         assert numbers[-1] == records
-    assert [each.step for each in told] == sorted(
-        (each.step for each in told), key=["count", "copy", "verify"].index
+    assert [each.step for each in reports] == sorted(
+        (each.step for each in reports), key=["count", "copy", "verify"].index
     )
 
 
@@ -155,7 +155,7 @@ class Garbling(MemoryStore):
 async def test_copy_that_is_not_one_is_noticed(
     filled: MemoryStore, target: type[MemoryStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lost, changed and added records are all told as a failure."""
+    """Lost, changed and added records are all reported as a failure."""
     monkeypatch.setattr(migrating, "RECORDS_PER_READ", 100)
 
     with pytest.raises(NotMigrated):
@@ -173,7 +173,7 @@ async def test_source_that_moves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
         await migrate(source, MemoryStore(), SEALED)
 
 
-async def test_store_that_fails_is_told_as_it_is(filled: MemoryStore) -> None:
+async def test_the_error_of_a_failed_store_is_passed_on(filled: MemoryStore) -> None:
     """The store's own error comes through."""
     target = MemoryStore()
     await target.close()

@@ -11,7 +11,7 @@ from tests.unit.store.asking import ALL, put
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that moves only when it is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0

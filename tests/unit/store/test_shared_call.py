@@ -50,7 +50,7 @@ async def test_those_who_come_during_a_call_share_the_next() -> None:
 
 
 async def test_call_that_fails_fails_those_who_waited_for_it() -> None:
-    """Each gets an error of its own, and the next question is asked anew."""
+    """Each caller gets a separate error, and the next call is made again."""
     source = Source()
     shared = SharedCall(source.call)
     source.failure = StoreUnavailable("away")
@@ -94,7 +94,7 @@ async def test_one_who_leaves_does_not_disturb_the_others() -> None:
     assert await staying == 1
 
 
-async def test_closing_tells_those_who_wait() -> None:
+async def test_closing_fails_waiting_calls() -> None:
     """Nobody is left waiting, whichever call they wait for."""
     source = Source()
     shared = SharedCall(source.call)

@@ -1,4 +1,4 @@
-"""A watch gives what is in memory to whoever asks first, and each batch once."""
+"""A watch returns batches from memory first, and each batch once."""
 
 import asyncio
 
@@ -61,7 +61,7 @@ async def test_nothing_is_at_hand_before_the_history_that_is_being_read() -> Non
 
 @pytest.mark.parametrize("end", ["close", "interrupt"])
 async def test_nothing_is_at_hand_once_the_watch_has_to_end(end: str) -> None:
-    """Whoever watches is told first that the store is closed, or that nobody knows."""
+    """A watch fails first when the store is closed or interrupted."""
     tail = Tail(1, 1)
     watch = Following(tail, Span.all(), 1, Log().replay)
     waiting = asyncio.ensure_future(anext(watch))

@@ -64,7 +64,7 @@ async def test_any_changed_byte_is_found(data: st.DataObject) -> None:
 
 
 async def test_a_changed_entry_is_named() -> None:
-    """The first entry that does not fit is told by its index."""
+    """The first entry that does not match is reported by its index."""
     log = DictLog(300)
     place = log.tiles[Tile(ENTRIES, 1, 44)].index(b"entry 270")
     log.flip(Tile(ENTRIES, 1, 44), place)
@@ -74,7 +74,7 @@ async def test_a_changed_entry_is_named() -> None:
 
 
 async def test_a_changed_hash_above_the_entries_is_named() -> None:
-    """A hash of a hash that does not fit is told by its tile and the entries below."""
+    """A wrong inner hash is reported by its tile and the entries below."""
     log = DictLog(600)
     log.flip(Tile(1, 0, 2), 32)
 
@@ -82,8 +82,8 @@ async def test_a_changed_hash_above_the_entries_is_named() -> None:
         await audit.audit(log, SIGNER.verifier)
 
 
-async def test_a_log_made_anew_without_the_key_is_refused() -> None:
-    """Whoever rewrites entries and all tiles still has no signature for the root."""
+async def test_a_log_rewritten_without_the_key_is_refused() -> None:
+    """Rewritten entries and tiles have no signature for their root."""
     log, forged = DictLog(10), DictLog(10, "forged")
     forged.note = log.note
 
@@ -93,7 +93,7 @@ async def test_a_log_made_anew_without_the_key_is_refused() -> None:
 
 @pytest.mark.parametrize("removed", [0, 3, 255, 256, 299])
 async def test_an_entry_that_was_removed_is_named(removed: int) -> None:
-    """The others follow without a gap, so the bundle is shorter; it is told which one is gone."""
+    """A removed entry makes the bundle shorter; the error names the removed one."""
     log = DictLog(300)
     index = removed // 256
     tile = next(one for one in log.tiles if (one.level, one.index) == (ENTRIES, index))
@@ -125,7 +125,7 @@ async def test_a_full_tile_above_the_entries_is_checked() -> None:
 
 
 async def test_a_missing_entry_or_tile_is_named() -> None:
-    """What was cut off is told by where it should begin."""
+    """A truncated log is reported with the index of the first missing entry."""
     log = DictLog(10)
     bundle = log.tiles[Tile(ENTRIES, 0, 10)]
     log.tiles[Tile(ENTRIES, 0, 10)] = bundle[: bundle.index(b"entry 7") - 2]

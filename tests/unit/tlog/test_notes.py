@@ -73,7 +73,7 @@ def test_signatures_of_others_are_passed_over() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_note_is_refused(note: bytes) -> None:
-    """Malformed, oversized and unsigned texts are told from notes before any key is used."""
+    """Malformed, oversized and unsigned texts are refused before any key is used."""
     with pytest.raises(NoteRefused):
         NoteVerifier.parse(VKEY).opened(note)
 
@@ -92,7 +92,7 @@ def test_a_wrong_verifier_key_is_refused(vkey: str) -> None:
 
 
 def test_a_text_without_its_last_newline_is_not_signed() -> None:
-    """Nobody could tell where such a text ends."""
+    """The end of such a text would be ambiguous."""
     with pytest.raises(ValueError, match="newline"):
         SIGNER.signed("text")
 

@@ -33,7 +33,7 @@ def test_an_inclusion_proof_is_the_naive_one_and_holds(
     check_inclusion(leaf_hash(entries[index]), index, len(entries), proof, naive.root(entries))
 
 
-def test_what_is_no_hash_in_a_proof_is_told_as_such() -> None:
+def test_an_invalid_hash_in_a_proof_is_reported() -> None:
     """Before anything is worked out of it."""
     leaves = [leaf_hash(entry) for entry in (b"a", b"b")]
     root = tree_hash(leaves)

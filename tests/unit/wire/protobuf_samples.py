@@ -1,7 +1,7 @@
 """What the protobuf tests share: every kind's type, any object of it, and another implementation.
 
-`KINDS` are the types of all kinds. `objects(type)` makes any object that both forms can tell from
-its neighbours: protobuf knows no difference between an empty list and none. `google_message(name)`
+`KINDS` are the types of all kinds. `objects(type)` creates any object that both encodings can
+express: protobuf knows no difference between an empty list and none. `google_message(name)`
 is a class of Google's library, built from tests/data/protobuf and nothing of ours: numbers.txt has
 the messages of the reference, own-numbers.txt those that it does not have.
 """
@@ -96,7 +96,7 @@ def _members(field: Field, raw: bool) -> st.SearchStrategy[Any]:
         made = _values(field.node, raw)
     if field.nullable and not raw:
         return st.none() | (made.filter(bool) if isinstance(field.node, Sequence) else made)
-    # An empty value of a plain dict is not told from none, unless it is always written.
+    # An empty dict is the same as an absent one, unless it is always written.
     return made if not raw or field.nullable or field.always_written else made.filter(bool)
 
 

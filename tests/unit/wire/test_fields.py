@@ -46,7 +46,7 @@ def test_long_keys_and_details_are_not_repeated_either() -> None:
 
 
 def test_errors_are_looked_for_until_the_answer_is_full() -> None:
-    """What nobody will be told is not even looked for."""
+    """Unknown fields that are not reported are not searched."""
     asked = 0
 
     def errors() -> Iterator[FieldError]:

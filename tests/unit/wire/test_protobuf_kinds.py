@@ -127,7 +127,7 @@ def test_every_kind_is_tested() -> None:
     assert {"CertificateSigningRequest", "ClusterTrustBundle"} <= set(KINDS)
 
 
-# --- what is told of both sides -------------------------------------------------------------------
+# --- what both sides declare ----------------------------------------------------------------------
 
 # A number of 8 bytes, a text, a group within a group: all under numbers that no message has.
 UNKNOWN = (

@@ -111,7 +111,7 @@ def test_what_is_no_label_selector_is_refused_in_known_words(text: str, message:
     assert caught.value.message == message
 
 
-def test_a_bad_key_is_told_without_a_path() -> None:
+def test_a_bad_key_is_reported_without_a_path() -> None:
     """There is no field to name, and the reference says so."""
     with pytest.raises(BadRequest) as caught:
         LabelMatcher.parse("a@=b")

@@ -65,7 +65,7 @@ def test_bad_names_are_refused_in_known_words(name: str, expected: list[str]) ->
     assert problems(name) == expected
 
 
-def test_only_the_first_bad_label_is_told() -> None:
+def test_only_the_first_bad_label_is_reported() -> None:
     """One bad label is reason enough, with all that is wrong with it."""
     found = problems("_.-.com/a")
 

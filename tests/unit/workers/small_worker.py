@@ -1,8 +1,8 @@
-"""A worker program without a server in it: tells its process id to whoever connects.
+"""A worker program without a server: sends its process id to each connection.
 
     python small_worker.py MODE SOCKET
 
-serve: does as it is told. deaf: does not mind SIGTERM. mute: gives no sign of life once it serves.
+serve: a normal worker. deaf: ignores SIGTERM. mute: sends no sign of life once it serves.
 unfit: says that a setting is wrong. crash: ends at once. slow: takes seconds to say its first word.
 """
 
@@ -40,13 +40,13 @@ async def main(mode: str, link: int) -> int:
         bound = socket.socket(fileno=number)
         bound.setblocking(False)
         bound.listen()
-        loop.add_reader(bound, tell, bound)
+        loop.add_reader(bound, send_pid, bound)
     stopping = loop.create_task(stop.wait())
     await asyncio.wait([stopping, store.link.lost], return_when=asyncio.FIRST_COMPLETED)
     return 0
 
 
-def tell(bound: socket.socket) -> None:
+def send_pid(bound: socket.socket) -> None:
     try:
         client, _ = bound.accept()
     except BlockingIOError:

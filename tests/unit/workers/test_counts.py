@@ -1,4 +1,4 @@
-"""Whichever worker is asked, it tells what all of them have counted."""
+"""Every worker returns the sum of the counters of all workers."""
 
 from collections.abc import AsyncIterator
 

@@ -42,9 +42,9 @@ class Running:
     async def answer(self) -> int:
         """The process id of whichever worker takes the next connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        told = await reader.read()
+        pid = await reader.read()
         writer.close()
-        return int(told)
+        return int(pid)
 
     async def other_than(self, pid: int) -> int:
         while (found := await self.answer()) == pid:
@@ -81,7 +81,7 @@ def test_one_process_has_the_role_of_the_controllers_even_without_them() -> None
     assert [role.controls for role in roles(settings_for(2, ["*"]))] == [False, False, True]
 
 
-async def test_announces_when_all_workers_serve_and_ends_them_when_told() -> None:
+async def test_the_parent_announces_ready_workers_and_stops_them() -> None:
     """Nothing is left behind."""
     async with running("serve", settings_for()) as server:
         processes = dict(server.parent._processes)
@@ -116,7 +116,7 @@ async def test_spare_process_stands_by_and_takes_the_place_of_a_dead_one() -> No
 
 
 async def test_program_that_cannot_be_run_ends_the_start() -> None:
-    """What keeps the first process from starting is told, with its reason."""
+    """A failed start of the first process is reported, with its reason."""
     bound = socket.create_server(("127.0.0.1", 0))
     parent = Parent(settings_for(), MemoryStore(), [bound], ["/nowhere/python"], time.monotonic)
 
@@ -158,7 +158,7 @@ async def test_deaf_worker_is_ended_after_the_grace(monkeypatch: pytest.MonkeyPa
     ("mode", "words"), [("unfit", "--listen: not like this"), ("crash", "exit code 7")]
 )
 async def test_worker_that_cannot_start_ends_the_start(mode: str, words: str) -> None:
-    """A mistake in the settings is told once, not tried for ever."""
+    """A wrong setting is reported once, and the worker is not restarted."""
     server = Running(mode, settings_for())
 
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -171,7 +171,7 @@ async def test_worker_that_cannot_start_ends_the_start(mode: str, words: str) ->
 
 
 async def test_stop_before_the_start_is_done_ends_quietly() -> None:
-    """Whoever thinks better of it at once leaves nothing behind."""
+    """Cancelling the start immediately leaves no process behind."""
     server = Running("serve", settings_for())
     await asyncio.sleep(0)
     server.stop.set()

@@ -54,7 +54,7 @@ def transport_of(store: RemoteStore) -> asyncio.Transport:
 
 
 async def test_every_worker_sees_every_change_in_the_same_order(parent: Parent) -> None:
-    """Whoever made a commit, all workers are told of it, once and in the order of revisions."""
+    """All workers receive every commit, once and in the order of revisions."""
     workers = [await parent.connect() for _ in range(3)]
     final = 1 + 3 * 40
 
@@ -75,7 +75,7 @@ async def test_every_worker_sees_every_change_in_the_same_order(parent: Parent) 
 async def test_acknowledged_commit_shows_in_every_workers_revision(
     parent: Parent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The counter moves first, then all are told, then the answer goes out: nobody is behind."""
+    """The counter is set first, then workers are notified, then the commit is answered."""
     written: list[tuple[Session, Any, Revision]] = []
     really_write = Session.write
 
@@ -91,7 +91,7 @@ async def test_acknowledged_commit_shows_in_every_workers_revision(
 
     *news, (answered, answer, _) = written
     assert {session for session, _, _ in news} == set(parent.sessions)
-    assert [(type(told), told.revision, counter) for _, told, counter in news] == [
+    assert [(type(message), message.revision, counter) for _, message, counter in news] == [
         (Happened, revision, revision),
         (Happened, revision, revision),
     ]
@@ -133,7 +133,7 @@ async def test_worker_that_joins_late_has_the_past_too(parent: Parent) -> None:
 async def test_worker_that_does_not_read_holds_up_nobody(
     parent: Parent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond a bound it is told nothing; later it finds all that it has missed in the history."""
+    """Over a limit a worker gets no messages; later it reads the missed changes from history."""
     monkeypatch.setattr(store_server, "MOST_UNREAD", 1 << 16)
     stuck, lively = await parent.connect(), await parent.connect()
     [session, _] = parent.sessions
@@ -177,13 +177,13 @@ async def test_answer_never_overtakes_the_change_it_belongs_to(
     assert (batch.revision, [event.key for event in batch.events]) == (revision, ["a"])
 
 
-async def test_commit_is_not_answered_before_everybody_was_told(
+async def test_a_commit_is_answered_after_all_workers_are_notified(
     parent: Parent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However late the store tells of a change, its answer comes after that."""
+    """The answer to a commit comes after its notification, however late that is."""
     worker, _ = await parent.connect(), await parent.connect()
-    committed, written, untold = asyncio.Event(), [], []
-    server, really_answer, really_tell = (
+    committed, written, unsent = asyncio.Event(), [], []
+    server, really_answer, really_notify = (
         parent.server,
         parent.server._answer_at,
         parent.server._tell,
@@ -194,15 +194,15 @@ async def test_commit_is_not_answered_before_everybody_was_told(
         committed.set()
 
     monkeypatch.setattr(server, "_answer_at", answer_at)
-    monkeypatch.setattr(server, "_tell", untold.append)  # the news stays with the store for now
+    monkeypatch.setattr(server, "_tell", unsent.append)  # the news stays with the store for now
     monkeypatch.setattr(Session, "write", lambda _, data: written.append(data))
     committing = asyncio.create_task(put(worker, "a", b"1"))
     async with asyncio.timeout(10):
         await committed.wait()
         before = list(written)
-        while not untold:  # noqa: ASYNC110 -- the store tells when it does
+        while not unsent:  # noqa: ASYNC110 -- the store sets no event
             await asyncio.sleep(0.001)
-    really_tell(untold[0])
+    really_notify(unsent[0])
     committing.cancel()
 
     assert before == []
@@ -256,7 +256,7 @@ async def test_commits_that_are_too_large_together_go_apart(
 
 
 async def test_commit_that_was_not_sent_when_the_parent_went_is_answered(parent: Parent) -> None:
-    """Whoever made it learns that nothing is known of it."""
+    """The caller of the commit gets an unknown outcome."""
     worker = await parent.connect()
 
     doing = asyncio.create_task(put(worker, "a", b"1"))
@@ -281,7 +281,7 @@ async def test_commit_behind_the_end_of_the_parent_does_not_hold_up_the_end(pare
         await worker.close()
 
 
-async def test_failure_of_the_store_is_told_to_each_commit(
+async def test_a_failure_of_the_store_fails_each_commit(
     parent: Parent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message that could not be worked on refuses all that is in it."""
@@ -301,7 +301,7 @@ async def test_failure_of_the_store_is_told_to_each_commit(
 async def test_history_behind_the_newest_revision_is_empty_and_comes_at_once(
     parent: Parent,
 ) -> None:
-    """Whoever asks for it has nothing to wait for, and does not take a place from others."""
+    """There is nothing to wait for, so such a call takes no place from others."""
     worker = await parent.connect()
     newest = await put(worker, "a", b"1")
 
@@ -396,7 +396,7 @@ async def test_outcomes_of_commits_that_nobody_made_end_the_connection(
     assert "1 outcomes of 0 commits" in caplog.text
 
 
-async def test_message_that_is_cut_off_is_told_of(
+async def test_a_truncated_message_is_logged(
     parent: Parent, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A worker that dies while it sends leaves a part of a message, and nothing is done with it."""
@@ -441,10 +441,10 @@ async def test_silence_of_the_parent_is_a_problem(
 
 
 async def test_compaction_by_the_parent_reaches_the_workers(parent: Parent) -> None:
-    """Workers forget with the store, and tell whoever follows it."""
+    """Workers drop history with the store, and notify the feed."""
     worker = await parent.connect()
-    told: list[Revision] = []
-    worker.forgotten = told.append
+    dropped: list[Revision] = []
+    worker.forgotten = dropped.append
     revision = await delete(worker, "a", await put(worker, "a", b""))
 
     await parent.store.compact(revision)
@@ -452,7 +452,7 @@ async def test_compaction_by_the_parent_reaches_the_workers(parent: Parent) -> N
     parent.server.forgot(revision - 1)
     await put(worker, "b", b"")
 
-    assert told == [revision]
+    assert dropped == [revision]
 
 
 async def test_commit_too_large_for_the_line_is_refused(

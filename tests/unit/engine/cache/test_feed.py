@@ -37,9 +37,9 @@ class Ear:
     def __init__(self, world: Engine) -> None:
         self.heard: list[tuple[str, int]] = []
         self.lost = 0
-        world.feed.cache(world.config_maps).listen(self, self.told, self.miss)
+        world.feed.cache(world.config_maps).listen(self, self.changed, self.miss)
 
-    def told(self, changes: list[ObjectChange[Any]]) -> None:
+    def changed(self, changes: list[ObjectChange[Any]]) -> None:
         self.heard += [(change.key.rpartition("/")[2], change.revision) for change in changes]
 
     def miss(self) -> None:
@@ -89,10 +89,10 @@ async def test_a_read_does_not_wait_for_thousands_who_listen(world: Engine) -> N
     for name in ("a", "b", "c"):
         await world.make(name)
     newest = await world.feed.fresh()
-    told_then = world.feed.told
+    notified_then = world.feed.told
     await until(lambda: world.feed.told == world.feed.revision)
 
-    assert told_then < newest
+    assert notified_then < newest
     assert world.feed.told == newest
     assert {tuple(name for name, _ in ear.heard) for ear in ears} == {("a", "b", "c")}
 
@@ -102,17 +102,17 @@ async def test_a_read_does_not_wait_for_a_few_who_hear_of_something_large(world:
     ears = [Ear(world) for _ in range(40)]
     await world.create({"metadata": {"name": "a"}, "data": {"x": "y" * 900_000}})
     newest = await world.feed.fresh()
-    told_then = world.feed.told
+    notified_then = world.feed.told
     await until(lambda: world.feed.told == world.feed.revision)
 
-    assert told_then < newest
+    assert notified_then < newest
     assert all([name for name, _ in ear.heard] == ["a"] for ear in ears)
 
 
 async def test_a_feed_far_ahead_of_its_listeners_waits_for_them(
     world: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is to be told is bounded; everybody hears of everything all the same."""
+    """The queue of notifications is limited; every listener still gets every change."""
     monkeypatch.setattr(feed_module, "MOST_UNTOLD", 1)
     ears = [Ear(world) for _ in range(120)]
     names = [f"m{number}" for number in range(20)]
@@ -152,7 +152,7 @@ async def test_a_new_feed_remembers_the_past_that_the_store_keeps(world: Engine)
 
 
 async def test_what_is_still_there_was_not_there_before_it_was_made(world: Engine) -> None:
-    """The past of what the feed has loaded is remembered, not done again: nobody is told of it."""
+    """Changes before the loaded revision are cached as history; listeners do not get them."""
     first = await world.make("a")
     await world.merge("a", {"data": {"k": "1"}})
 
@@ -240,7 +240,7 @@ async def test_goes_on_without_a_gap_when_the_store_comes_back() -> None:
         assert world.feed.following
 
 
-async def test_loads_anew_when_history_is_gone() -> None:
+async def test_the_feed_reloads_when_history_is_gone() -> None:
     """If what was missed is compacted, the feed holds what is there, and says that it is so."""
     store = TroubledStore()
     async with engine(store) as world:
@@ -314,7 +314,7 @@ async def test_a_listener_that_fails_is_alone_with_it(world: Engine) -> None:
     """One watcher's exception neither stops the feed nor keeps others from hearing."""
 
     class Broken(Ear):
-        def told(self, changes: list[ObjectChange[Any]]) -> None:
+        def changed(self, changes: list[ObjectChange[Any]]) -> None:
             raise RuntimeError("broken")
 
     broken, ear = Broken(world), Ear(world)
@@ -365,7 +365,7 @@ def test_suffixes_have_no_vowels() -> None:
     assert all(len(suffix) == 5 and not set(suffix) & set("aeiou013") for suffix in made)
 
 
-async def test_a_list_after_loading_anew_shows_what_was_loaded() -> None:
+async def test_a_list_after_a_reload_shows_the_reloaded_objects() -> None:
     """The items of a list are joined once per change; loading is none, and still changes all."""
     kind = config_map.declare(ORCH)
     cache = KindCache(kind)
@@ -400,9 +400,9 @@ async def test_a_store_of_many_pages_is_loaded_whole(
             await again.wait_loaded()
 
     found = [entry.meta.name for entry in again.cache(world.config_maps).scan()]
-    told = [vars(line)["objects"] for line in caplog.records if line.msg == "feed.loading"]
+    logged = [vars(line)["objects"] for line in caplog.records if line.msg == "feed.loading"]
     assert found == [f"m{number:02d}" for number in range(11)]
-    assert told == [6, 11]
+    assert logged == [6, 11]
 
 
 class WritingWhileRead(MemoryStore):
@@ -507,7 +507,7 @@ async def test_only_what_others_may_have_written_is_decoded_to_see_that_it_can_b
     assert list(feed.cache(kind).unreadable) == [kind.key("ns", "b")]
 
 
-class Told(NamedTuple):
+class LoadedFeed(NamedTuple):
     """A feed that has loaded and waits for changes."""
 
     feed: Feed
@@ -521,55 +521,55 @@ class Told(NamedTuple):
 
 
 @pytest.fixture
-async def told() -> AsyncIterator[Told]:
+async def loaded() -> AsyncIterator[LoadedFeed]:
     kind, store = config_map.declare(ORCH), MemoryStore()
     feed = Feed(store, Catalog([kind]), sole_writer=True)
     async with following(feed):
         await feed.wait_loaded()
         await until(lambda: feed.following)
-        yield Told(feed, feed.cache(kind), store)
+        yield LoadedFeed(feed, feed.cache(kind), store)
 
 
-async def test_a_read_does_not_wait_for_what_has_come_already(told: Told) -> None:
+async def test_a_read_does_not_wait_for_changes_that_have_arrived(loaded: LoadedFeed) -> None:
     """It takes the change in itself; the feed's own task finds nothing left to do."""
     heard: list[int] = []
-    told.cache.listen("ear", lambda changes: heard.extend(c.revision for c in changes))
-    await told.commit_one()
-    behind = told.feed.revision
+    loaded.cache.listen("ear", lambda changes: heard.extend(c.revision for c in changes))
+    await loaded.commit_one()
+    behind = loaded.feed.revision
 
-    reading = told.feed.fresh()
+    reading = loaded.feed.fresh()
     with pytest.raises(StopIteration) as answer:  # it ends without giving way to the loop
         reading.send(None)
 
-    assert answer.value.value == told.feed.revision == behind + 1
-    assert told.cache.get("ns", "a") is not None
+    assert answer.value.value == loaded.feed.revision == behind + 1
+    assert loaded.cache.get("ns", "a") is not None
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert heard == [told.feed.revision]
+    assert heard == [loaded.feed.revision]
 
 
 async def test_a_change_that_a_read_fails_to_take_in_is_not_lost(
-    told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    loaded: LoadedFeed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The feed loads everything anew, and the read waits for it; then it can still be ended."""
+    """The feed reloads everything, and the read waits for it; the feed can still be stopped."""
 
     def fail(event: StoreEvent, *, ours: bool = False) -> ObjectChange[Any]:
         monkeypatch.undo()
         raise KeyError
 
-    monkeypatch.setattr(told.cache, "apply", fail)
-    await told.commit_one()
+    monkeypatch.setattr(loaded.cache, "apply", fail)
+    await loaded.commit_one()
 
     async with asyncio.timeout(10):
-        newest = await told.feed.fresh()
+        newest = await loaded.feed.fresh()
 
-    assert told.cache.get("ns", "a") is not None
-    assert newest == told.feed.revision
+    assert loaded.cache.get("ns", "a") is not None
+    assert newest == loaded.feed.revision
     assert "feed.batch_failed" in caplog.text
 
 
 class SlowReplay(MemoryStore):
-    """Tells of its past change by change, as a store does that reads it in pieces."""
+    """A store that returns its history change by change."""
 
     async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
         async for batch in super().watch(span, after=after):
@@ -578,7 +578,7 @@ class SlowReplay(MemoryStore):
 
 
 async def test_the_past_is_taken_in_without_going_back_to_it() -> None:
-    """While the changes before the start are read, no reader is told an older revision."""
+    """While the history before the start is read, no reader gets an older revision."""
     kind = config_map.declare(ORCH)
     store = SlowReplay()
     for number in range(20):

@@ -200,7 +200,7 @@ def test_what_is_no_longer_applied_is_dropped() -> None:
 
 
 def test_what_an_updater_owns_is_not_dropped() -> None:
-    """Giving up a field leaves it to whoever else owns it."""
+    """A field that one manager gives up stays if another manager owns it."""
     live = applied(None, labels(a="1"))
     live = updated(live, labels(a="2") | {"secrets": secrets("s")}, manager="ed")
 

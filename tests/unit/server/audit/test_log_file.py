@@ -72,7 +72,7 @@ def test_what_waits_is_bounded(tmp_path: Path) -> None:
     assert not log.full
 
 
-def test_failed_write_is_counted_and_told_without_the_event(
+def test_a_failed_write_is_counted_and_logged_without_the_event(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An event that cannot be written is lost, but not in silence; the next ones are written."""
@@ -141,7 +141,7 @@ def test_lines_that_are_made_later_keep_their_place(
 
 
 def test_file_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
-    """A folder that does not exist is told at the start."""
+    """A missing folder is reported at the start."""
     with pytest.raises(AuditLogUnusable, match="No such file or directory"):
         AuditLog(str(tmp_path / "missing" / "audit.log"))
 

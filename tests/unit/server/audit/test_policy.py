@@ -1,4 +1,4 @@
-"""The audit policy: which rule decides, what it asks for, and what a bad file is told."""
+"""The audit policy: which rule decides, its level, and the errors of a bad file."""
 
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def test_stages_are_united_and_managed_fields_are_overridden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("rules: [", "yaml"),
         ("kind: Policy\nkind: Policy", "stands twice"),
@@ -116,7 +116,7 @@ def test_stages_are_united_and_managed_fields_are_overridden() -> None:
         ("{level: 3}", "Expected `str`"),
     ],
 )
-def test_bad_policy_is_told_in_a_sentence(text: str, told: str) -> None:
+def test_a_bad_policy_is_reported_in_a_sentence(text: str, message: str) -> None:
     """Every mistake in the file is one clear message that says where it is."""
     if text.startswith("{"):
         text = f"apiVersion: audit.orch.io/v1\nkind: Policy\nrules: [{text}]"
@@ -124,10 +124,10 @@ def test_bad_policy_is_told_in_a_sentence(text: str, told: str) -> None:
     with pytest.raises(BadPolicy) as problem:
         parse(text.encode())
 
-    assert told in str(problem.value)
+    assert message in str(problem.value)
 
 
-def test_missing_file_is_told_with_its_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_its_name(tmp_path: Path) -> None:
     """A file that cannot be read is named, with the reason."""
     with pytest.raises(BadPolicy, match=r"policy\.yaml: No such file"):
         load(tmp_path / "policy.yaml")

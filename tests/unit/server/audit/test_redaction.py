@@ -22,7 +22,7 @@ def patched(world: World) -> Any:
 
 
 async def test_patch_is_recorded_as_it_came() -> None:
-    """A patch has no object; its own text is recorded, YAML as JSON, telling fields masked."""
+    """The text of a patch is recorded, YAML as JSON, with confidential fields masked."""
     world = World({"level": "Request"})
 
     await world.send("PATCH", f"{ACCOUNTS}/a", b"a: 1\ntoken: abc\n")
@@ -31,7 +31,7 @@ async def test_patch_is_recorded_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("field", sorted(SECRET_FIELDS))
-async def test_telling_fields_are_hidden_in_every_form_of_patch(field: str) -> None:
+async def test_confidential_fields_are_hidden_in_every_type_of_patch(field: str) -> None:
     """Whatever stands in a field of such a name, at any depth, or is put there by an operation."""
     world = World({"level": "Request"})
     operation = {"op": "add", "path": f"/spec/{field}", "value": "hunter2"}
@@ -43,7 +43,7 @@ async def test_telling_fields_are_hidden_in_every_form_of_patch(field: str) -> N
         assert "***" in json.dumps(patched(world))
 
 
-def test_the_telling_fields_are_these() -> None:
+def test_these_fields_are_confidential() -> None:
     """Names under which clients keep credentials, in whatever they send."""
     expected = {"token", "password", "privateKey", "clientSecret", "stringData"}
     assert expected == SECRET_FIELDS

@@ -92,7 +92,7 @@ async def test_impersonation_shows_both_users() -> None:
     assert "authenticationMetadata" not in complete
 
 
-async def test_a_constrained_impersonation_tells_its_mode() -> None:
+async def test_a_constrained_impersonation_records_its_mode() -> None:
     """The verb that allowed it stands in the record, once it is known."""
     world = World({"level": "Metadata", "users": ["admin"]})
     world.acting_as = Impersonated(CAROL, "impersonate:user-info")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchid.server.memory.head_cache import HeadCache
 from orchid.server.sockets.reader import BETWEEN, BODY, RequestReader
-from tests.unit.server.readers import START, new_reader, only_request, told
+from tests.unit.server.readers import START, new_reader, only_request, outcome
 
 
 def test_a_repeated_head_gives_a_request_of_its_own() -> None:
@@ -37,15 +37,15 @@ def warm_reader(max_body_bytes: int = 1000) -> RequestReader:
 
 
 def test_a_cached_head_is_found_with_a_body_of_another_length() -> None:
-    """It tells its own length, and shares what was found out from the others."""
+    """Each head has its own length, and shares the cached results of the others."""
     reader = warm_reader()
 
     for body in (b"", b"hi", b"x" * 999):
         reader.feed(POST % len(body) + body)
 
-    told_lengths = [arrived.request.headers["content-length"] for arrived in reader.ready]
+    lengths = [arrived.request.headers["content-length"] for arrived in reader.ready]
     memos = {id(arrived.request.memo) for arrived in reader.ready}
-    assert told_lengths == ["0", "2", "999"]
+    assert lengths == ["0", "2", "999"]
     assert [len(arrived.request.body) for arrived in reader.ready] == [0, 2, 999]
     assert len(memos) == 1
 
@@ -82,7 +82,7 @@ def test_a_client_that_always_sends_heads_alone_is_cached_too() -> None:
 
 
 def test_a_body_behind_a_cached_head_can_be_given_up() -> None:
-    """A caller who is refused is told so before the body is read."""
+    """A caller is refused before the body is read."""
     reader = warm_reader()
     reader.feed(POST % 6)
 
@@ -126,7 +126,7 @@ def test_a_cached_head_changes_nothing_about_another_length(
         warm.feed(sent[start:end])
     fresh.feed(sent)
 
-    assert told(warm) == told(fresh)
+    assert outcome(warm) == outcome(fresh)
 
 
 def test_bytes_that_look_like_a_cached_head_inside_a_body_are_body() -> None:
@@ -193,7 +193,7 @@ def test_cached_headers_change_nothing_about_another_line(line: bytes, extra: by
     for reader in (warm, fresh):
         reader.feed(line + headers)
 
-    assert told(warm) == told(fresh)
+    assert outcome(warm) == outcome(fresh)
 
 
 def sent(token: bytes, path: bytes = b"/a") -> bytes:

@@ -65,16 +65,16 @@ def test_warnings_come_once_for_each_limit(
     clock = Calendar()
     file = CertificateFile("serving", written(tmp_path / "a.crt", 90))
     ends = CertificateEnds([file], clock)
-    told = []
+    logged = []
 
     for day in range(0, 95):
         clock.moment = START + day * DAY
         for _ in range(2):
             ends.take(ends.read(), warns=True)
-        told += [(day, record.getMessage(), record.levelno) for record in caplog.records]
+        logged += [(day, record.getMessage(), record.levelno) for record in caplog.records]
         caplog.clear()
 
-    assert told == [
+    assert logged == [
         (60, "certificate.ends", logging.WARNING),
         (83, "certificate.ends", logging.WARNING),
         (89, "certificate.ends", logging.WARNING),

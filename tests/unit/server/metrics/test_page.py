@@ -142,13 +142,13 @@ def test_families_have_the_names_and_labels_of_the_reference(counting: Counting)
 def test_request_is_counted_under_its_labels(
     counting: Counting, method: str, target: str, labels: dict[str, str]
 ) -> None:
-    """Verb, scope and resource are told; what the server does not have is left blank."""
+    """Labels have verb, scope and resource; an unknown resource is empty."""
     counting.observe(method, target, Response(404))
 
     assert counting.value("apiserver_request_total", code="404", **labels) == 1
 
 
-def test_apply_is_told_from_other_patches(counting: Counting) -> None:
+def test_apply_is_distinguished_from_other_patches(counting: Counting) -> None:
     """A server-side apply has a verb of its own, though the path is the same."""
     for media in ("merge-patch+json", "apply-patch+yaml", "json-patch+json", "apply-patch+yaml"):
         counting.observe("PATCH", f"{ACCOUNTS}/a", content_type=f"application/{media}")
@@ -159,7 +159,7 @@ def test_apply_is_told_from_other_patches(counting: Counting) -> None:
 
 @pytest.mark.parametrize("asked", [1, COUNTED_TOGETHER - 1, COUNTED_TOGETHER, 150])
 def test_every_request_is_on_the_page_at_once(counting: Counting, asked: int) -> None:
-    """Requests are counted together, but whoever looks sees all; a reset leaves none behind."""
+    """Requests are counted in batches, but the page includes all; a reset clears all."""
     for _ in range(asked):
         counting.observe("GET", ACCOUNTS)
     seen = counting.value("apiserver_request_total", verb="LIST")
@@ -278,7 +278,7 @@ def test_access_is_counted_by_result(counting: Counting) -> None:
     assert counting.value("authenticated_user_requests_total", username="email_id") == 1
 
 
-def test_delete_begins_anew(counting: Counting) -> None:
+def test_delete_resets_the_counters(counting: Counting) -> None:
     """DELETE /metrics answers that it has reset, and the counts are gone."""
     counting.observe("GET", ACCOUNTS)
 
@@ -317,8 +317,8 @@ class Others:
 async def test_the_page_joins_what_other_processes_have_counted(counting: Counting) -> None:
     """Everything on the page travels between processes, and requests of all are added up."""
     counting.observe("POST", ACCOUNTS, body=b"{}")
-    told = unpacked(packed(counting.page.families()))
-    counting.page._others = others = Others([told, told])
+    families = unpacked(packed(counting.page.families()))
+    counting.page._others = others = Others([families, families])
 
     answered = counting.page(counting.exchange("GET", "/metrics"))
     assert not isinstance(answered, Response)

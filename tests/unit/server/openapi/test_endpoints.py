@@ -139,7 +139,7 @@ def test_wrong_hash_leads_to_the_right_one() -> None:
     assert header(answer, "Location") == [url]
 
 
-def test_document_without_hash_is_asked_for_anew() -> None:
+def test_a_document_without_a_hash_is_revalidated() -> None:
     """Without a hash a document is not to be kept."""
     answer = ask(published(), GROUP)
 

@@ -135,7 +135,7 @@ def test_field_has_the_schema_of_its_type(spec: Any, field: str, schema: dict[st
 
 
 def test_integers_have_their_size(schemas: Any) -> None:
-    """A number of 32 bits is told from one of 64."""
+    """Numbers of 32 and 64 bits have different formats."""
     assert schemas[f"{API}.Tree"]["properties"]["height"]["format"] == "int32"
     assert schemas["io.k8s.api.core.v1.FenceSpec"]["properties"]["posts"]["format"] == "int64"
 

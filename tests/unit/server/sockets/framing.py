@@ -5,7 +5,7 @@ from typing import Any
 from orchid.server.memory.head_cache import HeadCache
 from orchid.server.sockets.messages import HttpRequest
 from orchid.server.sockets.reader import BODY, HEAD, RequestReader
-from tests.unit.server.readers import new_reader, told
+from tests.unit.server.readers import new_reader, outcome
 
 # Every header that decides where a request ends or what follows it, as it may be spelled.
 LINES = (
@@ -134,4 +134,4 @@ def _after(reader: RequestReader, piece: bytes) -> Any:
     arriving = reader.arriving
     head = arriving and (arriving.method, arriving.target, arriving.headers)
     unread = reader.unread_bytes if reader.phase in (HEAD, BODY) else 0
-    return told(reader), reader.wants_continue, head, unread
+    return outcome(reader), reader.wants_continue, head, unread

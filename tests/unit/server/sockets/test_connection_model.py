@@ -82,7 +82,7 @@ def answers(received: bytes, methods: Sequence[str]) -> Iterator[str]:
 def test_every_request_gets_its_own_answer_in_order(
     forms: list[str], actions: list[tuple[str, int]]
 ) -> None:
-    """However they are cut, and whoever waits."""
+    """With any split of the bytes, and any pending request."""
     asyncio.run(driven([form.format(number) for number, form in enumerate(forms)], actions))
 
 

@@ -38,7 +38,7 @@ class Clock:
 def timers() -> list[asyncio.TimerHandle]:
     """What the event loop will call later."""
     loop = asyncio.get_running_loop()
-    known = loop._scheduled  # type: ignore[attr-defined]  # nothing public tells
+    known = loop._scheduled  # type: ignore[attr-defined]  # there is no public API
     return [timer for timer in known if not timer.cancelled()]
 
 

@@ -92,7 +92,7 @@ async def test_some_answers_have_no_body(status: int) -> None:
     assert (first.status, second.status) == (status, 200)
 
 
-async def test_head_tells_the_length_and_sends_nothing() -> None:
+async def test_head_returns_the_length_and_no_body() -> None:
     """HEAD is GET without the body."""
     async with serving() as running:
         client = await running.connect()
@@ -304,7 +304,7 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_answered_for() -> 
 
 
 async def test_a_handler_that_outlives_its_cancellation_is_not_answered_twice() -> None:
-    """Whoever ignores being cancelled has lost the right to answer."""
+    """A handler that ignores its cancellation cannot answer any more."""
     done = asyncio.Event()
 
     async def handler(request: HttpRequest) -> Response:

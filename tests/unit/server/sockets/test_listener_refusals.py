@@ -98,7 +98,7 @@ async def test_other_protocols_and_noise_are_closed_without_a_word(noise: bytes)
 async def test_a_request_that_takes_too_long_to_arrive_ends(
     sent: bytes, status: int | None
 ) -> None:
-    """Half a request is told so; a silent connection is just closed."""
+    """An incomplete request gets an error; an idle connection is just closed."""
     async with serving(limits=QUICK) as running:
         client = await running.connect()
         client.send(sent)

@@ -128,7 +128,7 @@ async def test_old_clients_get_the_bare_data_and_the_end() -> None:
 
 
 async def test_head_of_a_stream_opens_a_closed_sink() -> None:
-    """Whoever made the stream learns that nobody will read it."""
+    """The producer of the stream is notified when the client has gone."""
     watches = Watches()
     async with serving(watches) as running:
         client = await running.connect()
@@ -171,7 +171,7 @@ async def test_a_watcher_that_leaves_closes_its_stream_once(how: str) -> None:
 
 
 async def test_an_aborted_stream_has_no_final_chunk() -> None:
-    """The client can tell a broken stream from a finished one."""
+    """The client can distinguish a broken stream from a finished one."""
     watches = Watches()
     async with serving(watches) as running:
         client = await running.connect()
@@ -423,7 +423,7 @@ async def test_a_slow_client_gets_pieces_as_it_takes_them() -> None:
 
 
 async def test_pieces_of_many_streams_take_turns() -> None:
-    """In one turn of the event loop only a few are made, whoever they are for."""
+    """One turn of the event loop sends only a few pieces, of all streams together."""
     made = [Pieces(1000, 10) for _ in range(20)]
     waiting = iter(made)
     async with serving(Watches(lambda sink: next(waiting).begin(sink))) as running:

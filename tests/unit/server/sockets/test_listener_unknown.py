@@ -39,7 +39,7 @@ def unread(running: Running) -> int:
 
 
 @pytest.mark.parametrize("who", ["refused", "slowly refused"])
-async def test_whom_we_do_not_answer_is_told_before_the_body_is_read(who: str) -> None:
+async def test_an_unauthenticated_client_is_refused_before_the_body_is_read(who: str) -> None:
     """The answer comes on the head alone, without an invitation to send the rest."""
     async with serving(handler, recognize=recognize) as running:
         client = await running.connect()
@@ -167,7 +167,7 @@ async def test_a_full_server_lets_newcomers_in_before_silent_unknowns() -> None:
 
 
 async def test_silent_handshakes_have_a_budget(tmp_path: Path) -> None:
-    """The oldest goes; whoever does shake hands gets in."""
+    """The oldest is closed; a client that completes its handshake is served."""
     authority = Authority(tmp_path, "ours")
     limits = ConnectionLimits(max_handshakes=3, max_handshakes_per_address=3)
     async with serving(handler, limits=limits, tls=authority.files()) as running:

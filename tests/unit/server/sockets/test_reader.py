@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.server.sockets.reader import BETWEEN, CLOSE_SILENTLY, RequestReader
-from tests.unit.server.readers import CHUNKED, START, new_reader, only_request, read, told
+from tests.unit.server.readers import CHUNKED, START, new_reader, only_request, outcome, read
 
 
 def test_a_request_is_taken_apart_without_decoding_it() -> None:
@@ -292,8 +292,8 @@ def test_splitting_a_stream_of_requests_changes_nothing(
     for request in requests:
         by_request.feed(request)
 
-    assert told(parts) == told(whole)
-    assert told(by_request) == told(whole)
+    assert outcome(parts) == outcome(whole)
+    assert outcome(by_request) == outcome(whole)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=6))

@@ -216,19 +216,19 @@ async def test_a_handshake_that_never_comes_ends(authority: Authority) -> None:
 async def test_handshakes_are_cleaned_up_after_now_and_then(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many leave memory behind: after some of them it is told, and not after each."""
-    told: list[int] = []
+    """Many handshakes leave memory behind: a callback runs after some of them, not after each."""
+    calls: list[int] = []
     monkeypatch.setattr(listener, "_RUSH", 5)
     monkeypatch.setattr(listener, "_RUSH_SECONDS", 0.0)
     monkeypatch.setattr(listener, "_CALM_SECONDS", 3600.0)
     files, context = authority.files(), authority.client()
-    async with serving(Seen(), tls=files, after_rush=lambda: told.append(1)) as running:
+    async with serving(Seen(), tls=files, after_rush=lambda: calls.append(1)) as running:
         for _ in range(11):
             await (await running.connect(context)).close()
             await until(lambda: running.listener.connections == 0)
 
     # For every five of them, and perhaps once more in a quiet moment at the beginning.
-    assert len(told) in (2, 3)
+    assert len(calls) in (2, 3)
 
 
 async def test_a_large_answer_and_body_pass_through_tls(authority: Authority) -> None:

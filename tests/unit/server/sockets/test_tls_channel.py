@@ -191,7 +191,7 @@ async def test_request_together_with_the_last_of_the_handshake_is_answered(by_ha
 async def test_farewell_is_answered_and_ends_the_connection(
     by_hand: ByHand, running: Running
 ) -> None:
-    """A client that closes properly leaves nothing behind, and is told goodbye."""
+    """A client that closes properly gets a close_notify, and nothing is left open."""
     await by_hand.shake_hands()
     await until(lambda: running.listener.connections == 1)
     await by_hand.deliver(by_hand.farewell())
@@ -286,7 +286,7 @@ async def test_large_record_in_small_pieces_is_no_record_without_data(by_hand: B
 
 
 class Heard(ServedProtocol):
-    """Keeps what it is told."""
+    """Records what it receives."""
 
     def __init__(self) -> None:
         self.data = b""

@@ -72,7 +72,7 @@ async def test_who_waits_again_comes_behind_the_others() -> None:
 
 
 async def test_a_new_turn_has_room_again() -> None:
-    """Whoever comes after a rush is served at once."""
+    """A connection after a rush is served immediately."""
     work = Work(at_once=2)
     for number in range(6):
         work.ask(str(number))

@@ -61,7 +61,7 @@ async def test_endpoints_are_urls_or_bare_addresses() -> None:
     ],
 )
 async def test_endpoint_that_cannot_be_one_is_refused(endpoints: list[str]) -> None:
-    """A mistake in the settings is told at once, and a password in it is not repeated."""
+    """A wrong setting is reported immediately, without a password in it."""
     with pytest.raises(StoreUnusable) as caught:
         addresses(*endpoints)
 
@@ -203,7 +203,7 @@ async def test_renewed_certificate_is_used_for_the_next_connection(
     await client.close()
 
 
-async def test_a_server_that_does_not_speak_http2_is_told(authority: Authority) -> None:
+async def test_a_server_without_http2_is_reported(authority: Authority) -> None:
     """Such as a proxy at the port of etcd: nothing is sent to it."""
     certificate, key = authority.issue("server", "127.0.0.1")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

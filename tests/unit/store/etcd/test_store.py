@@ -107,7 +107,9 @@ async def test_write_on_one_server_is_known_to_the_other(
         assert await reader.revision() == revision
 
 
-async def test_watch_on_one_server_tells_what_both_do(store: EtcdStore, second: EtcdStore) -> None:
+async def test_a_watch_on_one_server_receives_changes_of_both(
+    store: EtcdStore, second: EtcdStore
+) -> None:
     """Two servers' commits are one history, the same for the watchers of both."""
 
     async def write(one: EtcdStore, name: str) -> None:
@@ -161,7 +163,7 @@ async def test_one_server_compacts_until_it_stops(store: EtcdStore, second: Etcd
     assert not too_late
 
 
-async def test_watch_that_was_overtaken_on_another_server_is_told(
+async def test_a_watch_that_was_compacted_by_another_server_ends(
     store: EtcdStore, second: EtcdStore
 ) -> None:
     """A watcher whose past was compacted elsewhere gets Compacted, not a gap."""
@@ -260,7 +262,7 @@ async def test_watch_that_missed_commits_for_good_says_so(
     watching = asyncio.ensure_future(anext(watch))
     history = second._history
     async with asyncio.timeout(10):
-        while history._watching is None:  # noqa: ASYNC110 - tells nobody
+        while history._watching is None:  # noqa: ASYNC110 - sets no event
             await asyncio.sleep(0.001)
     really_take, broken = history._take, [history._watching]
 
@@ -282,7 +284,7 @@ async def test_watch_that_missed_commits_for_good_says_so(
         history._watching.give_up()
 
     async def to_the_end() -> None:
-        await watching  # may tell of progress first, from before it was broken
+        await watching  # may report progress first, from before the interruption
         async for _ in watch:
             pass
 
@@ -292,18 +294,18 @@ async def test_watch_that_missed_commits_for_good_says_so(
     assert await second.revision() == newest
 
 
-async def test_change_told_without_its_past_is_asked_for_again(
+async def test_an_event_without_its_previous_value_is_requested_again(
     store: EtcdStore, second: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """etcd may leave out what was before; the watch resumes, and watchers get the whole event."""
-    told: list[bool] = []
+    seen: list[bool] = []
     really_take = store._history._take
 
     def take_first_without(answer: WatchResponse) -> None:
         events = answer.events
         if any(event.kv.key.endswith(b"/a") for event in events):
-            told.append(True)
-            if len(told) == 1:
+            seen.append(True)
+            if len(seen) == 1:
                 answer = WatchResponse(events=[EtcdEvent(kv=event.kv) for event in events])
         really_take(answer)
 
@@ -312,15 +314,15 @@ async def test_change_told_without_its_past_is_asked_for_again(
     other = await put(second, "b", b"1")  # what the watch was about to take before
     await events_until(store, other, after=first)
 
-    later = await put(second, "a", b"2", first)  # by another server: only the watch can tell of it
+    later = await put(second, "a", b"2", first)  # by another server: only the watch reports it
 
     assert await events_until(store, later, after=other) == [
         StoreEvent("a", b"2", later, b"1", first)
     ]
-    assert len(told) == 2
+    assert len(seen) == 2
 
 
-async def test_keys_written_by_other_hands_are_told_to_watchers(
+async def test_watchers_receive_keys_written_by_other_clients(
     store: EtcdStore, stranger: EtcdClient
 ) -> None:
     """An operator who edits our keys in etcd confuses nobody, even with a key that is no text."""

@@ -58,7 +58,7 @@ class Disk(apsw.VFS):
 
 
 class DiskFile(apsw.VFSFile):
-    """A file that tells its disk what happens to it."""
+    """A file that reports its operations to its simulated disk."""
 
     def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
         super().__init__(REAL, name, flags)

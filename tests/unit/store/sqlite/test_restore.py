@@ -69,7 +69,7 @@ async def test_a_watch_from_a_later_revision_gets_compacted(backup: Path, tmp_pa
 
 
 async def test_restored_store_goes_on_from_the_clock(backup: Path, tmp_path: Path) -> None:
-    """When the replaced store is not there to tell, time is ahead of what it gave out."""
+    """Without the replaced store, the clock is ahead of the revisions that it returned."""
     now = first_revision(EPOCH + 5_000)
 
     done = sqlite_restore.restore(backup, tmp_path / "new.db", first=now, stamp=STAMP)

@@ -77,7 +77,7 @@ class TestSmallSteps(StoreSuite):
 # Reopening
 
 
-async def test_a_commit_is_never_told_in_two_parts(
+async def test_the_events_of_a_commit_are_never_split(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the history in the file, a batch ends with a revision, even if that makes it too long."""
@@ -116,7 +116,7 @@ async def test_reopened_file_has_everything(path: Path) -> None:
 
 
 async def test_counter_survives_when_the_last_change_is_compacted_away(path: Path) -> None:
-    """A revision is never given twice, even if no row of the log tells of it any more."""
+    """A revision is never used twice, even if the log has no row of it any more."""
     store = await SQLiteStore.open(path)
     newest = await delete(store, "a", await put(store, "a", b"1"))
     await store.compact(newest)
@@ -442,7 +442,7 @@ async def test_conflict_does_not_harm_its_neighbours_in_a_group(store: SQLiteSto
     assert (await store.read(ALL, at=3)).records == [Record("a", b"3", 3)]
 
 
-async def test_compaction_that_waits_at_the_end_is_told(store: SQLiteStore) -> None:
+async def test_a_compaction_that_waits_at_close_ends(store: SQLiteStore) -> None:
     """Closing does not leave a compaction unanswered."""
     for n in range(20):
         await put(store, f"k{n}", b"")

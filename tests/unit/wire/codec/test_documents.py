@@ -310,7 +310,7 @@ def test_a_wrong_type_is_refused_by_its_path(text: str, message: str) -> None:
         (b'{"a":' * 20_000, "exceeded max depth"),
     ],
 )
-def test_what_is_no_json_is_told_in_known_words(body: bytes, message: str) -> None:
+def test_invalid_json_is_reported_in_the_words_of_the_reference(body: bytes, message: str) -> None:
     """The first character that does not fit is named."""
     with pytest.raises(Malformed) as caught:
         read(body)
@@ -380,7 +380,7 @@ def test_plain_parts_keep_the_four_digits_of_a_year() -> None:
     ("text", "position"),
     [("%%%", 0), ("aGk", 0), ("aaaaaG", 4), ("aG=x", 2), ("a===", 1), ("aGk=x", 4), ("aG=", 3)],
 )
-def test_bad_base64_is_told_by_its_byte(text: str, position: int) -> None:
+def test_bad_base64_is_reported_with_its_position(text: str, position: int) -> None:
     """The first byte that does not fit, or the start of a short group."""
     assert refusal(json.dumps({"data": text})) == f"illegal base64 data at input byte {position}"
 
@@ -470,7 +470,7 @@ def test_strict_findings_become_one_sentence() -> None:
 
 
 def test_yaml_is_read_by_the_same_rules() -> None:
-    """Findings come by sorted keys, after the repeated keys, which are told by line."""
+    """Errors are sorted by key, after those about repeated keys, which have a line number."""
     body = (
         b"kind: Thing\nzz: 1\nmetadata:\n  name: a\n"
         b"  labels:\n    x: b\n    x: c\nenabled: true\naa:\n"
@@ -488,7 +488,7 @@ def test_yaml_is_read_by_the_same_rules() -> None:
 
 
 def test_bad_yaml_is_refused() -> None:
-    """Text that is no YAML, and YAML of a wrong type, are both told."""
+    """Invalid YAML and YAML of a wrong type are both reported."""
     with pytest.raises(Malformed):
         DECODER.decode(b"a: [", yaml=True)
     with pytest.raises(Undecodable, match=r"^\.enabled: expected boolean, got string$"):

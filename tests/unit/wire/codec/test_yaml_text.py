@@ -193,7 +193,7 @@ def test_no_input_raises_anything_else(body: bytes) -> None:
 
 
 def test_a_whole_number_is_an_integer_however_it_is_written() -> None:
-    """YAML has one kind of number as JSON has; only the text tells 1.0 from 1."""
+    """YAML has one type of number, like JSON; only the text distinguishes 1.0 from 1."""
     value, _ = load(b"a: 1.0\nb: 1e2\nc: 1.5\n")
 
     assert [(number, type(number)) for number in value.values()] == [

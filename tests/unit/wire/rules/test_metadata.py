@@ -47,7 +47,7 @@ def test_good_metadata_has_no_findings() -> None:
 
 
 def test_a_name_is_required() -> None:
-    """An object without a name or namespace is told so."""
+    """A missing name or namespace is reported."""
     assert created(ObjectMeta()) == [
         "metadata.name: Required value: name or generateName is required",
         "metadata.namespace: Required value",

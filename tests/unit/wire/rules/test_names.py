@@ -50,7 +50,7 @@ def test_a_name_that_is_no_subdomain_gets_the_long_text(name: str) -> None:
     assert subdomain_errors(name) == (SUBDOMAIN,)
 
 
-def test_length_is_told_before_the_pattern() -> None:
+def test_length_is_reported_before_the_pattern() -> None:
     """Both findings are reported when both apply."""
     assert subdomain_errors("a" * 254) == ("must be no more than 253 characters",)
     assert subdomain_errors("A" * 254) == ("must be no more than 253 characters", SUBDOMAIN)
