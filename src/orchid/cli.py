@@ -99,6 +99,13 @@ GROUPS = {
             "orchid.commands.certificates.bundle",
         ),
     ),
+    "Hosts": (
+        Command(
+            "host",
+            "let hosts join, place accounts on them, revoke them",
+            "orchid.commands.hosts.host",
+        ),
+    ),
     "Clusters": (
         Command(
             "cluster",

@@ -146,6 +146,11 @@ def _common_names(one: Json) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", name) for name in names]
 
 
+def common_name(one: Json) -> str:
+    """The user that a client certificate names; empty if there is none."""
+    return next(iter(_common_names(one)), "")
+
+
 def concerns(one: Json, user: str) -> bool:
     """Whether a certificate names a user, or was requested by one."""
     requester: str = one["spec"].get("requester", {}).get("username", "")

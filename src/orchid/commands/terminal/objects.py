@@ -137,6 +137,7 @@ NAMES: dict[str, Place] = {
     ),
     "key": lambda server: path("apis", server.names.identity, "v1alpha1", "signingkeys"),
     "cluster": lambda server: path("apis", server.names.identity, "v1alpha1", "clusters"),
+    "host": lambda server: path("api", "v1", "nodes"),
     "account": lambda server: path("api", "v1", "serviceaccounts"),
     "role": lambda server: server.group("rbac.authorization", "v1", "clusterroles"),
 }

@@ -1,0 +1,1 @@
+"""Hosts outside of Kubernetes."""

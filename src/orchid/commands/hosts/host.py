@@ -1,0 +1,417 @@
+"""`orchid host`: hosts that get credentials of their own, and for the accounts placed on them.
+
+    orchid host new web-1.example.com --for 24h > join.kubeconfig    let a host join
+    orchid host new web-1.example.com --replace > join.kubeconfig    the same after a reinstallation
+    orchid host place web-1.example.com web/frontend --audience https://vault.example
+    orchid host list
+    orchid host show web-1.example.com
+    orchid host revoke web-1.example.com
+
+A host is a Node, and a Pod object with its name places an account on it. `new` writes a bootstrap
+kubeconfig for that host alone; docs/hosts.md describes what to do with it.
+"""
+
+import argparse
+import secrets
+import string
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchid.commands.accounts.token import account_of
+from orchid.commands.certificates import issued, revocations
+from orchid.commands.clients import kubeconfig
+from orchid.commands.rights import grants
+from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.connection import (
+    CONFLICT,
+    NOT_FOUND,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    path,
+)
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.output import (
+    USAGE,
+    Complaint,
+    facts,
+    name_of,
+    print_for_programs,
+    remark,
+    say,
+)
+from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
+from orchid.credentials.x509.revocation_list import REASONS
+from orchid.wire.rules.names import subdomain_errors
+from orchid.wire.user import HOSTS, NODE_PREFIX, NODES
+
+DAY = 86_400
+TOKEN_LETTERS = string.ascii_lowercase + string.digits
+FORBIDDEN = 403
+KEY_TYPES = ("ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_subcommands(
+        parser,
+        (
+            ("new", "write a kubeconfig with which a host joins", _new_arguments, _new),
+            ("place", "let a host get credentials of an account", _place_arguments, _place),
+            ("list", "list hosts", _no_arguments, _list),
+            ("show", "show a host, its certificates and its accounts", _host_argument, _show),
+            ("revoke", "revoke everything that a host has", _revoke_arguments, _revoke),
+        ),
+    )
+
+
+run = run_subcommand
+
+
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    """None."""
+
+
+def _host_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("host", metavar="HOST"), "host")
+
+
+# -- new -------------------------------------------------------------------------------------
+
+
+def _new_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("host", metavar="HOST", help="its name: web-1.example.com")
+    parser.add_argument(
+        "--for",
+        dest="lifetime",
+        type=times.duration_of,
+        default=DAY,
+        metavar="24h",
+        help="how long the host may join (default: 24h)",
+    )
+    parser.add_argument(
+        "--replace", action="store_true", help="revoke the certificate that the host has now"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there, mode 0600")
+
+
+def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    host: str = chosen.host
+    for problem in subdomain_errors(host):
+        raise Complaint(f"{host!r} is no name for a host: {problem}", USAGE)
+    live = [one for one in certificates_of(server, host) if issued.is_live(one)]
+    if chosen.replace:
+        for one in live:
+            revoke_certificate(server, one, "superseded", f"orchid host new {host} --replace")
+    elif live:
+        remark(
+            f"{host} has the certificate {live[0]['metadata']['name']}: a request with another key "
+            "waits until that is revoked or has expired. To revoke it now, add --replace"
+        )
+    _bind(server)
+    token = _create_token(server, host, chosen.lifetime)
+    text = kubeconfig.document(server, host, {"token": token}, "")
+    remark(f"{host} can join with this within {times.span(chosen.lifetime)}")
+    if chosen.out is None:
+        say(text.rstrip("\n"))
+        return 0
+    from orchid.credentials.files import write_private
+
+    try:
+        write_private(chosen.out, text.encode())
+    except OSError as error:
+        raise Complaint(f"cannot write {chosen.out}: {error.strerror}") from None
+    say(f"wrote {chosen.out}")
+    return 0
+
+
+def _bind(server: ServerConnection) -> None:
+    """Let join tokens create requests and get them approved, and let hosts renew."""
+    own = f"system:{server.names.certificates}:certificatesigningrequests"
+    for role, group in (
+        ("system:node-bootstrapper", HOSTS),
+        (f"{own}:nodeclient", HOSTS),
+        (f"{own}:selfnodeclient", NODES),
+    ):
+        subject = {"kind": "Group", "name": group, "apiGroup": server.names.rbac}
+        grants.grant(server, role, subject, "")
+
+
+def _create_token(server: ServerConnection, host: str, seconds: int) -> str:
+    token_id, secret = _letters(6), _letters(16)
+    expires = times.text_of(times.now().timestamp() + seconds)
+    body: Json = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": f"bootstrap-token-{token_id}"},
+        "type": server.names.bootstrap_token_type,
+        "stringData": {
+            "token-id": token_id,
+            "token-secret": secret,
+            "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": HOSTS,
+            "node-name": host,
+            "expiration": expires,
+            "description": f"orchid host new {host}",
+        },
+    }
+    server.post(_tokens(server), body)
+    return f"{token_id}.{secret}"
+
+
+def _letters(count: int) -> str:
+    return "".join(secrets.choice(TOKEN_LETTERS) for _ in range(count))
+
+
+# -- place -----------------------------------------------------------------------------------
+
+
+def _place_arguments(parser: argparse.ArgumentParser) -> None:
+    _host_argument(parser)
+    completed(parser.add_argument("account", metavar="NAMESPACE/NAME"), "account")
+    parser.add_argument(
+        "--audience",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="let the host get tokens of the account for this audience; may be repeated",
+    )
+    parser.add_argument(
+        "--api", action="store_true", help="let the host get tokens for this server's API"
+    )
+    parser.add_argument(
+        "--signer",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="let the host get certificates of this signer for the account; may be repeated",
+    )
+    parser.add_argument("--key-type", choices=KEY_TYPES, default=KEY_TYPES[0])
+    parser.add_argument("--name", default="", help="of the Pod (default: ACCOUNT-HOST)")
+
+
+def _place(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    namespace, account = account_of(chosen.account, server.access.namespace)
+    name = chosen.name or f"{account}-{chosen.host}"
+    if not (chosen.audience or chosen.api or chosen.signer):
+        raise Complaint("name what the host gets: --audience, --api or --signer", USAGE)
+    body: Json = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "nodeName": chosen.host,
+            "serviceAccountName": account,
+            "automountServiceAccountToken": False,
+            "volumes": [{"name": "credentials", "projected": {"sources": _sources(chosen)}}],
+        },
+    }
+    try:
+        made = server.post(path("api", "v1", "namespaces", namespace, "pods"), body)
+    except CommandRefused as refused:
+        if refused.status != CONFLICT:
+            raise
+        raise Complaint(
+            f"the Pod {namespace}/{name} exists already; choose another --name or delete it"
+        ) from None
+    if not print_for_programs(chosen.output, made):
+        say(f"placed {namespace}/{account} on {chosen.host}, by the Pod {namespace}/{name}")
+    return 0
+
+
+def _sources(chosen: argparse.Namespace) -> list[Json]:
+    audiences = [*chosen.audience, *([""] if chosen.api else [])]
+    tokens: list[Json] = [
+        {"serviceAccountToken": {"path": f"token-{index}", **({"audience": one} if one else {})}}
+        for index, one in enumerate(audiences)
+    ]
+    return tokens + [
+        {
+            "podCertificate": {
+                "signerName": signer,
+                "keyType": chosen.key_type,
+                "credentialBundlePath": f"certificate-{index}.pem",
+            }
+        }
+        for index, signer in enumerate(chosen.signer)
+    ]
+
+
+# -- list and show ---------------------------------------------------------------------------
+
+
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    ends: dict[str, str] = {}
+    for one in node_certificates(server):
+        host = issued.common_name(one).removeprefix(NODE_PREFIX)
+        if issued.is_live(one):
+            ends[host] = max(ends.get(host, ""), one["spec"].get("notAfter", ""))
+    columns = (
+        ListColumn("HOST", lambda one: one["metadata"]["name"]),
+        ListColumn("CERTIFICATE", lambda one: _until(ends.get(one["metadata"]["name"], ""))),
+        ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    )
+    if chosen.output in ("text", "wide"):
+        _remark_without_node(server, ends)
+    place = path("api", "v1", "nodes")
+    return show_list(chosen, server, place, columns, empty="no hosts")
+
+
+def _remark_without_node(server: ServerConnection, ends: dict[str, str]) -> None:
+    """Hosts that have no Node: with a certificate, or with a join token only."""
+    nodes = {one["metadata"]["name"] for one in server.items(path("api", "v1", "nodes"))}
+    joined = sorted(ends.keys() - nodes)
+    if joined:
+        remark(f"joined, and without a Node: {', '.join(joined)}")
+    invited = {host for host, _ in join_tokens(server)} - nodes - ends.keys()
+    if invited:
+        remark(f"may join, and have not yet: {', '.join(sorted(invited))}")
+
+
+def _until(text: str) -> str:
+    moment = times.parse(text)
+    return f"valid for {times.span((moment - times.now()).total_seconds())}" if moment else "none"
+
+
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    host: str = chosen.host
+    node = _node(server, host)
+    certificates = list(certificates_of(server, host))
+    pods = list(pods_of(server, host))
+    tokens = [token for name, token in join_tokens(server) if name == host]
+    if node is None and not (certificates or pods or tokens):
+        raise Complaint(f"there is no host {host}")
+    found = {"node": node, "certificates": certificates, "pods": pods}
+    if print_for_programs(chosen.output, found):
+        return 0
+    facts(
+        [
+            ("Host", host),
+            ("Node", f"created {times.age(node['metadata'].get('creationTimestamp'))} ago")
+            if node
+            else ("Node", "none"),
+            ("Certificates", [_described(one) for one in certificates] or ["none"]),
+            (
+                "Accounts",
+                [
+                    f"{one['metadata']['namespace']}/{one['spec'].get('serviceAccountName', '')} "
+                    f"(by the Pod {name_of(one)})"
+                    for one in pods
+                ]
+                or ["none"],
+            ),
+            ("Join tokens", [one["metadata"]["name"] for one in tokens] or ["none"]),
+        ]
+    )
+    return 0
+
+
+def _described(one: Json) -> str:
+    serial, revoked = one["metadata"]["name"], issued.revocation_of(one)
+    if revoked:
+        return f"{serial}, revoked ({revoked.get('reason', 'unspecified')})"
+    end = issued.end_of(one)
+    return f"{serial}, {'expires' if end > times.now() else 'expired'} {times.until(end)}"
+
+
+def _node(server: ServerConnection, host: str) -> Json | None:
+    try:
+        return server.get(path("api", "v1", "nodes", host))
+    except CommandRefused as refused:
+        if refused.status != NOT_FOUND:
+            raise
+        return None
+
+
+# -- revoke ----------------------------------------------------------------------------------
+
+
+def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
+    _host_argument(parser)
+    parser.add_argument(
+        "--reason", choices=tuple(REASONS), default="unspecified", help="why, as CRLs name it"
+    )
+    parser.add_argument("--message", default="", help="why, in a sentence")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    """Join tokens first, so that the host cannot join again; then certificates, then Pods."""
+    host: str = chosen.host
+    user = f"{NODE_PREFIX}{host}"
+    requested = {"fieldSelector": f"spec.requester.username={issued.escaped(user)}"}
+    found = [*certificates_of(server, host), *server.items(issued.place(server), requested)]
+    live = {one["metadata"]["name"]: one for one in found if issued.is_live(one)}
+    pods = list(pods_of(server, host))
+    tokens = [token for name, token in join_tokens(server) if name == host]
+    if not (live or pods or tokens):
+        raise Complaint(f"{host} has no certificate, no Pod and no join token")
+    question = (
+        f"Revoke {len(live)} certificates of {host}, delete {len(pods)} Pods with the tokens bound "
+        f"to them, and delete {len(tokens)} join tokens?"
+    )
+    if not chosen.yes and confirmed(question) is False:
+        raise Complaint("not revoked")
+    for token in tokens:
+        server.delete(_tokens(server, token["metadata"]["name"]))
+    for one in live.values():
+        revoke_certificate(server, one, chosen.reason, chosen.message)
+    for pod in pods:
+        meta = pod["metadata"]
+        server.delete(path("api", "v1", "namespaces", meta["namespace"], "pods", meta["name"]))
+    say(f"revoked {len(live)} certificates, deleted {len(pods)} Pods and {len(tokens)} join tokens")
+    return 0
+
+
+def revoke_certificate(server: ServerConnection, record: Json, reason: str, message: str) -> None:
+    spec = record["spec"]
+    named = {"serialNumber": spec["serialNumber"], "signerName": spec["signerName"]}
+    body: Json = {
+        "apiVersion": f"{server.names.identity}/v1alpha1",
+        "kind": "CredentialRevocation",
+        "metadata": {"generateName": "certificate-"},
+        "spec": {"certificate": named, "reason": reason, "message": message},
+    }
+    try:
+        server.post(revocations.place(server), body)
+    except CommandRefused as refused:
+        if refused.status != CONFLICT:  # somebody else was faster
+            raise
+
+
+# -- what belongs to a host ------------------------------------------------------------------
+
+
+def node_certificates(server: ServerConnection) -> Iterator[Json]:
+    signer = server.names.node_client_signer
+    return server.items(issued.place(server), {"fieldSelector": f"spec.signerName={signer}"})
+
+
+def certificates_of(server: ServerConnection, host: str) -> Iterator[Json]:
+    """The certificates by which a host authenticates."""
+    user = f"{NODE_PREFIX}{host}"
+    return (one for one in node_certificates(server) if issued.common_name(one) == user)
+
+
+def pods_of(server: ServerConnection, host: str) -> Iterator[Json]:
+    query = {"fieldSelector": f"spec.nodeName={issued.escaped(host)}"}
+    return server.items(path("api", "v1", "pods"), query)
+
+
+def join_tokens(server: ServerConnection) -> list[tuple[str, Json]]:
+    """Join tokens, each with its host; none if the caller may not read them."""
+    import base64
+
+    kind = server.names.bootstrap_token_type
+    try:
+        found = list(server.items(_tokens(server), {"fieldSelector": f"type={kind}"}))
+    except CommandRefused as refused:
+        if refused.status != FORBIDDEN:
+            raise
+        return []
+    named = ((one.get("data", {}).get("node-name", ""), one) for one in found)
+    return [(base64.b64decode(name).decode("utf-8", "replace"), one) for name, one in named if name]
+
+
+def _tokens(server: ServerConnection, *parts: str) -> str:
+    return path("api", "v1", "namespaces", server.names.system_namespace, "secrets", *parts)
