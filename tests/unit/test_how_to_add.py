@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "orchid"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 SHARED_BY_COMMANDS = {
+    "cluster_facts",
     "cluster_setup",
     "cluster_targets",
     "grants",

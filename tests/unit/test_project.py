@@ -289,7 +289,7 @@ def test_the_time_of_day_is_injected() -> None:
     reading = {
         f"{path.relative_to(ROOT / 'src' / 'orchid')}"
         for path in (ROOT / "src").rglob("*.py")
-        if re.search(r"\bdatetime\.(now|utcnow)\(|\btime\.time\(", path.read_text())
+        if re.search(r"\bdatetime\.(now|utcnow)\b|\btime\.time\(", path.read_text())
     }
 
     assert reading == {"clock.py", "commands/terminal/times.py"}

@@ -136,7 +136,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         server.watchdog.run(),
         server.token_uses.run(),
         server.token_counts.run(),
-        access.long_tokens.run(sweeps=warns),
+        access.long_tokens.run(server.clock, sweeps=warns),
         server.cluster_status.run(),
         server.trust.run(),
         server.ends.run(warns=warns),

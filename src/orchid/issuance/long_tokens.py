@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from orchid.access.revocations import Revocations
+from orchid.clock import Clock
 from orchid.credentials.tokens import AccountClaims, Reference
 from orchid.engine.cache.feed import Feed
 from orchid.kinds.node import Node
@@ -138,16 +139,15 @@ class LongTokens:
         while len(self._stored) > MOST_CACHED:
             del self._stored[next(iter(self._stored))]
 
-    async def run(self, *, sweeps: bool) -> None:
+    async def run(self, clock: Clock, *, sweeps: bool) -> None:
         """Store counts until cancelled; one process of all `sweeps` rows that are of no use."""
-        loop = asyncio.get_running_loop()
-        swept = loop.time()
+        swept = clock.monotonic()
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
             await self.write()
-            if sweeps and loop.time() - swept > SWEEP_SECONDS:
-                swept = loop.time()
-                await self.sweep(int(datetime.now(UTC).timestamp()) // DAY)
+            if sweeps and clock.monotonic() - swept > SWEEP_SECONDS:
+                swept = clock.monotonic()
+                await self.sweep(int(clock.now().timestamp()) // DAY)
 
     async def write(self) -> None:
         """Add to the rows what was counted since the last time."""

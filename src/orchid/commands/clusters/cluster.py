@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from orchid.commands.clusters import cluster_setup
+from orchid.commands.clusters.cluster_facts import authorities_of, issuer_of, place
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import (
-    NOT_FOUND,
-    CommandRefused,
     Json,
     ServerConnection,
     path,
@@ -42,7 +41,6 @@ from orchid.commands.terminal.output import (
     table,
 )
 from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
-from orchid.wire.naming import KUBERNETES
 
 KIND = "Cluster"
 YEAR = 365 * 86_400
@@ -76,10 +74,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 run = run_subcommand
-
-
-def place(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, "v1alpha1", "clusters", *parts)
 
 
 # -- add -------------------------------------------------------------------------------------
@@ -174,30 +168,6 @@ def connect_cluster(chosen: argparse.Namespace) -> ServerConnection:
         raise Complaint(f"--kubeconfig: there is no file {file}", USAGE)
     found = FoundKubeconfig((file,), FLAG)
     return ServerConnection(kubeconfig_file.load(found, chosen.cluster_context), found)
-
-
-def issuer_of(cluster: ServerConnection) -> str:
-    try:
-        found = cluster.get("/.well-known/openid-configuration").get("issuer")
-    except CommandRefused as refused:
-        raise Complaint(
-            f"cannot read the issuer of the cluster ({refused}); add --issuer"
-        ) from None
-    if not isinstance(found, str) or not found:
-        raise Complaint("the cluster does not report its issuer; add --issuer")
-    return found
-
-
-def authorities_of(cluster: ServerConnection) -> str:
-    """The CAs of client certificates; none if the cluster accepts none."""
-    system = path("api", "v1", "namespaces", KUBERNETES.system_namespace, "configmaps")
-    try:
-        found = cluster.get(f"{system}/extension-apiserver-authentication")
-    except CommandRefused as refused:
-        if refused.status != NOT_FOUND:
-            raise
-        return ""
-    return str((found.get("data") or {}).get("client-ca-file", ""))
 
 
 def _credential_arguments(parser: argparse.ArgumentParser) -> None:

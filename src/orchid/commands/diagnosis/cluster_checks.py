@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from orchid.clock import SystemClock
 from orchid.commands.accounts import token as tokens
-from orchid.commands.clusters import cluster, cluster_setup
+from orchid.commands.clusters import cluster_facts, cluster_setup
 from orchid.commands.diagnosis.findings import Finding, good, note, soon, wrong
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
@@ -52,7 +52,7 @@ def examined(
     server: ServerConnection, there: ServerConnection, name: str
 ) -> list[tuple[str, Finding]]:
     """Every finding with the name of its check."""
-    found = server.get(cluster.place(server, name))
+    found = server.get(cluster_facts.place(server, name))
     results: list[tuple[str, Finding]] = []
     for check, findings in (
         ("credential", _credential(found)),
@@ -97,7 +97,7 @@ def _version(there: ServerConnection) -> Iterator[Finding]:
 
 
 def _issuer(found: Json, there: ServerConnection) -> Iterator[Finding]:
-    known, actual = found["spec"].get("issuer", ""), cluster.issuer_of(there)
+    known, actual = found["spec"].get("issuer", ""), cluster_facts.issuer_of(there)
     if known == actual:
         yield good(f"the issuer is {actual}")
     else:
@@ -105,7 +105,7 @@ def _issuer(found: Json, there: ServerConnection) -> Iterator[Finding]:
 
 
 def _authorities(found: Json, there: ServerConnection) -> Iterator[Finding]:
-    known, actual = found["spec"].get("clientAuthorities", ""), cluster.authorities_of(there)
+    known, actual = found["spec"].get("clientAuthorities", ""), cluster_facts.authorities_of(there)
     if known.split() == actual.split():
         yield good("the client authorities are the same as here")
     else:
