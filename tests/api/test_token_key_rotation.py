@@ -36,7 +36,7 @@ class Rotating:
             self.api.settings.names,
             self.api.clock,
             self.events,
-            KeyRotation(period, 30 * DAY),
+            KeyRotation(period, DAY, 30 * DAY),
         )
 
     def now(self) -> datetime:

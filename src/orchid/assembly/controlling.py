@@ -141,6 +141,7 @@ def _key_rotation(settings: Settings) -> KeyRotation | None:
         return None
     return KeyRotation(
         timedelta(seconds=settings.token_key_rotation),
+        timedelta(seconds=settings.token_key_publish_time),
         timedelta(seconds=settings.issued_retention),
     )
 

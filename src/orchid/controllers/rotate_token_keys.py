@@ -52,6 +52,7 @@ ALL: Final[Key] = ("", "tokens")  # the one piece of work
 SOON: Final = 1.0  # seconds until the next look after a write
 REFRESH: Final = 30.0  # seconds between two looks without an event
 REPEAT: Final = timedelta(days=1)  # between two events about the same blocked step
+ALLOWANCE: Final = timedelta(minutes=2)  # of the wait before Retired, for clocks that differ
 KEY_LOST: Final = "KeyLost"
 
 
@@ -157,7 +158,22 @@ class RotateTokenKeys(Controller[SigningKey]):
             return SOON
         for key in stored:
             await self._refresh(key, chosen)
-        return REFRESH
+        return self._pause(stored)
+
+    def _pause(self, stored: list[SigningKey]) -> float:
+        """Seconds until the next moment at which a step may become possible."""
+        now, rotation = self._clock.now(), self._rotation
+        moments = []
+        for key in stored:
+            times, wait = key.status.times, timedelta(seconds=key.publish_seconds)
+            for since, spans in (
+                (times.published, (rotation.publish_time,)),
+                (times.active, (rotation.period,)),
+                (times.verifying, (wait, wait + ALLOWANCE)),
+            ):
+                moments += [since + span for span in spans] if since else []
+        left = ((moment - now).total_seconds() for moment in moments if moment > now)
+        return min([REFRESH, *(max(seconds, SOON) for seconds in left)])
 
     async def _step(self, stored: list[SigningKey], chosen: Selection) -> bool:
         """Take the first step that is due; return whether there was one."""

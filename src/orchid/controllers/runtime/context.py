@@ -27,6 +27,7 @@ class KeyRotation(msgspec.Struct, frozen=True):
     """When stored token keys are replaced and removed."""
 
     period: timedelta  # how long a key signs; zero: it is replaced by hand
+    publish_time: timedelta  # how long a key is published before it may sign
     retention: timedelta  # how long a Retired key is kept
 
 

@@ -1,0 +1,140 @@
+"""Token keys rotate under a verifier that is not ours, and through kills, without a rejection."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jwt
+
+from tests.conformance.exchanges import TOKENS, tokens_by_user
+from tests.e2e.https import Https
+from tests.e2e.serving import free_port, running_server, start, wait_until_ready
+from tests.e2e.test_openid import trust_in
+
+KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
+ACCOUNTS = "/api/v1/namespaces/ci/serviceaccounts"
+REVIEWS = "/apis/authentication.orch.io/v1/tokenreviews"
+ADMIN = tokens_by_user()["admin"]
+AUDIENCE = "https://vault.example"
+PATIENCE = 60.0
+QUICK = ("--token-auth-file", str(TOKENS), "--service-account-jwks-max-age", "1s")
+
+
+def until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "not within its time"
+        time.sleep(0.05)
+
+
+def states(https: Https) -> dict[str, str]:
+    found = https.send("GET", KEYS, token=ADMIN).json["items"]
+    return {one["metadata"]["name"]: one["spec"]["state"] for one in found}
+
+
+def issue(https: Https, **spec: Any) -> str:
+    body = {"spec": {"audiences": [AUDIENCE], **spec}}
+    reply = https.send("POST", f"{ACCOUNTS}/builder/token", body, token=ADMIN)
+    assert reply.status == 201, reply.body
+    return str(reply.json["status"]["token"])
+
+
+def is_accepted(https: Https, token: str) -> bool:
+    body = {"spec": {"token": token, "audiences": [AUDIENCE]}}
+    review = https.send("POST", REVIEWS, body, token=ADMIN).json
+    return bool(review["status"].get("authenticated"))
+
+
+def test_a_rotation_rejects_no_token(tmp_path: Path) -> None:
+    """PyJWT fetches the keys once, before the rotation, and accepts old and new tokens through it.
+
+    The old key is Retired only when its last recorded token is gone.
+    """
+    port = free_port()
+    issuer = f"https://127.0.0.1:{port}"
+    flags = ("--service-account-issuer", issuer, "--token-key-publish-time", "3s", *QUICK)
+    with (
+        running_server(tmp_path / "data", *flags, port=port) as server,
+        Https(server.port) as https,
+    ):
+        https.send("POST", ACCOUNTS, {"metadata": {"name": "builder"}}, token=ADMIN)
+        until(lambda: states(https).get("tokens-2") == "Published")
+        verifier = jwt.PyJWKClient(f"{issuer}/openid/v1/jwks", ssl_context=trust_in(server))
+        tokens = [issue(https)]
+        rejected: list[str] = []
+
+        def verify() -> None:
+            tokens.append(issue(https))
+            for token in (tokens[0], tokens[-1]):
+                key = verifier.get_signing_key_from_jwt(token).key
+                jwt.decode(token, key, algorithms=["ES256"], audience=AUDIENCE, issuer=issuer)
+                if not is_accepted(https, token):
+                    rejected.append(token)
+
+        def activated() -> bool:
+            verify()
+            key = https.send("GET", f"{KEYS}/tokens-2", token=ADMIN).json
+            key["spec"]["state"] = "Active"
+            return https.send("PUT", f"{KEYS}/tokens-2", key, token=ADMIN).status == 200
+
+        until(activated)
+        until(lambda: (verify(), states(https)["tokens-1"] == "Verifying")[1])
+        kids = [jwt.get_unverified_header(token)["kid"] for token in tokens]
+
+        assert rejected == []
+        assert len(set(kids)) == 2
+        assert kids == sorted(kids, key=kids.index)  # never back to the old key
+        until(lambda: states(https).get("tokens-3") == "Published")
+        blocked = https.send("GET", f"{KEYS}/tokens-1", token=ADMIN).json["status"]
+        assert blocked["dependents"]["live"] >= 1
+
+
+def test_a_rotation_survives_a_kill_after_every_write(tmp_path: Path) -> None:
+    """Whatever was written last: a signer exists, no token is rejected, the rotation completes."""
+    data, port = tmp_path / "data", free_port()
+    issuer = f"https://127.0.0.1:{port}"
+    flags = ("--service-account-issuer", issuer, "--token-key-publish-time", "1s", *QUICK)
+    flags += ("--token-key-rotation", "2s")
+    tokens: list[str] = []
+    seen: list[str] = []
+    with (
+        running_server(data, *flags, "--controllers", "", port=port) as server,
+        Https(server.port) as https,
+    ):
+        https.send("POST", ACCOUNTS, {"metadata": {"name": "builder"}}, token=ADMIN)
+        tokens.append(issue(https, expirationSeconds=86_400))
+    for _ in range(40):
+        server = wait_until_ready(start(data, *flags, port=port))
+        try:
+            with Https(server.port) as https:
+                assert all(is_accepted(https, token) for token in tokens)
+                tokens.append(issue(https, expirationSeconds=86_400))
+                found = https.send("GET", KEYS, token=ADMIN).json
+                seen.append(json.dumps(states(https)))
+                if is_complete(https):
+                    break
+                version = found["metadata"]["resourceVersion"]
+                watch = f"{KEYS}?watch=1&resourceVersion={version}"
+                next(https.events(watch, token=ADMIN))
+        finally:
+            server.kill()
+    else:
+        raise AssertionError(seen)
+
+    assert len(set(seen)) > 2  # it was killed in several states
+
+
+def is_complete(https: Https) -> bool:
+    """Whether the first key no longer signs, its private key is gone, and a successor exists."""
+    found = https.send("GET", f"{KEYS}/tokens-1", token=ADMIN).json
+    secret = f"signing-key-{found['metadata']['uid']}"
+    gone = https.send("GET", f"/api/v1/namespaces/orch-system/secrets/{secret}", token=ADMIN)
+    now = states(https)
+    return (
+        now["tokens-1"] == "Verifying"
+        and gone.status == 404
+        and "Active" in now.values()
+        and "Published" in now.values()
+    )
