@@ -158,3 +158,28 @@ def test_the_table_names_what_there_is() -> None:
 
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+# A word in the names of files, and the files that have another subject.
+FEATURES = {
+    "revo": {"commands/rights/revoke_grant.py"},
+    "polic": {"server/audit/policy.py"},
+    "ledger": set(),
+    "issu": {"assembly/outside_issuers.py"},
+}
+
+
+def test_features_name_every_file() -> None:
+    """The lists of files in docs/architecture.md are complete, and each file exists."""
+    section = ARCHITECTURE.partition("\n## Features\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`((?:\w+/)+\w+\.py)`", section)) - {"tests/unit/test_how_to_add.py"}
+    expected = {
+        name
+        for word, others in FEATURES.items()
+        for path in SOURCE.rglob(f"*{word}*.py")
+        if (name := str(path.relative_to(SOURCE))) not in others
+    }
+
+    assert listed
+    assert {name for name in listed if not (SOURCE / name).exists()} == set()
+    assert expected - listed == set(), "add them to the features of docs/architecture.md"
