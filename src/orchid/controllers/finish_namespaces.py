@@ -43,7 +43,7 @@ class FinishNamespaces(Controller[Namespace]):
             await self._client.delete_collection(kind.type, found.name)
         left = await self._left(found.name)
         if left:
-            await self._tell(found, left)
+            await self._report(found, left)
             raise TryAgain(f"still there: {', '.join(left)}")
         finalizers = tuple(one for one in found.spec.finalizers if one != self._finalizer)
         empty = replace(found, spec=replace(found.spec, finalizers=finalizers))
@@ -63,7 +63,7 @@ class FinishNamespaces(Controller[Namespace]):
                 left.append(f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
         return left
 
-    async def _tell(self, namespace: Namespace, left: list[str]) -> None:
+    async def _report(self, namespace: Namespace, left: list[str]) -> None:
         message = f"Some resources are remaining: {', '.join(left)}"
         before = [one for one in namespace.status.conditions if one.type == REMAINING]
         if before and before[0].message == message:

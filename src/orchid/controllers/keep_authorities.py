@@ -160,7 +160,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         for one in (ready, *_of_certificate(status.certificate, now)):
             timed = replace(one, observed_generation=found.metadata.generation)
             conditions = with_condition(conditions, timed, now)
-        await self._tell(found, replace(found, status=replace(status, conditions=conditions)))
+        await self._report(found, replace(found, status=replace(status, conditions=conditions)))
         return self._pause(found, status.certificate, now)
 
     def _pause(self, found: CertificateAuthority, chain: str, now: datetime) -> float:
@@ -282,7 +282,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     # -- the status --------------------------------------------------------------------------
 
-    async def _tell(self, before: CertificateAuthority, after: CertificateAuthority) -> None:
+    async def _report(self, before: CertificateAuthority, after: CertificateAuthority) -> None:
         if after.status == before.status:
             return
         await self._client.update_status(after)

@@ -1,4 +1,4 @@
-"""Ask the admission policies, in the order in which the assembly lists them."""
+"""Run the admission policies, in the order of the assembly."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -13,7 +13,7 @@ Policies = tuple[AdmissionPolicy, ...]
 
 
 class _Asked(NamedTuple):
-    """The policies that are asked about objects of one kind."""
+    """The policies for objects of one kind."""
 
     admitting: Policies
     reviewing: Policies
@@ -22,7 +22,7 @@ class _Asked(NamedTuple):
 
 
 class _AskedOf(dict[Kind[Any], _Asked]):
-    """Found once for each kind."""
+    """Computed once for each kind."""
 
     def __init__(self, policies: Sequence[AdmissionPolicy]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The kinds this server has: by path, by type and by what a body says it is."""
+"""The kinds of this server: by path, by type and by apiVersion and kind."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T", bound=Object)
 
 
 class Catalog:
-    """Every kind in every version, found in one look-up. Filled once and never changed."""
+    """Every kind in every version, in one lookup. Immutable."""
 
     def __init__(self, kinds: Iterable[Kind[Any]]) -> None:
         self.kinds: tuple[Kind[Any], ...] = tuple(each for kind in kinds for each in kind.served)
@@ -44,7 +44,7 @@ class Catalog:
         return self._by_name.get((api_version, name))
 
     def is_confidential(self, target: Target) -> bool:
-        """Whether requests and answers may hold secrets; an unknown resource may."""
+        """Whether requests and responses may hold secrets; True for an unknown resource."""
         if not target.is_resource:
             return False
         kind = self._by_place.get((target.group, target.full_resource))

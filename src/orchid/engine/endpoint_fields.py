@@ -1,8 +1,8 @@
-"""Which fields an endpoint may write, declared as data; all others keep their values.
+"""The fields that an endpoint may write, declared as data; all others keep their values.
 
 `Kind.writes`, `Kind.creates` and `Endpoint.writes` name fields by their wire path (`spec`,
-`status.conditions`); None means every field. The same words give the fields that the endpoint
-never owns (`resets`), for managedFields.
+`status.conditions`); None means every field. The same declaration yields the fields that the
+endpoint never owns (`resets`), for managedFields.
 """
 
 import functools
@@ -14,7 +14,7 @@ from orchid.wire.schema import Fields
 from orchid.wire.struct import replace
 
 T = TypeVar("T", bound=Object)
-Parts = dict[str, Any]  # fields by their Python names: None for all of one, else parts of it
+Parts = dict[str, Any]  # fields by their Python names: None for a whole field, else its parts
 
 
 def keep_unwritten(kind: Kind[T], endpoint: Endpoint | None, new: T, old: T) -> T:
@@ -49,7 +49,7 @@ def _blanks(kind: Kind[Any]) -> tuple[Parts, dict[str, Any]]:
 
 @functools.cache
 def resets(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
-    """The paths that a write through an endpoint never owns, each without those below it."""
+    """The paths that a write through an endpoint never owns, without redundant ones."""
     unwritable = _unwritable(kind, endpoint)
     if endpoint:
         return (*unwritable, *endpoint.unowned)

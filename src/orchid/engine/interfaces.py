@@ -1,9 +1,9 @@
-"""What the engine and the server ask of others. Implementations live elsewhere and are handed in.
+"""Interfaces of the engine and the server. Implementations are elsewhere and passed in.
 
-Authenticator        who is calling?          access/authenticators/
-TokenAuthenticator   whose token is this?     access/authenticators/
-Authorizer           may they?                access/authorizers/
-AdmissionPolicy      rules beyond one object  admission/
+Authenticator        the user of a request           access/authenticators/
+TokenAuthenticator   the user of a token             access/authenticators/
+Authorizer           permission of a request         access/authorizers/
+AdmissionPolicy      rules beyond one object         admission/
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PresentedPeer(Protocol):
-    """The other end of the connection, and the certificate it showed, if any."""
+    """The peer of the connection, and its certificate, if any."""
 
     address: str
     certificate: bytes | None
@@ -34,7 +34,7 @@ class CallerMemo(Protocol):
 
 
 class Presented(Protocol):
-    """What a caller presents with one request. The listener's HttpRequest is one."""
+    """The credentials of a request. The listener's HttpRequest is one."""
 
     method: str
     path: str
@@ -48,10 +48,10 @@ class Presented(Protocol):
 
 
 class Authenticated(NamedTuple):
-    """A caller whose credential was accepted, and for which audiences it is good."""
+    """An authenticated user, and the audiences of the credential."""
 
     user: UserInfo
-    audiences: tuple[str, ...] | None = None  # None: the credential knows no audiences
+    audiences: tuple[str, ...] | None = None  # None: the credential has no audiences
     warnings: tuple[str, ...] = ()  # for the caller, as Warning headers
     notes: tuple[tuple[str, str], ...] = ()  # annotations for the audit record
     # Whether this result may be cached per header set: False, True, or a check that runs in every
@@ -61,7 +61,7 @@ class Authenticated(NamedTuple):
 
 
 class Rejected(Exception):
-    """A credential was presented and is wrong. The text is only for TokenReview and the log.
+    """The presented credential is invalid. The message is only for TokenReview and the log.
 
     Each of several authenticators may have a reason; several are shown in brackets.
     """
@@ -77,14 +77,14 @@ class Rejected(Exception):
 
 class Authenticator(Protocol):
     async def authenticate(self, presented: Presented) -> Authenticated | None:
-        """Return who is calling, None if nothing for us was presented, or raise Rejected."""
+        """Return the user, None if there is no such credential, or raise Rejected."""
 
 
 class TokenAuthenticator(Protocol):
     async def authenticate_token(
         self, token: str, audiences: tuple[str, ...]
     ) -> Authenticated | None:
-        """Return whose token this is, None if it is not of this kind, or raise Rejected."""
+        """Return the user of a token, None if it is of another type, or raise Rejected."""
 
 
 class Verdict(Enum):
@@ -94,7 +94,7 @@ class Verdict(Enum):
 
 
 class Decision:
-    """What an authorizer decides. Never changed, since many requests share one."""
+    """The decision of an authorizer. Immutable, since many requests share one."""
 
     __slots__ = ("allowed", "error", "reason", "verdict")
 
@@ -122,10 +122,10 @@ class Authorizer(Protocol):
 
 
 class AdmissionPolicy:
-    """A rule that needs another object or the caller's rights.
+    """A rule that needs another object or the user's permissions.
 
-    Every hook may raise ApiErrors. They are asked about objects of the kinds that `admits`,
-    `reviews`, `accompanies` and `accompanies_new` list; EVERY_KIND is all.
+    Every hook may raise ApiErrors. They are called for objects of the kinds in `admits`, `reviews`,
+    `accompanies` and `accompanies_new`; EVERY_KIND means all.
     """
 
     admits: tuple[type[Object], ...] = ()
@@ -134,7 +134,7 @@ class AdmissionPolicy:
     accompanies_new: tuple[type[Object], ...] = ()  # as `accompanies`, but for creates
 
     def concerns(self, kind: "Kind[Any]") -> bool:
-        """Whether the policy applies to a listed kind at all; asked once for each kind."""
+        """Whether the policy applies to a listed kind at all; called once for each kind."""
         return True
 
     async def admit(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> Any:
@@ -147,7 +147,7 @@ class AdmissionPolicy:
     async def companions(
         self, request: Request, kind: "Kind[Any]", new: Any, old: Any
     ) -> tuple[Object, ...]:
-        """Give new objects, complete with uid, to be stored in the same commit.
+        """Return new objects, complete with uid, to be stored in the same commit.
 
         `old` is None if the commit creates `new`.
         """
@@ -158,7 +158,7 @@ EVERY_KIND = (Object,)
 
 
 class Randomness(Protocol):
-    """Where names and uids come from."""
+    """The source of names and uids."""
 
     def uid(self) -> str:
         """A fresh uid, in the text form of a version 4 UUID."""

@@ -1,7 +1,7 @@
 """The server's own reads and writes, as one trusted user.
 
 For objects that the server itself creates (bootstrap roles, a namespace on first use). Admission
-and validation run as for everyone; authorization is not asked, because there is no request.
+and validation run as usual; authorization does not, because there is no request.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class InternalObjects:
         return await self._verbs.deleting.delete(kind, old.name, DeleteOptions(), request)
 
     async def ensure(self, new: Object) -> None:
-        """Create an object unless it is there."""
+        """Create an object unless it exists."""
         if self._feed.of(type(new)).get(new.namespace, new.name) is None:
             with contextlib.suppress(AlreadyExists):
                 await self.create(new)

@@ -1,10 +1,10 @@
-"""Kind: the declaration that a kind's file fills in. Everything generic is made from it.
+"""Kind: the declaration of a kind, the source of everything generic.
 
     Kind(type=ConfigMap, group="", version="v1", plural="configmaps", scope=Scope.NAMESPACED, ...)
 
-Routes, discovery, tables, selectors, field validation, patches, OpenAPI and protobuf all read the
-same declaration. A kind that stores nothing (a review) declares `acts` instead of being stored; a
-subresource is one more `Endpoint`.
+Routes, discovery, tables, selectors, field validation, patches, OpenAPI and protobuf all use this
+declaration. A kind that stores nothing (a review) declares `acts`; a subresource is another
+`Endpoint`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,12 +26,12 @@ from orchid.wire.schema import Fields, confidential_paths, schema_of
 
 T = TypeVar("T", bound=Object)
 
-# Words that the server keeps beside an object, from (new, old or None, request). They are merged
+# Notes that the server stores beside an object, from (new, old or None, request). They are merged
 # into the stored ones; None: no change.
 Note = Callable[[T, T | None, Request], Mapping[str, str] | None]
 
-LARGEST_BODY = 3_145_728  # of any request, as the reference
-LARGEST_REVIEW = 131_072  # of what asks a question and stores nothing
+LARGEST_BODY = 3_145_728  # of any request, as in Kubernetes
+LARGEST_REVIEW = 131_072  # of reviews, which store nothing
 STORED_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 ENDPOINT_VERBS = ("get", "patch", "update")
 
@@ -42,7 +42,9 @@ class Scope(Enum):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column of the table that `kubectl get` shows. A cell is made of the object and now."""
+    """A column of the table that `kubectl get` shows. A cell is computed from the object and
+    now.
+    """
 
     name: str
     cell: Callable[[Any, datetime], Any]
@@ -53,20 +55,20 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Unset(NamedTuple):
-    """A field that an object may lack: its name in JSON, and its value where that is missing."""
+    """An optional field: its name in JSON, and its value if it is missing."""
 
     name: bytes
     value: str
 
 
 class Acting(Protocol[T]):
-    """A kind that does something when it is created, and stores nothing."""
+    """A kind that performs an action when it is created, and stores nothing."""
 
     async def create(self, new: T, request: Request) -> T: ...
 
 
 class Endpoint(msgspec.Struct, frozen=True, eq=False):
-    """A subresource under an object: which fields a write there may change, by which rules.
+    """A subresource under an object: the fields that a write may change, and its rules.
 
     With `kind` it is an action of another kind under the object (`serviceaccounts/token`).
     """
@@ -76,13 +78,13 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
     rules: Strategy[Any] = msgspec.field(default_factory=Strategy[Any])
     verbs: tuple[str, ...] = ENDPOINT_VERBS
     has_table: bool = True
-    unowned: tuple[str, ...] = ()  # written here, yet nobody comes to own it (managedFields)
+    unowned: tuple[str, ...] = ()  # writable, but never recorded in managedFields
     kind: "Kind[Any] | None" = None
 
 
 @dataclass(frozen=True, eq=False)
 class Kind(Generic[T]):
-    """All that the server needs to know of a kind. Two kinds are the same only if identical."""
+    """The declaration of a kind. Two kinds are equal only if identical."""
 
     type: type[T]
     group: str
@@ -94,35 +96,36 @@ class Kind(Generic[T]):
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, Callable[[T], str]] = field(default_factory=dict)
-    # Those of them that few objects have, and that are made from the field of that name alone.
+    # Selectable fields that few objects have, computed from the field of that name alone.
     sparse: tuple[str, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
-    # What writes to the main endpoint may change; everything else keeps its stored value.
-    # None: every field. `creates` is the same for a create, where it differs.
+    # Fields that writes to the main endpoint may change; all others keep their stored value. None:
+    # every field. `creates` is the same for a create, if it differs.
     writes: tuple[str, ...] | None = None
     creates: tuple[str, ...] | None = None
-    owned: tuple[str, ...] = ()  # not written here, yet who sends it owns it (managedFields)
+    owned: tuple[str, ...] = ()  # ignored on write, but still recorded in managedFields
     may_update_unconditionally: bool = True
     creates_on_update: bool = False  # PUT of a missing object creates it
-    answers_deleted_object: bool = False  # DELETE answers the object instead of a Status
+    answers_deleted_object: bool = False  # DELETE returns the object instead of a Status
     acts: Acting[T] | None = None
-    answers_what_was_sent: bool = True  # of a kind that acts: else nothing of it counts
+    answers_what_was_sent: bool = True  # for reviews: whether the answer echoes the request
     verbs: tuple[str, ...] = STORED_VERBS
     largest_body: int = LARGEST_BODY  # bytes
-    # Defaults are put into what a client sends before anything looks at it (and only then).
+    # Applied to client input before anything else (and only then).
     defaults: Callable[[T], T] | None = None
     # Other versions in which the same objects are served. They have the same fields.
     versions: tuple[str, ...] = ()
-    # The same objects in another group. Their type has the same Python names; the names that
-    # travel may be others.
+    # The same objects in another group. Their type has the same Python names; wire names may
+    # differ.
     beside: tuple["Kind[Any]", ...] = ()
     stored_as: "Kind[Any] | None" = None  # of one of all these: the kind that declares it
-    # Versions that clients may know and that are not served: a body in one of them says so.
+    # Versions that clients may know and that are not served: such a body gets a specific error.
     known_versions: tuple[str, ...] = ()
-    # What a change of an object (new, old, request) puts into the ledger, in the same commit.
+    # Ledger entries for a change of an object (new, old, request), in the same commit.
     records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
     # Server-side notes, updated when an object is created or changed: stored with the object,
-    # deleted with it, and served to nobody.
+    # deleted
+    # with it, and never sent to a client.
     note: Note[T] | None = None
 
     @cached_property
@@ -147,7 +150,7 @@ class Kind(Generic[T]):
 
     @cached_property
     def api_versions(self) -> frozenset[str]:
-        """Every apiVersion under which the same objects are served by the same names."""
+        """Every apiVersion under which the same objects are served with the same names."""
         return frozenset(k.api_version for k in self.stored.served if k.type is self.type)
 
     @cached_property
@@ -173,7 +176,7 @@ class Kind(Generic[T]):
 
     @cached_property
     def confidential(self) -> bool:
-        """Whether one of its fields is marked so: then no record and no error shows its content."""
+        """Whether a field is confidential: then no audit record and no error shows its content."""
         return any(confidential_paths(self.schema))
 
     @cached_property
@@ -182,7 +185,7 @@ class Kind(Generic[T]):
 
     @cached_property
     def key_prefix(self) -> str:
-        """Where this kind's objects stand in the store; independent of the naming and version."""
+        """The store prefix of this kind's objects; independent of naming and version."""
         word = self.stored.group.partition(".")[0]
         return f"{word}/{self.plural}/" if word else f"core/{self.plural}/"
 
@@ -190,8 +193,8 @@ class Kind(Generic[T]):
     def unset(self) -> Mapping[str, Unset]:
         """The sparse fields. To select by one, an object that lacks it need not be decoded.
 
-        What JSON leaves out has the value that it has in a new object. An object whose bytes have
-        the name somewhere, in whatever place, is decoded all the same.
+        A missing field has its default value. An object whose bytes contain the name anywhere is
+        decoded all the same.
         """
         if self.is_renamed:
             return {}  # the bytes have the names of the stored kind
@@ -209,7 +212,7 @@ class Kind(Generic[T]):
 
     @cached_property
     def stored_head(self) -> bytes:
-        """How a value that this program has stored begins, if nothing is noted with the object."""
+        """The first bytes of a stored value of this program, without notes."""
         return self.head + b'"metadata":'
 
     def key(self, namespace: str, name: str) -> str:

@@ -1,15 +1,15 @@
-"""Work that may take long is done in a thread, so that it does not block the event loop.
+"""Expensive work runs in a thread, so that it does not block the event loop.
 
-Decoding and comparing are fast, except for bodies made to be slow. The thread shares the
-interpreter lock, so the work takes no less time, but others are served in between. There are few
-threads, which bounds the memory and the share of the processor that such work takes.
+Decoding and comparing are fast, except for hostile bodies. The thread shares the interpreter lock,
+so the work takes no less time, but other requests are served in between. There are few threads,
+which limits memory and processor time of such work.
 
-The threads are shared fairly between the callers, as seats are (engine/seat.py): nobody has all of
-them at once, and callers who wait are served in turn. So expensive bodies of one caller delay only
-the next ones of the same caller.
+The threads are shared fairly between callers, as seats are (engine/seat.py): no caller has all of
+them, and waiting callers are served in turn. So expensive bodies of one caller delay only the next
+ones of the same caller.
 
-`Offload` is told how much there is to do, in bytes. A caller that knows that its bytes need more
-work than usual gives a larger number: see `body_weight`.
+`Offload` gets the amount of work in bytes. A caller whose bytes need more work than usual passes a
+larger number: see `body_weight`.
 """
 
 import asyncio
@@ -23,25 +23,26 @@ from orchid.engine.seat import SEAT, Seat
 
 T = TypeVar("T")
 
-LARGE_BYTES: Final = 16 * 1024  # what takes about ten milliseconds at worst
-ALWAYS: Final = LARGE_BYTES + 1  # the weight of what is never done on the event loop
-THREADS: Final = 2  # more do no more work at once, and each takes its turns from the event loop
+LARGE_BYTES: Final = 16 * 1024  # about ten milliseconds of work at worst
+ALWAYS: Final = LARGE_BYTES + 1  # the weight of work that never runs on the event loop
+THREADS: Final = 2  # more do no more work in parallel, and each competes with the event loop
 MOST_PER_CALLER: Final = THREADS - 1
 
 
 class Offload:
-    """Runs work, in one of its threads if there is much to do. Whoever makes one closes it."""
+    """Runs work, in a thread if it is expensive. Its creator must close it."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="offload")
         self._free = THREADS
-        # By caller: threads that are at work, and turns that are waited for, the next caller first.
-        # Work without a seat, such as that of pages, is of one more caller.
+        # By caller: busy threads, and queued turns, the next caller first. Work without a seat,
+        # such as
+        # that of pages, counts as one more caller.
         self._busy: dict[Seat | None, int] = {}
         self._waiting: dict[Seat | None, deque[asyncio.Future[None]]] = {}
 
     async def __call__(self, weight: int, work: Callable[[], T]) -> T:
-        """Do the work at once, or in a thread if it is about more than LARGE_BYTES."""
+        """Do the work here, or in a thread if it is about more than LARGE_BYTES."""
         if weight <= LARGE_BYTES:
             return work()
         loop, caller = asyncio.get_running_loop(), SEAT.get()
@@ -52,7 +53,7 @@ class Offload:
         job = self._threads.submit(work)
 
         def done(_job: Future[T]) -> None:
-            """Give the thread back when it is free, which is later than a cancellation."""
+            """Release the thread when it is free, which is later than a cancellation."""
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._give_back, caller)
 
@@ -60,7 +61,7 @@ class Offload:
         return await asyncio.wrap_future(job)
 
     def close(self) -> None:
-        """End the threads; work that was not begun is cancelled."""
+        """End the threads; queued work is cancelled."""
         for turns in self._waiting.values():
             for turn in turns:
                 turn.cancel()
@@ -84,12 +85,12 @@ class Offload:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # the thread was given to us in this very moment
+            if not turn.cancelled():  # the thread was assigned to us just now
                 self._give_back(caller)
             raise
 
     def _hand_out(self) -> None:
-        """Give free threads to callers who wait, in turn."""
+        """Assign free threads to waiting callers, in turn."""
         while self._free:
             for caller in self._waiting:
                 if self._busy.get(caller, 0) < MOST_PER_CALLER:
@@ -106,7 +107,7 @@ class Offload:
 
 
 def body_weight(body: bytes, *, may_be_yaml: bool) -> int:
-    """The bytes of a body; any YAML counts as large, since aliases unfold to much more."""
+    """The bytes of a body; any YAML counts as large, since aliases expand to much more."""
     if may_be_yaml and body.lstrip()[:1] not in (b"{", b"["):
         return len(body) + LARGE_BYTES
     return len(body)

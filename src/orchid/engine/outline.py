@@ -1,8 +1,8 @@
 """The outline of a new object: the part of it that decides which fields its creator owns.
 
-Start with `outline_of(schema, leaving_out)`. It gives a function, made once for a kind, from an
-object as plain values to something hashable: the names of its fields, and whether there is anything
-in them. Two new objects with one outline own the same fields, whatever their values are.
+Start with `outline_of(schema, leaving_out)`. It returns a function, created once per kind, from an
+object as plain values to a hashable: the names of its fields, and whether they are empty. Two new
+objects with equal outlines own the same fields, whatever their values are.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,7 +15,7 @@ Outline = Callable[[Any], Hashable]
 
 
 def outline_of(schema: Fields, leaving_out: tuple[str, ...] = ()) -> Outline:
-    """The outlines of objects with these fields, without the paths that are left out."""
+    """The outlines of objects with these fields, without the given paths."""
     return _of_fields(schema, "", leaving_out, {})
 
 
@@ -32,10 +32,10 @@ def _of(node: Node, path: str, left_out: tuple[str, ...], made: dict[int, Outlin
 
 
 class _Members(dict[str, Outline | None]):
-    """The outlines of the members of a record; None for those that are left out."""
+    """The outlines of the members of a record; None for omitted ones."""
 
     def __missing__(self, name: str) -> Outline:
-        return _of_anything  # it is not declared
+        return _of_anything  # undeclared
 
 
 def _of_fields(
@@ -43,14 +43,14 @@ def _of_fields(
 ) -> Outline:
     inside = [path for path in left_out if path.startswith(prefix)]
     if not inside and id(node) in made:
-        return made[id(node)]  # a type may hold itself
+        return made[id(node)]  # a type may be recursive
     members = _Members()
 
     def outline(value: Any) -> Hashable:
         found: list[Any] = []
         for name, item in value.items():
             look = members[name]
-            # What is empty needs no look, and of no two sorts is it the same.
+            # An empty value is described by its type alone.
             found += (name, look(item) if item and look is not None else type(item))
         return tuple(found)
 

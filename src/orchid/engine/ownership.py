@@ -1,7 +1,7 @@
-"""Who owns which field: keeps `metadata.managedFields` right around every write.
+"""Field ownership: updates `metadata.managedFields` in every write.
 
-The rules themselves work on plain JSON values and are in `patch/managed_fields.py`; this is the
-bridge from and to objects.
+The rules work on plain JSON values and are in `patch/managed_fields.py`; this converts from and to
+objects.
 """
 
 import functools
@@ -27,14 +27,14 @@ LARGEST_OUTLINED = 4096  # bytes of a body; a larger one is seldom like another
 
 
 class Ownership:
-    """Write down, after a create or an update, who has set what."""
+    """Records field managers after a create or an update."""
 
     def __init__(self) -> None:
-        # The fields of new objects by their outline: most that are made look like one before.
+        # Managed fields of new objects by outline: most new objects resemble an earlier one.
         self._created: dict[Hashable, dict[str, Any]] = {}
 
     def after_create(self, kind: Kind[T], new: T, request: Request) -> Owners:
-        """Who owns what of a new object: its managed fields."""
+        """The managed fields of a new object."""
         if new.metadata.managed_fields:
             return self._tracked(kind, None, None, without_resets(kind, new), request)
         key = (kind, _outline_of(kind)(msgspec.to_builtins(new)))
@@ -68,7 +68,7 @@ class Ownership:
     ) -> T:
         sent = new.metadata.managed_fields
         if not old.metadata.managed_fields and (endpoint is not None or not sent):
-            # What nobody tracks is not tracked by updates; no need to look at its fields.
+            # Updates do not begin to track an untracked object; no need to look at its fields.
             return new.with_meta(managed_fields=()) if sent else new
         owners = self._tracked(kind, endpoint, to_builtins(old), new, request)
         return new.with_meta(managed_fields=owners)

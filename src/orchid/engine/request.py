@@ -1,7 +1,7 @@
-"""What a request asks for: `Target` (the path's meaning), `Options` (the query's) and `Request`.
+"""A request: `Target` (from the path), `Options` (from the query) and `Request`.
 
-A `Request` is given to every verb, hook, admission policy and acting kind. It also collects what
-goes out beside the answer: warnings for the caller, annotations for the audit record.
+A `Request` is passed to every verb, hook, admission policy and acting kind. It also collects
+warnings for the client and annotations for the audit record.
 """
 
 from datetime import datetime
@@ -12,13 +12,14 @@ import msgspec
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 
-# The pages that answer also while the store does not, and so by rights that may be out of date. No
-# other request begins like these, encoded or not: for all others, rights and revocations are fresh.
+# Pages that respond also while the store does not, and so with permissions that may be outdated. No
+# other path begins like these, encoded or not: for all others, permissions and revocations are
+# fresh.
 HEALTH_PAGES: Final = ("/healthz", "/livez", "/readyz")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What is to be done to what: all that authorization looks at, besides the user."""
+    """The target of a request: everything that authorization uses, besides the user."""
 
     verb: str
     path: str = ""
@@ -38,7 +39,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Options(NamedTuple):
-    """The query parameters of every verb, decoded; each verb reads those it knows."""
+    """The decoded query parameters of all verbs; each verb uses those it knows."""
 
     # writes
     dry_run: bool = False
@@ -62,22 +63,22 @@ NO_OPTIONS = Options()
 
 
 class OwnCertificate(NamedTuple):
-    """The certificate whose key the caller has proven to hold, in the handshake with us."""
+    """The client certificate of the connection, whose key the handshake has proven."""
 
     sha256: str  # in hex
     serial: str  # in hex
 
 
 class Request(msgspec.Struct, eq=False, weakref=True):
-    """Who asks for what, when, with which options."""
+    """The user, target, time and options of a request."""
 
     target: Target
     user: UserInfo
     now: datetime
     options: Options = NO_OPTIONS
     manager: str = "unknown"  # the field manager: the option, else from the user agent
-    body_weight: int = 0  # bytes of work in what was sent; see engine/offload.py
-    real_user: UserInfo | None = None  # who is behind an impersonated user
+    body_weight: int = 0  # bytes of work in the body; see engine/offload.py
+    real_user: UserInfo | None = None  # the impersonator, if any
     certificate: OwnCertificate | None = None  # of the user; None while impersonating
     warnings: list[str] = []
     audit_annotations: dict[str, str] = {}
@@ -90,7 +91,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     def name(self) -> str:
         return self.target.name
 
-    # The same request otherwise; what is collected beside the answer is shared.
+    # The same request with other values; warnings and annotations are shared.
 
     def with_options(self, options: Options) -> "Request":
         return replace(self, options=options)
@@ -99,12 +100,12 @@ class Request(msgspec.Struct, eq=False, weakref=True):
         return replace(self, target=target)
 
     def at(self, namespace: str, name: str) -> "Request":
-        """The same request, aimed at one object."""
+        """The same request for one object."""
         return replace(self, target=replace(self.target, namespace=namespace, name=name))
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
     def annotate(self, key: str, value: str) -> None:
-        """Leave a note in the audit record. Never a secret."""
+        """Add an annotation to the audit record. Never a secret."""
         self.audit_annotations[key] = value

@@ -1,8 +1,8 @@
-"""The seat of a request: its place among those that are worked on at once.
+"""The seat of a request: one of the limited number of requests that are processed concurrently.
 
-The server sets `SEAT` when a request was given one (server/fairness.py). Code that waits for
-something that only others can bring about gives it back meanwhile: see `Feed.reach`. All requests
-of one caller have the same seat, so that it also says whose work something is: see `Offload`.
+The server sets `SEAT` when a request gets one (server/fairness.py). Code that waits for another
+request releases it meanwhile: see `Feed.reach`. All requests of one caller have the same seat, so
+that it also identifies the caller: see `Offload`.
 """
 
 from contextvars import ContextVar
@@ -11,13 +11,15 @@ from typing import Protocol
 
 class Seat(Protocol):
     def require_room_to_wait(self) -> None:
-        """Raise if too many of this caller's requests wait already; for waits that he asked for."""
+        """Raise if too many of this caller's requests are waiting; for waits that the client
+        chose.
+        """
 
     def park(self) -> None:
-        """Give the seat to others."""
+        """Release the seat."""
 
     def unpark(self) -> None:
-        """Take a seat again, at once."""
+        """Take a seat again, immediately."""
 
 
 SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)

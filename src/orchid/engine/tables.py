@@ -1,4 +1,4 @@
-"""Tables: what `kubectl get` shows. A row has a kind's columns and the object behind them."""
+"""Tables for `kubectl get`. A row has a kind's columns and the object behind them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,7 +19,7 @@ NAME = Column("Name", lambda object_, now: object_.name, format="name", descript
 AGE = Column(
     "Age",
     lambda object_, now: age(object_.metadata.creation_timestamp, now),
-    description="How long ago the object was created.",
+    description="The age of the object.",
 )
 
 INCLUDE = ("", "Metadata", "Object", "None")
@@ -58,7 +58,7 @@ def table(
     now: datetime,
     columns: bytes | None = None,
 ) -> bytes:
-    """A whole Table as JSON; without `columns` the definitions are left out, as in later events."""
+    """A whole Table as JSON; without `columns` the definitions are omitted, as in later events."""
     rows = b",".join(row(kind, entry, api_version, include, now) for entry in entries)
     return (
         b'{"kind":"Table","apiVersion":"%b","metadata":%b,"columnDefinitions":%b,"rows":[%b]}'

@@ -176,12 +176,12 @@ class WatchStream:
         So many who do not read hold the same bytes. More than a few are shared one by one.
         """
         cache = self._watch.cache
-        if cache.told_together is None or cache.told_together[0] != events:
+        if cache.last_batch is None or cache.last_batch[0] != events:
             data = [event.data for event in events]
             size = sum(map(len, data))
             piece = [Chunk(b"".join(data), _named(events))] if size <= PIECE_SIZE else events
-            cache.told_together = (events, piece)
-        return cache.told_together[1]
+            cache.last_batch = (events, piece)
+        return cache.last_batch[1]
 
     def _send_past(self) -> None:
         """Send one piece of what has happened already. After the last one, follow the cache."""
@@ -255,7 +255,7 @@ class WatchStream:
         self._next_bookmark()
 
     def _send_bookmark(self) -> None:
-        revision = self._watch.feed.told
+        revision = self._watch.feed.notified
         if revision > self._told:
             self._told = revision
             self._sink.send(Chunk(self._form.bookmark(revision, marked=False)))

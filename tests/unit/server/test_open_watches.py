@@ -99,7 +99,7 @@ async def test_what_was_there_before_and_changed_has_watches_judged(
     entry: Any = object()
 
     (listener,) = cache.listeners.values()
-    listener.told([ObjectChange("k", entry if new else None, entry if old else None, 1)])
+    listener.notify([ObjectChange("k", entry if new else None, entry if old else None, 1)])
 
     assert watches._changed.is_set() is is_reason
 
@@ -157,12 +157,12 @@ async def test_a_revocation_shortens_the_pause_between_rounds(
     entry: Any = object()
     pausing = asyncio.create_task(watches._pause(0.0))
     for listener in rights.listeners.values():
-        listener.told([ObjectChange("k", None, entry, 1)])
+        listener.notify([ObjectChange("k", None, entry, 1)])
     await asyncio.sleep(0.01)
     still = pausing.done()
 
     for listener in revocations.listeners.values():
-        listener.told([ObjectChange("k", entry, None, 1)])
+        listener.notify([ObjectChange("k", entry, None, 1)])
     async with asyncio.timeout(30):
         await pausing
 

@@ -123,17 +123,17 @@ class Reloads:
         self.all = (self._count, self._last, self._in_use)
 
     def failed(self, now: datetime) -> None:
-        self._tell("failure", now)
+        self._report("failure", now)
 
     def succeeded(self, now: datetime, file: bytes) -> None:
-        self._tell("success", now)
+        self._report("success", now)
         self.in_use(file)
 
     def in_use(self, file: bytes) -> None:
         self._in_use.clear()
         self._in_use.set(1, self._server, hashed(file))
 
-    def _tell(self, status: str, now: datetime) -> None:
+    def _report(self, status: str, now: datetime) -> None:
         self._count.count(status, self._server)
         self._last.set(now.timestamp(), status, self._server)
 

@@ -165,7 +165,7 @@ def _user_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    _tell(chosen, _reviewed(server, {"requestName": chosen.name, **_user(chosen)}))
+    _report(chosen, _reviewed(server, {"requestName": chosen.name, **_user(chosen)}))
     return 0
 
 
@@ -205,7 +205,7 @@ def _test(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if chosen.lifetime is not None:
         spec["expirationSeconds"] = chosen.lifetime
     status = _reviewed(server, spec)
-    _tell(chosen, status)
+    _report(chosen, status)
     return 0 if status.get("outcome") == "Approve" else REFUSED
 
 
@@ -235,7 +235,7 @@ def _reviewed(server: ServerConnection, spec: Json) -> Json:
     return status
 
 
-def _tell(chosen: argparse.Namespace, status: Json) -> None:
+def _report(chosen: argparse.Namespace, status: Json) -> None:
     if print_for_programs(chosen.output, status):
         return
     outcome = status["outcome"]

@@ -1,10 +1,10 @@
 """Entry: one object at one revision, as the bytes that will be sent.
 
-The resourceVersion is put into the stored JSON once, when the change arrives. The entry is decoded
-only when somebody asks for `.object`; the decoded form is kept while it is among those used last.
+The resourceVersion is inserted into the stored JSON once, when the change arrives. The entry is
+decoded on first access to `.object`; the decoded object is cached while the entry is recently used.
 
-A stored value may hold one member more than the object, before its metadata: what the server notes
-for itself (`Kind.note`). It is not among the bytes that are sent, so no answer can show it.
+A stored value may have one more member than the object, before its metadata: notes of the server
+(`Kind.note`). It is not among the bytes that are sent, so no response can show it.
 
     {"kind":…,"apiVersion":…,"note":{"approver":"alice"},"metadata":{…},…}
 """
@@ -24,7 +24,7 @@ from orchid.wire.struct import Wire, replace
 
 T = TypeVar("T", bound=Object)
 
-DECODED_BYTES: Final = 2 << 20  # of entries that are kept in another form besides their bytes
+DECODED_BYTES: Final = 2 << 20  # of entries that are cached in another form besides their bytes
 
 
 class UnreadableBytes(ValueError):
@@ -36,7 +36,7 @@ class _Meta(Wire):
 
 
 class ObjectIdentity(Wire):
-    """Which object it is, and whether it is being deleted."""
+    """Identity of an object, and whether it is being deleted."""
 
     uid: str = ""
     deletion_timestamp: Time | None = None
@@ -53,25 +53,25 @@ _METADATA, _NOTE = b'"metadata":', b'"note":'
 
 
 class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
-    """One object at one revision; it never changes.
+    """One object at one revision; immutable.
 
     Nothing in an entry refers back to it, so that the garbage collector need not track millions.
     """
 
     kind: Kind[T]
     key: str
-    tail: bytes  # what follows kind and apiVersion
+    tail: bytes  # the bytes after kind and apiVersion
     revision: Revision
-    note: bytes = b""  # what the server noted of it, as JSON; never sent
+    note: bytes = b""  # notes of the server, as JSON; never sent
     _meta: ObjectMeta | None = None
     _object: T | None = None
-    forms: dict[Any, bytes] | None = None  # other encodings of it, made once
+    forms: dict[Any, bytes] | None = None  # other encodings of it, created once
 
     @classmethod
     def stored(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
         """The entry of bytes that this server has written.
 
-        The resourceVersion is put behind the uid, which every stored object has. Inside a JSON
+        The resourceVersion is inserted after the uid, which every stored object has. Inside a JSON
         string every quote is escaped, so the first bare `"uid":"` is the key itself.
         """
         start, note = len(kind.head), b""
@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
 
     @classmethod
     def read(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
-        """The entry of bytes that somebody else may have written; raises UnreadableBytes."""
+        """The entry of bytes that another program may have written; raises UnreadableBytes."""
         try:
             entry = cls.stored(kind, key, value, revision)
             kind.decoder.stored(kind.head + entry.tail)
@@ -97,18 +97,18 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
 
     @classmethod
     def unsaved(cls, kind: Kind[T], new: T) -> "Entry[T]":
-        """An object that is answered but not stored: a dry run, or a kind that acts."""
+        """An object that is returned but not stored: a dry run, or an acting kind."""
         return cls(kind, "", encode(new)[len(kind.head) :], 0, b"", None, new)
 
     def at(self, revision: Revision) -> "Entry[T]":
-        """The same content at another revision, as a DELETED event shows it."""
+        """The same content at another revision, for a DELETED event."""
         tail = self.tail.replace(
             b'"resourceVersion":"%d"' % self.revision, b'"resourceVersion":"%d"' % revision, 1
         )
         return Entry(self.kind, self.key, tail, revision)
 
     def served_as(self, kind: Kind[T]) -> "Entry[T]":
-        """The same object in one of the versions of its kind; its bytes are shared if they fit."""
+        """The same object in another version of its kind; shares the bytes if possible."""
         if kind is self.kind:
             return self
         if kind.type is not self.kind.type:
@@ -145,17 +145,17 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
 
     @property
     def identity(self) -> ObjectIdentity | ObjectMeta:
-        """What a credential rests on: quickly decoded, and so small that nothing is kept."""
+        """Identity for credential checks: fast to decode, and too small to cache."""
         if self._object is not None:
             return self._object.metadata
         return self._meta or _decode_identity(self.kind.head + self.tail).metadata
 
     def notes(self) -> Mapping[str, str]:
-        """What the server noted of the object."""
+        """The server's notes about the object."""
         return _decode_note(self.note) if self.note else {}
 
     def shared_forms(self) -> dict[Any, bytes]:
-        """Where its other encodings are kept."""
+        """The cache of its other encodings."""
         found = self.forms
         if found is None:
             found = self.forms = {}
@@ -163,25 +163,25 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
         return found
 
     def shrink(self) -> None:
-        """Keep only the bytes; everything else can be made from them again."""
+        """Drop everything but the bytes, which the rest can be rebuilt from."""
         self._meta = self._object = self.forms = None
 
 
 class LatelyUsed:
-    """The entries used last, which are kept decoded or encoded in other forms.
+    """The recently used entries, whose decoded or encoded forms are cached.
 
-    An object that was looked at once must not stay decoded for ever.
+    An object that was read once must not stay decoded for ever.
     """
 
     def __init__(self, most: int = DECODED_BYTES) -> None:
         self._most = most
         self._entries: deque[Entry[Any]] = deque()
-        self._lock = Lock()  # long lists are encoded beside the event loop
+        self._lock = Lock()  # long lists are encoded in a thread
         self.kept_bytes = 0
 
     def keep(self, entry: Entry[Any]) -> None:
         if not entry.revision:
-            return  # it is not stored, and dropped when the answer is sent
+            return  # it is not stored, and dropped when the response is sent
         with self._lock:
             self._entries.append(entry)
             self.kept_bytes += len(entry.tail)
@@ -191,7 +191,7 @@ class LatelyUsed:
                 oldest.shrink()
 
 
-# One for the process: it bounds memory, and only speed depends on it.
+# One per process: it limits memory, and affects only speed.
 _lately_used = LatelyUsed()
 
 

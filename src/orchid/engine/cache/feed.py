@@ -1,15 +1,15 @@
-"""The feed: every object of this server in memory, as bytes, kept current by one store watch.
+"""The feed: every object of this server in memory, as bytes, updated by one store watch.
 
-A read is answered from here, a watch is fed from here, and RBAC and token checks look here. It has
-one `KindCache` per kind (kind_cache.py), and a cache holds an `Entry` for each object (entry.py).
+It serves reads and watches, and RBAC and token checks use it. It has one `KindCache` per kind
+(kind_cache.py), and a cache has an `Entry` for each object (entry.py).
 
-Order. Batches are applied one after the other; `revision` moves when a batch is applied, so
-whoever waits for a revision finds everything up to it. Caches tell their listeners of each batch
-after that, in order; where they are many, the next batch does not wait for the last of them.
+Order. Batches are applied one after the other; `revision` moves when a batch is applied, so that
+all changes up to it are visible. Caches then notify their listeners of each batch, in order; with
+many listeners, the next batch does not wait for the last of them.
 
-Failures. A store that does not answer is asked again, and the watch resumes where it stopped. If
-that revision is compacted by then, everything is loaded again, and watches, which would miss
-changes, are ended with 410: the client's resourceVersion is too old.
+Failures. A failing store is retried, and the watch resumes where it stopped. If that revision has
+been compacted, everything is loaded again, and watches, which would miss changes, end with 410: the
+client's resourceVersion is too old.
 """
 
 import asyncio
@@ -52,28 +52,30 @@ T = TypeVar("T", bound=Object)
 
 log = logging.getLogger(__name__)
 
-# How much is told before other tasks may run: so many listeners, or fewer if the changes are large.
+# Listeners notified per loop turn; fewer if the changes are large.
 YIELD_EVERY = 50
-A_FEW = 10  # listeners: they are told of anything at once
-BYTES_LIKE_A_LISTENER = 16 << 10  # to encrypt them takes about as long as to tell one more
-MOST_UNTOLD = 100  # batches; beyond that no more are taken in until all were told
-DROPPED_AT_ONCE = 256  # changes that were compacted: 0.3 ms
+FEW_LISTENERS = 10  # Below this number of listeners, never yield.
+# Bytes that count as one listener: encrypting them takes about as long.
+BYTES_PER_LISTENER = 16 << 10
+MOST_PENDING = 100  # batches; beyond that no more are applied until all listeners were notified
+DROPPED_PER_TURN = 256  # compacted changes per loop turn: 0.3 ms
 PAUSE_BETWEEN_DROPS = 0.01  # seconds
-RECORDS_PER_PAGE = 5_000  # read at once; handling them blocks the event loop
-TELL_EVERY = 100_000  # objects loaded between two log lines
-NO_PREFIX = "\0"  # of no key
-_TOLD = object()  # marks the end of a batch in `_untold`
-FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is asked again
+RECORDS_PER_PAGE = 5_000  # records per read; handling them blocks the event loop
+LOG_EVERY = 100_000  # objects loaded between two log lines
+NO_PREFIX = "\0"  # matches no key
+_DONE = object()  # marks the end of a batch in `_unnotified`
+FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a failed store is retried
 
 
 class Feed:
-    """Every kind's cache, moving forward together."""
+    """The caches of all kinds, updated together."""
 
     def __init__(self, store: Store, catalog: Catalog, *, sole_writer: bool = False) -> None:
-        """With `sole_writer`, nobody but this program writes to the store while it is open: what
-        changes after the load was encoded by us, and is not decoded to see that it can be."""
+        """With `sole_writer`, only this program writes to the store while it is open: changes after
+        the load were encoded by us, and are not decoded to check them.
+        """
         self.revision: Revision = 0
-        self.told: Revision = 0  # every listener was told of all changes up to here
+        self.notified: Revision = 0  # every listener was notified of all changes up to here
         self._store = store
         self._sole_writer = sole_writer
         self.history = HistoryBudget()
@@ -87,14 +89,15 @@ class Feed:
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         self.loaded = False
         self._loaded = asyncio.Event()
-        self._position: Revision | None = None  # up to here events were taken in; None: nowhere
-        self._loaded_at: Revision = 0  # events up to here are in what was loaded
+        self._position: Revision | None = None  # the last applied revision; None before the load
+        self._loaded_at: Revision = 0  # events up to here are part of the load
         self.following = False  # whether changes in the store reach us
-        self._untold: deque[Iterator[None]] = deque()  # batches that are not told to all
-        self._teller: asyncio.Task[None] | None = None  # who tells of them
-        self._prompt: PollableWatch | None = None  # the watch that we follow
-        self._follower: asyncio.Task[Any] | None = None  # who does
-        self._starts_over = False  # it is told to load everything anew
+        # batches that not all listeners have received
+        self._unnotified: deque[Iterator[None]] = deque()
+        self._notifier: asyncio.Task[None] | None = None  # notifies listeners of them
+        self._watch: PollableWatch | None = None  # the current watch of the store
+        self._follower: asyncio.Task[Any] | None = None  # the task of the watch
+        self._starts_over = False  # whether to load everything again
 
     def cache(self, kind: Kind[T]) -> KindCache[T]:
         return self._caches[kind.stored.type]
@@ -112,13 +115,13 @@ class Feed:
         await self._loaded.wait()
 
     async def fresh(self) -> Revision:
-        """Wait until every write acknowledged before this call is here."""
+        """Wait until every write committed before this call is here."""
         try:
             newest = await self._store.revision()
         except StoreError as failure:
             raise Unavailable(f"the store does not answer: {failure}") from failure
         if newest > self.revision:
-            self._take_at_hand()
+            self._take_arrived()
             if newest > self.revision:
                 await self.reach(newest)
         return self.revision
@@ -134,7 +137,7 @@ class Feed:
             try:
                 await waiter[1]
             except asyncio.CancelledError:
-                # That revision may never come: a waiter that gives up is removed.
+                # That revision may never come: a cancelled waiter is removed.
                 self._waiting = [other for other in self._waiting if other is not waiter]
                 raise
             finally:
@@ -146,7 +149,7 @@ class Feed:
     ) -> bool:
         """Wait for a revision for a limited time; return whether it came.
 
-        With `bounded`, a caller who has too many requests waiting already is refused.
+        With `bounded`, a caller with too many waiting requests is refused.
         """
         if revision <= self.revision:
             return True
@@ -175,69 +178,72 @@ class Feed:
                     log.warning("feed.store_failed: %s", failure)
                 except asyncio.CancelledError:
                     if not self._starts_over or follower.uncancel() > 0:
-                        raise  # somebody wants us to end
+                        raise  # we are being cancelled
                     self._starts_over = False
                 finally:
                     wait = FIRST_WAIT if self.following else min(wait * 2, LONGEST_WAIT)
                     self.following = False
                 await asyncio.sleep(wait)
         finally:
-            if self._teller is not None:
-                self._teller.cancel()
+            if self._notifier is not None:
+                self._notifier.cancel()
 
     async def _follow(self) -> None:
-        """Apply one batch after the other, from the present position, or from the start."""
+        """Apply one batch after the other, from the current revision, or from the start."""
         if self._position is None:
             self._position = await self._load()
         else:
             await self._store.revision()  # fails if the store is gone; a watch would not
         self.following = True
         async with contextlib.aclosing(self._store.watch(OBJECTS, after=self._position)) as batches:
-            self._prompt = batches if isinstance(batches, PollableWatch) else None
+            self._watch = batches if isinstance(batches, PollableWatch) else None
             try:
                 async for batch in batches:
                     self._take(batch)
-                    if len(self._untold) > MOST_UNTOLD and self._teller is not None:
-                        await self._teller
+                    if len(self._unnotified) > MOST_PENDING and self._notifier is not None:
+                        await self._notifier
             finally:
-                self._prompt = None
+                self._watch = None
 
-    def _take_at_hand(self) -> None:
-        """Take in what has come from the store, so that a request need not wait for our task."""
-        while self._prompt is not None and len(self._untold) <= MOST_UNTOLD:
+    def _take_arrived(self) -> None:
+        """Apply batches that have arrived from the store, so that a request need not wait for our
+        task.
+        """
+        while self._watch is not None and len(self._unnotified) <= MOST_PENDING:
             try:
-                batch = self._prompt.poll()
+                batch = self._watch.poll()
                 if batch is None:
                     return
                 self._take(batch)
-            except Exception:  # our own task must find out, not this request
+            except Exception:  # our own task must see it, not this request
                 log.exception("feed.batch_failed")
                 self._start_over()
 
     def _start_over(self) -> None:
-        """Have everything loaded anew: a batch was taken from the watch, but not taken in."""
-        self._position = self._prompt = None
+        """Load everything again: a batch was taken from the watch, but not applied."""
+        self._position = self._watch = None
         if self._follower is not None and not self._starts_over:
             self._starts_over = True
             self._follower.cancel()
 
     def _take(self, batch: Batch) -> None:
-        told: dict[KindCache[Any], list[ObjectChange[Any]]] = {}
+        changes_of: dict[KindCache[Any], list[ObjectChange[Any]]] = {}
         for cache, events in self._by_cache(batch).items():
-            told[cache] = cache.apply(events, ours=self._sole_writer)
+            changes_of[cache] = cache.apply(events, ours=self._sole_writer)
         self._position = batch.revision
         if batch.revision >= self._loaded_at:
             self._advance(batch.revision)
-        telling = self._tell(told, self.revision)
-        # Usually this tells all listeners. Otherwise a task tells the rest, so that the next batch
+        notifying = self._notify(changes_of, self.revision)
+        # Usually this notifies all listeners. Otherwise a task notifies the rest, so that the next
+        # batch
         # need not wait.
-        if self._untold or next(telling, _TOLD) is not _TOLD:
-            self._untold.append(telling)
-            if self._teller is None:
-                self._teller = asyncio.create_task(self._tell_rest())
+        if self._unnotified or next(notifying, _DONE) is not _DONE:
+            self._unnotified.append(notifying)
+            if self._notifier is None:
+                self._notifier = asyncio.create_task(self._notify_rest())
 
     def _by_cache(self, batch: Batch) -> dict[KindCache[Any], list[StoreEvent]]:
-        """The events of each kind; those from before the load are remembered, and left out."""
+        """The events of each kind; those from before the load only enter the history."""
         found: dict[KindCache[Any], list[StoreEvent]] = {}
         prefix, cache = NO_PREFIX, None
         for event in batch.events:
@@ -255,18 +261,18 @@ class Feed:
                 found[cache] = [event]
         return found
 
-    def _tell(
-        self, told: dict[KindCache[Any], list[ObjectChange[Any]]], revision: Revision
+    def _notify(
+        self, changes_of: dict[KindCache[Any], list[ObjectChange[Any]]], revision: Revision
     ) -> Iterator[None]:
-        """Tell every listener, with pauses for other tasks: a thousand watchers take a while."""
-        for cache, changes in told.items():
+        """Notify every listener, with pauses for other tasks: a thousand watchers take a while."""
+        for cache, changes in changes_of.items():
             listeners, each, spent = list(cache.listeners.values()), 1, 0
-            if len(listeners) > A_FEW:
-                each += weight_of(changes) // BYTES_LIKE_A_LISTENER
+            if len(listeners) > FEW_LISTENERS:
+                each += weight_of(changes) // BYTES_PER_LISTENER
             for listener in listeners:
                 try:
-                    listener.told(changes)
-                except Exception:  # a listener that fails must not stop the others
+                    listener.notify(changes)
+                except Exception:  # a failing listener must not stop the others
                     log.exception("feed.listener_failed")
                     if listener.lost is not None:
                         listener.lost()
@@ -274,15 +280,15 @@ class Feed:
                 if spent >= YIELD_EVERY:
                     spent = 0
                     yield
-        self.told = revision
+        self.notified = revision
 
-    async def _tell_rest(self) -> None:
-        """Tell listeners of the batches that `_take` has left."""
-        while self._untold:
+    async def _notify_rest(self) -> None:
+        """Notify listeners of the batches that `_take` has left."""
+        while self._unnotified:
             await asyncio.sleep(0)
-            if self._untold and next(self._untold[0], _TOLD) is _TOLD:
-                self._untold.popleft()
-        self._teller = None
+            if self._unnotified and next(self._unnotified[0], _DONE) is _DONE:
+                self._unnotified.popleft()
+        self._notifier = None
 
     def forget_before(self, revision: Revision) -> None:
         """Follow the store's compaction: watches from before this revision are refused."""
@@ -291,22 +297,22 @@ class Feed:
         self._drop_useless()
 
     def _drop_useless(self) -> None:
-        """Drop changes that nobody can watch any more, a few at a time.
+        """Drop unreachable changes, a few at a time.
 
-        A loop that never rests would also keep the store's thread waiting for the interpreter lock.
+        A loop without pauses would also keep the store's thread waiting for the interpreter lock.
         """
-        left = DROPPED_AT_ONCE
+        left = DROPPED_PER_TURN
         for cache in self._caches.values():
             left -= cache.drop_useless(left)
         if not left:
             asyncio.get_running_loop().call_later(PAUSE_BETWEEN_DROPS, self._drop_useless)
 
     async def _load(self) -> Revision:
-        """Load every cache, and return the revision after which to go on.
+        """Load every cache, and return the revision to continue from.
 
         The first time, that is the oldest one, so that clients can resume their watches after a
-        restart of the server. Later it is the revision of what was read: readers must find entries
-        and revision that belong together.
+        restart of the server. Later it is the revision of the load: entries and revision must match
+        for readers.
         """
         found = {cache: LoadedObjects() for cache in self._caches.values()}
         async for page in self._pages():
@@ -315,16 +321,16 @@ class Feed:
                 cache = self._by_prefix.get((word, plural))
                 if cache is not None:
                     found[cache].take(cache.kind, record)
-        self._untold.clear()  # their listeners are told that changes are missing
+        self._unnotified.clear()  # their listeners are notified of a gap
         oldest = page.revision if self.loaded else page.oldest
         for cache, objects in found.items():
             cache.load(objects.entries, oldest, objects.unreadable)
         self._loaded_at = page.revision
         if oldest >= page.revision:
             self._advance(page.revision)
-        self.told = self.revision
+        self.notified = self.revision
         for cache in found:
-            _tell_lost(cache)
+            _notify_gap(cache)
         return oldest
 
     async def _pages(self) -> AsyncIterator[Page]:
@@ -334,7 +340,7 @@ class Feed:
             page = await self._store.read(span, at=at, limit=RECORDS_PER_PAGE)
             yield page
             count, before = count + len(page.records), count
-            if count // TELL_EVERY > before // TELL_EVERY:
+            if count // LOG_EVERY > before // LOG_EVERY:
                 log.info("feed.loading", extra={"objects": count})
             if not page.more:
                 return
@@ -356,7 +362,7 @@ class Feed:
 
 
 class LoadedObjects:
-    """What a load has found of one kind."""
+    """The loaded objects of one kind."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry[Any]] = {}
@@ -370,7 +376,7 @@ class LoadedObjects:
             self.entries[record.key] = entry
 
 
-def _tell_lost(cache: KindCache[Any]) -> None:
+def _notify_gap(cache: KindCache[Any]) -> None:
     for listener in list(cache.listeners.values()):
         if listener.lost is not None:
             listener.lost()

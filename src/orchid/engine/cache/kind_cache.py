@@ -1,4 +1,4 @@
-"""KindCache: all objects of one kind in key order, its recent past, and who listens to it.
+"""KindCache: all objects of one kind in key order, its recent history, and its listeners.
 
 The feed applies each change of the store here; readers take entries from here, and watchers get
 each `ObjectChange`: the object before and after.
@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 
-MOST_UNREADABLE_TOLD = 100  # names of objects in one error
-HISTORY_BYTES = 128 << 20  # of changes that are kept, of all kinds together
-OVERHEAD = 400  # bytes of one change besides the objects in it
+MOST_UNREADABLE_NAMED = 100  # names of objects in one error
+HISTORY_BYTES = 128 << 20  # of changes in the history, of all kinds together
+OVERHEAD = 400  # bytes of one change besides its objects
 DROPPED_TOGETHER = 64  # changes at most, to make room for others
 LARGEST_JOINED_LIST, MOST_JOINED_LISTS = (
     1 << 20,
     8,
-)  # lists kept ready, per kind: bytes of one, how many
+)  # cached lists, per kind: bytes of one, and their number
 
 
 class ObjectChange(msgspec.Struct, Generic[T], eq=False, gc=False):
-    """One change on a cache: what was there, what is there now, and at which revision."""
+    """A change of a cache: the object before, after, and the revision."""
 
     key: str
     new: Entry[T] | None
@@ -45,7 +45,7 @@ class ObjectChange(msgspec.Struct, Generic[T], eq=False, gc=False):
 
 
 def weight_of(changes: Iterable[ObjectChange[Any]]) -> int:
-    """Bytes that are kept for the sake of changes: old objects, and the new ones as events."""
+    """Bytes that are held by changes: old objects, and the new ones as events."""
     weight = 0
     for change in changes:
         old, new = change.old, change.new
@@ -54,7 +54,9 @@ def weight_of(changes: Iterable[ObjectChange[Any]]) -> int:
 
 
 class HistoryBudget:
-    """The bytes that kept changes of all kinds may take; the kind with most drops its oldest."""
+    """The limit of bytes for the history of all kinds; the largest history drops its oldest
+    change.
+    """
 
     def __init__(self, most: int = HISTORY_BYTES) -> None:
         self.most = most
@@ -75,29 +77,29 @@ class HistoryBudget:
 
 
 class CacheListener(NamedTuple, Generic[T]):
-    """A listener: it is told of each batch of changes, and when some were missed."""
+    """A listener: called with each batch of changes, and after a gap."""
 
-    told: Callable[[list[ObjectChange[T]]], None]
+    notify: Callable[[list[ObjectChange[T]]], None]
     lost: Callable[[], None] | None
 
 
 class KindCache(Generic[T]):
-    """All objects of one kind, in key order, and its recent past."""
+    """All objects of one kind, in key order, and its recent history."""
 
     def __init__(self, kind: Kind[T], budget: HistoryBudget | None = None) -> None:
         self.kind = kind
         self._budget = budget or HistoryBudget()
         self._budget.shared_by(self)
         self.entries: dict[str, Entry[T]] = {}
-        self.unreadable: dict[str, Revision] = {}  # keys with bytes that are no object of the kind
+        self.unreadable: dict[str, Revision] = {}  # keys whose bytes cannot be decoded
         self.changes: deque[ObjectChange[T]] = deque()
-        self.kept_bytes = 0  # what the changes weigh
+        self.kept_bytes = 0  # size of the history
         self.oldest: Revision = 0  # the oldest revision from which a watch can start
         self.revision: Revision = 0  # of the newest change to this kind
-        self.generation = 0  # counts up when something has changed
+        self.generation = 0  # incremented with every change
         self.listeners: dict[object, CacheListener[T]] = {}
-        # The last events that watchers were told together, and what was sent for them.
-        self.told_together: tuple[list[Any], list[Any]] | None = None
+        # The last events that were sent to watchers as one batch, and their encodings.
+        self.last_batch: tuple[list[Any], list[Any]] | None = None
         self._keys = SortedKeys()
         self._joined: dict[str, tuple[Revision, bytes]] = {}
 
@@ -115,11 +117,11 @@ class KindCache(Generic[T]):
         raise NotFound(kind.about(name))
 
     def require_readable(self, prefix: str) -> None:
-        """Raise if an object under a prefix cannot be read."""
+        """Raise if an object under a prefix cannot be decoded."""
         known = len(self.kind.key_prefix)
         found = sorted(key[known:] for key in self.unreadable if key.startswith(prefix))
         if found:
-            raise StoreReadError(self.kind.about(), found[:MOST_UNREADABLE_TOLD])
+            raise StoreReadError(self.kind.about(), found[:MOST_UNREADABLE_NAMED])
 
     def under(self, prefix: str, start: str = "") -> Snapshot[T]:
         """The entries under a prefix, from the key `start` on."""
@@ -131,7 +133,7 @@ class KindCache(Generic[T]):
         return iter(self.under(prefix))
 
     def as_of(self, revision: Revision, prefix: str, start: str = "") -> Snapshot[T]:
-        """The entries under a prefix as they stood at a remembered revision."""
+        """The entries under a prefix as of a revision in the history."""
         before: dict[str, Entry[T] | None] = {}
         for change in self.since(revision):
             before.setdefault(change.key, change.old)
@@ -139,7 +141,7 @@ class KindCache(Generic[T]):
         return Snapshot(self._keys, self.entries, max(prefix, start), end, before)
 
     def joined_tails(self, prefix: str) -> bytes:
-        """Every tail under a prefix as the items of a list, joined once per change."""
+        """All tails under a prefix as the items of a list, joined once per change."""
         known = self._joined.get(prefix)
         if known is not None and known[0] == self.revision:
             return known[1]
@@ -162,15 +164,15 @@ class KindCache(Generic[T]):
     def listen(
         self,
         listener: object,
-        told: Callable[[list[ObjectChange[T]]], None],
+        notify: Callable[[list[ObjectChange[T]]], None],
         lost: Callable[[], None] | None = None,
     ) -> None:
-        """Have `told` called with each batch of changes, until `forget(listener)`.
+        """Call `notify` with each batch of changes, until `forget(listener)`.
 
         `lost` is called when changes were missed and are no longer available; `entries` is then a
         new dictionary with the current objects.
         """
-        self.listeners[listener] = CacheListener(told, lost)
+        self.listeners[listener] = CacheListener(notify, lost)
 
     def forget(self, listener: object) -> None:
         self.listeners.pop(listener, None)
@@ -181,7 +183,7 @@ class KindCache(Generic[T]):
         oldest: Revision,
         unreadable: dict[str, Revision] | None = None,
     ) -> None:
-        """Start over with what the store holds, without kept changes."""
+        """Start over with the objects of the store, without history."""
         self.entries = entries
         self.unreadable = unreadable or {}
         self._keys = SortedKeys(entries)
@@ -191,7 +193,7 @@ class KindCache(Generic[T]):
         self.generation += 1
 
     def remember(self, changes: Sequence[ObjectChange[T]]) -> None:
-        """Keep changes for watches that start before them."""
+        """Add changes to the history, for watches that start before them."""
         self.changes.extend(changes)
         self.revision = changes[-1].revision
         self.generation += 1
@@ -202,7 +204,7 @@ class KindCache(Generic[T]):
             budget.make_room()
 
     def drop_oldest(self, number: int) -> None:
-        """Drop the oldest changes: nobody can watch from before them any more."""
+        """Drop the oldest changes: no watch can start before them any more."""
         changes = self.changes
         dropped = [changes.popleft() for _ in range(min(number, len(changes)))]
         if dropped:
@@ -212,7 +214,7 @@ class KindCache(Generic[T]):
         self._budget.spent -= weight
 
     def apply(self, events: Iterable[StoreEvent], *, ours: bool = False) -> list[ObjectChange[T]]:
-        """Take in changes; if this program has encoded them, they are `ours` and not decoded."""
+        """Apply changes; if this program has encoded them, they are `ours` and not decoded."""
         kind, entries, make = self.kind, self.entries, Entry.stored if ours else Entry.read
         changes: list[ObjectChange[T]] = []
         added: list[str] = []
@@ -224,8 +226,8 @@ class KindCache(Generic[T]):
             if value is not None:
                 try:
                     new = make(kind, key, value, revision)
-                except ValueError:  # to readers it is as if it were deleted
-                    _tell_unreadable(key, revision)
+                except ValueError:  # readers see it as deleted
+                    _log_unreadable(key, revision)
                     self.unreadable[key] = revision
             if new is not None:
                 entries[key] = new
@@ -242,11 +244,11 @@ class KindCache(Generic[T]):
         return changes
 
     def forget_before(self, revision: Revision) -> None:
-        """Let nobody watch from before a revision; changes up to it are of no use any more."""
+        """Refuse watches from before a revision; changes up to it become unreachable."""
         self.oldest = max(self.oldest, revision)
 
     def drop_useless(self, most: int) -> int:
-        """Drop changes that nobody can watch from before, not too many; tell how many it were."""
+        """Drop at most `most` unreachable changes; return how many."""
         first = islice(self.changes, most)
         useless = sum(1 for _ in takewhile(lambda change: change.revision <= self.oldest, first))
         self.drop_oldest(useless)
@@ -254,15 +256,15 @@ class KindCache(Generic[T]):
 
 
 def read_or_none(kind: Kind[T], key: str, value: bytes, revision: Revision) -> Entry[T] | None:
-    """The entry of stored bytes; None, and a line in the log, if they are no object."""
+    """The entry of stored bytes; None, and a log line, if they cannot be decoded."""
     try:
         return Entry.read(kind, key, value, revision)
     except ValueError:
-        _tell_unreadable(key, revision)
+        _log_unreadable(key, revision)
         return None
 
 
-def _tell_unreadable(key: str, revision: Revision) -> None:
+def _log_unreadable(key: str, revision: Revision) -> None:
     log.error("feed.unreadable_object", extra={"key": key, "revision": revision})
 
 

@@ -1,7 +1,7 @@
 """Objects in the store: read one fresh, insert, replace, remove. Bytes out, entries back.
 
-Nothing here knows rules or rights. A lost race raises `Raced`; the verb decides whether to
-try again.
+Nothing here knows rules or permissions. A lost race raises `Raced`; the verb decides whether to
+retry.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from orchid.wire.struct import replace
 
 T = TypeVar("T", bound=Object)
 
-PATIENCE = 2.0  # seconds; a feed that fails must not hold back the answer to a finished write
+PATIENCE = 2.0  # seconds; a failing feed must not delay the response to a finished write
 LARGEST_OBJECT = 1_572_864  # bytes of one stored object, as etcd's own request limit
 
 
@@ -36,7 +36,7 @@ class Raced(Exception):
 
 
 def stored_form(new: Object) -> bytes:
-    """The bytes to store: the object without its resourceVersion, which the commit gives."""
+    """The bytes to store: the object without its resourceVersion, which the commit assigns."""
     if new.metadata.resource_version or new.metadata.self_link:
         new = replace(new, metadata=replace(new.metadata, resource_version="", self_link=""))
     data = encode(new)
@@ -48,7 +48,7 @@ def stored_form(new: Object) -> bytes:
 
 
 def _require_few_values(data: bytes) -> None:
-    """Limit the values of an object, however many patches made it: others will decode it."""
+    """Limit the values of an object, however many patches built it: others will decode it."""
     try:
         require_few_values(data, MOST_STORED)
     except Malformed as problem:
@@ -63,9 +63,10 @@ def never_stale(key: str) -> bool:
 
 
 class Objects:
-    """The current objects and the way to change them.
+    """The current objects and their changes.
 
-    `is_stale` tells of a key whose value is worth writing again as it is: sealed with an old key.
+    `is_stale` reports a key whose value should be written again unchanged: encrypted with an old
+    key.
     """
 
     def __init__(self, backend: store.Store, feed: Feed, is_stale: IsStale = never_stale) -> None:
@@ -77,7 +78,7 @@ class Objects:
         return self.feed.cache(kind)
 
     async def current(self, kind: Kind[T], namespace: str, name: str) -> Entry[T]:
-        """The object after every acknowledged write; raises NotFound."""
+        """The object after every committed write; raises NotFound."""
         await self.feed.fresh()
         return self.feed.cache(kind).find(kind, namespace, name)
 
@@ -86,7 +87,7 @@ class Objects:
         return await self._commit([change, *_recorded(old.kind, None, old, request)])
 
     async def remove_unreadable(self, kind: Kind[T], namespace: str, name: str) -> bool:
-        """Remove what is stored if it cannot be read; return whether it was removed."""
+        """Delete a stored object if it cannot be decoded; return whether it was deleted."""
         await self.feed.fresh()
         key = kind.key(namespace, name)
         revision = self.feed.cache(kind).unreadable.get(key)
@@ -106,10 +107,10 @@ class Objects:
         value: bytes | None = None,
         companions: Iterable[Object] = (),
     ) -> Entry[T]:
-        """Store an object, a new one or in place of an `old` one.
+        """Store an object, a new one or instead of an `old` one.
 
-        `value` is the object encoded, if somebody had to do that already. Its companions are new
-        objects that the same commit brings.
+        `value` is the encoded object, if the caller has it. Its companions are new objects in the
+        same commit.
         """
         stored = kind.stored
         key = old.key if old else kind.key(new.metadata.namespace, new.metadata.name)
@@ -141,21 +142,20 @@ class Objects:
             revision = await self._store.commit(changes)
         except store.StoreError as failure:
             raise refusal_of(failure) from failure
-        # A write is in effect before it is answered: a binding grants, a deleted account is
-        # refused.
+        # A write is effective before its response: a binding grants, a deleted account is refused.
         if revision > self.feed.revision:
             await self.feed.reach_within(revision, PATIENCE)
         return revision
 
     async def catch_up(self, raced: Raced) -> None:
-        """Wait until the feed shows what won the race."""
+        """Wait until the feed shows the winner of the race."""
         await self.feed.fresh()
         await self.feed.reach(raced.revision)
         await asyncio.sleep(0)
 
 
 def _note(note: Note[T], new: T, old: Entry[T] | None, request: Request) -> bytes:
-    """The stored note, with the words that this change adds or replaces."""
+    """The stored note, with the values that this change adds or replaces."""
     if old is None:
         said = note(new, None, request)
         return encode(said) if said else b""
@@ -170,14 +170,14 @@ def _recorded(
     if kind.records is None:
         return []
     before = old.object if old else None
-    told = new or before
-    assert told is not None
+    recorded = new or before
+    assert recorded is not None
     facts = tuple(kind.records(new, before, request))
-    return pending(facts, told.metadata.uid, request.now) if facts else []
+    return pending(facts, recorded.metadata.uid, request.now) if facts else []
 
 
 def refusal_of(failure: store.StoreError) -> Exception:
-    """What a commit that failed means to the verb: a lost race, or an answer."""
+    """The error of a failed commit for the verb: a lost race, or a response."""
     if isinstance(failure, store.RevisionConflict):
         return Raced(failure.actual.revision if failure.actual else 0)
     if isinstance(failure, store.ValueTooLarge):

@@ -1,6 +1,6 @@
-"""Snapshot: the entries of one kind under a prefix, now or as they stood a while ago.
+"""Snapshot: the entries of one kind under a prefix, now or as of an earlier revision.
 
-It is a view: cheap to make however many objects there are, and valid until the next change. For a
+It is a view: cheap to create however many objects there are, and valid until the next change. For a
 past revision it holds only the objects that have changed since.
 """
 
@@ -28,7 +28,7 @@ class Snapshot(Generic[T]):
         end: str,
         before: Mapping[str, Entry[T] | None] | None = None,
     ) -> None:
-        """`before` has what changed since, as it was; None: there was no such object."""
+        """`before` has the previous entries of changed objects; None: there was no such object."""
         self._keys = keys
         self._entries = entries
         self._start = start

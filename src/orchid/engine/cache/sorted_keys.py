@@ -1,9 +1,8 @@
 """SortedKeys: the keys of one kind in order; there may be millions.
 
-They are kept in blocks of at most `LARGEST_BLOCK`. Adding or removing a key moves only keys of its
-own block, so that a write costs the same among a million as among a hundred. To count them is to
-add up blocks, and of many blocks what whole groups of them hold. Iterators are no copies: use them
-before the next change.
+They are stored in blocks of at most `LARGEST_BLOCK`. Adding or removing a key moves only keys of
+its own block, so that a write costs the same among a million as among a hundred. Counting adds up
+the sizes of blocks, or of groups of them. Iterators are no copies: use them before the next change.
 """
 
 from bisect import bisect_left, insort
@@ -23,15 +22,15 @@ class SortedKeys:
     def __init__(self, keys: Iterable[str] = ()) -> None:
         ordered, size = sorted(keys), LARGEST_BLOCK // 2
         self._blocks = [ordered[at : at + size] for at in range(0, len(ordered), size)]
-        self._lasts = [block[-1] for block in self._blocks]  # of each block its greatest key
-        self._groups: list[int] = []  # the keys of each group; empty until they are asked for
+        self._lasts = [block[-1] for block in self._blocks]  # the greatest key of each block
+        self._groups: list[int] = []  # the number of keys of each group; computed on demand
 
     def add(self, keys: Iterable[str]) -> None:
-        """Add keys that are not there."""
+        """Add keys that are not present."""
         blocks, lasts = self._blocks, self._lasts
         for key in keys:
             at = bisect_left(lasts, key)
-            if at == len(lasts):  # behind all others
+            if at == len(lasts):  # after all others
                 if not blocks:
                     blocks.append([])
                     lasts.append(key)
@@ -45,7 +44,7 @@ class SortedKeys:
                 self._split(at)
 
     def remove(self, key: str) -> None:
-        """Remove a key that is there."""
+        """Remove a key that is present."""
         at = bisect_left(self._lasts, key)
         block = self._blocks[at]
         del block[bisect_left(block, key)]
@@ -62,7 +61,7 @@ class SortedKeys:
         return chain.from_iterable(self._slices(start, end))
 
     def count(self, start: str, end: str) -> int:
-        """How many keys there are from `start` up to, but without, `end`."""
+        """The number of keys from `start` up to, but without, `end`."""
         return 0 if end <= start else self._before(end) - self._before(start)
 
     def _slices(self, start: str, end: str) -> Iterator[list[str]]:
@@ -74,7 +73,7 @@ class SortedKeys:
             yield self._blocks[last][low:high]
 
     def _before(self, key: str) -> int:
-        """How many keys are less."""
+        """The number of smaller keys."""
         blocks = self._blocks
         if not self._groups:
             starts = range(0, len(blocks), GROUP)
@@ -84,7 +83,7 @@ class SortedKeys:
         return sum(self._groups[:group]) + sum(map(len, blocks[group * GROUP : at])) + place
 
     def _place(self, key: str) -> tuple[int, int]:
-        """The block, and the place in it, of the first key that is not less."""
+        """The block, and the index in it, of the first key that is not less."""
         at = bisect_left(self._lasts, key)
         if at == len(self._blocks):
             return at, 0

@@ -1,13 +1,13 @@
-"""Walk values by their schema: what differs, what an object holds, what a configuration claims.
+"""Walk values by their schema: differences, content, claims of a configuration.
 
     compare(schema, old, new)   the paths that were changed or added, and those that were removed
     claimed(schema, config)     the paths that an applied configuration claims
-    zero(schema)                an object of which nothing has been set yet
+    zero(schema)                an object without any value
     pruned(node, value, tree)   the value without these paths
 
-A path ends where ownership ends: at a scalar, at an atomic list or object, at an empty container.
-A container that is added or removed as a whole is a path of its own. `metadata.managedFields` is
-never looked at. Where the schema knows nothing, objects are granular and lists atomic.
+A path ends where ownership ends: at a scalar, at an atomic list or object, at an empty container. A
+container that is added or removed as a whole is a path of its own. `metadata.managedFields` is
+ignored. Without a schema, objects are granular and lists atomic.
 
 Trees are those of field_set.py. Values are plain JSON; nothing is changed in place.
 """
@@ -33,7 +33,7 @@ from orchid.engine.patch.field_set import (
 from orchid.wire.schema import ANYTHING, Anything, Fields, Leaf, Mapping, Node, Scalar, Sequence
 
 _ABSENT: Any = object()
-_OBJECTS = (Fields, Mapping)  # a tuple: `Fields | Mapping` would be made anew at every call
+_OBJECTS = (Fields, Mapping)  # a tuple: `Fields | Mapping` would be created at every call
 
 _TYPE = frozenset({"apiVersion", "kind"})
 STRIPPED = frozenset({
@@ -43,19 +43,19 @@ STRIPPED = frozenset({
 
 
 def compare(schema: Fields, old: Any, new: Any) -> tuple[FieldSet, FieldSet]:
-    """What `new` changed or added, and what it removed."""
+    """The paths that `new` changed or added, and those it removed."""
     changed, removed = _compare_members(schema, without_record(old), without_record(new))
     return FieldSet(changed), FieldSet(removed)
 
 
 def compare_tracked(schema: Fields, old: Any, new: Any) -> tuple[FieldSet, FieldSet]:
-    """Like `compare`, without what nobody owns; see `stripped`."""
+    """Like `compare`, without paths that cannot be owned; see `stripped`."""
     changed, removed = _compare_members(schema, _ownable(old), _ownable(new))
     return FieldSet(changed), FieldSet(removed)
 
 
 def has_nameless_elements(schema: Fields, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether a list that changes has elements owned one by one, and one of them has no key."""
+    """Whether a changed list has elements owned one by one, and one of them has no key."""
     before, after = _ownable(old), _ownable(new)
     return any(
         _nameless(node := _child(schema, name), after.get(name))
@@ -76,12 +76,12 @@ def _nameless(node: Node, value: Any) -> bool:
 
 
 def claimed(schema: Fields, config: Any) -> FieldSet:
-    """The paths that a configuration has an opinion on."""
+    """The paths that a configuration sets."""
     return FieldSet(_claims(schema, config) or {})
 
 
 def stripped(paths: FieldSet) -> FieldSet:
-    """Without what nobody owns: the identity of the object and what the server alone sets."""
+    """Without unowned paths: the identity of the object and server-set fields."""
     tree = {key: node for key, node in paths.tree.items() if key not in ("f:apiVersion", "f:kind")}
     metadata = tree.get("f:metadata")
     if metadata is not None:
@@ -100,7 +100,7 @@ def stripped(paths: FieldSet) -> FieldSet:
 
 
 def _ownable(value: dict[str, Any]) -> dict[str, Any]:
-    """The part of an object that somebody can own."""
+    """The part of an object that can be owned."""
     part = {name: member for name, member in value.items() if name not in _TYPE}
     part["metadata"] = {
         name: member for name, member in value["metadata"].items() if name not in STRIPPED
@@ -115,7 +115,7 @@ def zero(schema: Fields) -> dict[str, Any]:
 
 
 def without_record(value: dict[str, Any]) -> dict[str, Any]:
-    """The object without its record of ownership."""
+    """The object without its managedFields."""
     metadata = value.get("metadata")
     if isinstance(metadata, dict) and "managedFields" in metadata:
         metadata = metadata.copy()
@@ -208,7 +208,7 @@ def _compare_elements(items: Node, old: dict[str, Any], new: dict[str, Any]) -> 
 
 
 class _Repeated(list[Any]):
-    """Elements that share a key. Together they are one thing, which has no parts."""
+    """Elements that share a key. Together they are one atomic value."""
 
 
 def _below(tree: Tree) -> Tree:
@@ -232,7 +232,7 @@ def _elements(node: Sequence, values: list[Any]) -> dict[str, Any] | None:
 
 
 def element_key(node: Sequence, value: Any) -> str | None:
-    """The step to an element of a granular list; None if it cannot be told apart."""
+    """The step to an element of a granular list; None if it has no key."""
     if node.keys:
         if not isinstance(value, dict):
             return None
@@ -241,7 +241,7 @@ def element_key(node: Sequence, value: Any) -> str | None:
 
 
 def _usual_keys(node: Sequence) -> dict[str, Any]:
-    """What an element without keys is known by: a text that is always written is then empty."""
+    """The keys of an element without key fields: a string that is always written is then empty."""
     if not isinstance(node.items, Fields):
         return {}
     fields = (node.items.fields.get(name) for name in node.keys)
@@ -253,7 +253,7 @@ def _usual_keys(node: Sequence) -> dict[str, Any]:
 
 
 def _everything(node: Node, value: Any) -> Tree:
-    """All paths of a value that comes or goes as a whole, itself included."""
+    """All paths of a value that is added or removed as a whole, itself included."""
     if not value or isinstance(node, Leaf) or type(value) is _Repeated:
         return LEAF
     if _is_granular_object(node, value):
@@ -272,7 +272,7 @@ def _everything(node: Node, value: Any) -> Tree:
 
 
 def _claims(node: Node, value: Any) -> Tree | None:
-    """The paths of a value; LEAF for itself alone, None for none at all (an empty keyed list)."""
+    """The paths of a value; LEAF for itself alone, None for none (an empty keyed list)."""
     if value is None or isinstance(node, Leaf) or type(value) is _Repeated:
         return LEAF
     if _is_granular_object(node, value):
@@ -295,7 +295,7 @@ def _claims(node: Node, value: Any) -> Tree | None:
 
 
 def with_parents(node: Node, tree: Tree) -> Tree:
-    """The set and every declared field above one of its paths; members of maps are left out."""
+    """The set and every declared field above one of its paths; members of maps are omitted."""
     result: Tree = {}
     for key, below in tree.items():
         if key == SELF or not below:
@@ -314,7 +314,7 @@ def _step(node: Node, key: str) -> Node:
 
 
 def pruned(node: Node, value: Any, tree: Tree) -> Any:
-    """The value without the paths of the tree. A container that ends up empty stays."""
+    """The value without the paths of the tree. Empty containers stay."""
     if isinstance(value, dict) and _is_granular_object(node, value):
         result = {}
         for name, member in value.items():

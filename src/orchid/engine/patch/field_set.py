@@ -1,14 +1,14 @@
-"""A set of field paths, kept in the very form in which `managedFields` carries it.
+"""A set of field paths, in the format of `managedFields`.
 
     {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:secrets": {"k:{\"name\":\"s\"}": {}}}
 
-A node without members is itself in the set; a node with members is in the set only if it holds ".".
+A node without members is itself in the set; a node with members is in the set only if it has ".".
 So `.metadata.labels` and `.metadata.labels.a` are in the set above, `.metadata` is not. At the root
 an empty tree is the empty set.
 
-Start at `FieldSet`. Trees are never changed once made: every operation shares what it did not
-touch, and gives back the same tree when nothing changed. Members are always in order (".", f, i, k,
-v, each by name), so a tree can be written out as it stands. Nothing here knows values or schemas.
+Start at `FieldSet`. Trees are immutable: every operation shares unchanged parts, and returns the
+same tree if nothing changed. Members are always in order (".", f, i, k, v, each by name), so a tree
+can be encoded directly. Nothing here knows values or schemas.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Tree = dict[str, "Tree"]
 
 LEAF: Tree = {}
 SELF = "."
-_DEEPEST = 100  # levels of a tree that a client hands in; objects are some ten levels deep
+_DEEPEST = 100  # levels of a tree from a client; objects are some ten levels deep
 _INDEX = re.compile(r"i:-?\d{1,18}", re.ASCII)
 
 
 class FieldSet:
-    """Paths of an object; see the module's text for the form of `tree`."""
+    """Paths of an object; see the module docstring for the format of `tree`."""
 
     __slots__ = ("tree",)
 
@@ -40,7 +40,7 @@ class FieldSet:
 
     @classmethod
     def parse(cls, fields: Any) -> FieldSet:
-        """Read the `fieldsV1` of a client; raise ValueError if it is not one."""
+        """Parse the `fieldsV1` of a client; raises ValueError if it is malformed."""
         return cls(_parsed(fields, 0) if fields else {})
 
     @classmethod
@@ -66,7 +66,7 @@ class FieldSet:
         return FieldSet(union(self.tree, other.tree)) if self.tree else other
 
     def difference(self, other: FieldSet) -> FieldSet:
-        """Without the paths of `other`; what lies below them stays."""
+        """Without the paths of `other`; paths below them stay."""
         if not self.tree or not other.tree:
             return self
         rest = _difference(self.tree, other.tree)
@@ -122,7 +122,7 @@ def union(one: Tree, other: Tree) -> Tree:
 
 
 def _difference(one: Tree, other: Tree) -> Tree | None:
-    """What is left of `one`, or None."""
+    """The rest of `one`, or None."""
     if not one:
         return None if owned(other) else one
     if not other:
@@ -155,7 +155,7 @@ def _without(one: Tree, roots: Tree) -> Tree | None:
 
 
 def _with(tree: Tree, key: str, node: Tree | None, *, copy: bool) -> Tree:
-    """Put a node in its place, or take the place away."""
+    """Insert or remove a node."""
     changed = dict(tree) if copy else tree
     if node is None:
         del changed[key]
@@ -165,7 +165,7 @@ def _with(tree: Tree, key: str, node: Tree | None, *, copy: bool) -> Tree:
 
 
 def _settled(tree: Tree) -> Tree:
-    """A node that holds nothing but itself is written as a leaf."""
+    """A node that contains only itself is written as a leaf."""
     return LEAF if len(tree) == 1 and SELF in tree else tree
 
 
@@ -211,7 +211,7 @@ def _scalar(value: Any) -> str:
 
 
 def key_element(item: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    """The step to a list element that is known by these fields; None if it has none of them."""
+    """The step to a list element with these key fields; None if it has none of them."""
     if len(names) == 1:
         value = item.get(names[0])
         return None if value is None else _key_text(names[0], value)
@@ -241,7 +241,7 @@ def _parsed(fields: Any, level: int) -> Tree:
 
 @functools.lru_cache(maxsize=4096)
 def _canonical(element: str) -> str | None:
-    """An element as we write it; None for a kind of element that we do not know."""
+    """An element in canonical form; None for an unknown type of element."""
     if element == SELF or element.startswith("f:"):
         return element
     if element.startswith("v:"):

@@ -1,8 +1,8 @@
-"""JSON patch (RFC 6902), with the few extensions of the reference.
+"""JSON patch (RFC 6902), with the few extensions of Kubernetes.
 
 Start at `apply`. The extensions: `replace` of a missing member adds it, `test` of a missing member
-against null holds, `copy` of a missing member copies null, negative indices count from the end.
-Whatever fails, the caller learns only that the patch does not apply.
+against null succeeds, `copy` of a missing member copies null, negative indices count from the end.
+For any failure the client only gets that the patch does not apply.
 
 The document and the operations are never changed: a container is copied the first time an operation
 writes into it and is written in place from then on, so ten thousand operations on one large object
@@ -22,14 +22,14 @@ from orchid.wire.text import quote
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 * 1024 * 1024
-DEEPEST = 128  # of a path and of a value: what is stored must stay far from the encoder's limit
+DEEPEST = 128  # of a path and of a value: stored values must stay far from the encoder's limit
 
 _MEMBERS = frozenset({"op", "path", "from", "value"})
 _INDEX = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 
 
 class _DoesNotApply(Exception):
-    """An operation failed. The reason is not disclosed, so none is kept."""
+    """An operation failed. The reason is not disclosed, so it is not stored."""
 
 
 def apply(document: dict[str, Any], operations: Any) -> Any:
@@ -62,7 +62,7 @@ def carries(operations: list[Any]) -> bool:
 
 
 def unknown_members(operations: Any) -> list[str]:
-    """What field validation finds wrong with the operations themselves."""
+    """Field validation of the operations themselves."""
     return [
         f"json patch unknown field {quote(f'[{position}].{name}')}"
         for position, operation in enumerate(operations or ())
@@ -73,7 +73,7 @@ def unknown_members(operations: Any) -> list[str]:
 
 
 def _require_form(operation: Any) -> None:
-    """An operation is an object, and what it names are strings."""
+    """An operation is an object with string members."""
     if operation is None:
         return
     if not isinstance(operation, dict):
@@ -84,7 +84,7 @@ def _require_form(operation: Any) -> None:
 
 
 class _Draft:
-    """A document in the making; `_ours` holds, by identity, the containers it may write into."""
+    """A document under construction; `_ours` has, by identity, the containers it may write into."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -150,7 +150,7 @@ class _Draft:
         return msgspec.json.decode(encoded)
 
     def _read(self, steps: list[str]) -> Any:
-        """The value at a path. A missing member reads as null, a missing holder fails."""
+        """The value at a path. A missing member reads as null, a missing parent fails."""
         value = self.root
         for place, step in enumerate(steps):
             if isinstance(value, dict):
@@ -164,7 +164,7 @@ class _Draft:
         return value
 
     def _writable_holder(self, steps: list[str]) -> tuple[Any, str]:
-        """The container that holds the last step, made ours along with all above it."""
+        """The parent container of the last step, copied along with all above it."""
         if not steps:
             raise _DoesNotApply
         holder = self.root = self._own(self.root)

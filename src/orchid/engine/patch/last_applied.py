@@ -1,8 +1,8 @@
-"""The annotation in which client-side apply keeps what was applied last.
+"""The annotation in which client-side apply stores the last applied configuration.
 
-Only for the command line's own manager name. `forgiven` says which conflicts are with its own past:
-fields that the annotation set and that nobody changed since. `refreshed` keeps the annotation in
-step with what was applied, so that an older command line can still take over.
+Only for the command line's own manager name. `forgiven` returns conflicts with its own past: fields
+that the annotation set and that did not change since. `refreshed` updates the annotation, so that
+an older command line can still take over.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def forgiven(
 
 
 def refreshed(result: dict[str, Any], config: dict[str, Any], annotation: str) -> dict[str, Any]:
-    """The result with the annotation, if it has one, brought up to date."""
+    """The result with its annotation, if it has one, updated."""
     annotations = _annotations(result)
     if not annotations.get(annotation):
         return result
@@ -52,7 +52,7 @@ def refreshed(result: dict[str, Any], config: dict[str, Any], annotation: str) -
 
 
 def _as_applied(config: dict[str, Any], annotation: str) -> str:
-    """The configuration as the annotation holds it: without the annotation itself."""
+    """The configuration as stored in the annotation: without the annotation itself."""
     annotations = _annotations(config)
     if annotation in annotations:
         kept = {name: value for name, value in annotations.items() if name != annotation}

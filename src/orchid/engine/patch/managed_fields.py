@@ -1,11 +1,11 @@
-"""Who owns which field: the `metadata.managedFields` of an object after a write.
+"""Field ownership: the `metadata.managedFields` of an object after a write.
 
-Start at `after_update`, for everything but apply (server_side_apply.py). An entry is known by its
-manager, operation and subresource, an Update also by its apiVersion. A write takes what it changes
-away from everyone and gives it to the writer; what it removes has no owner any more.
+Start at `after_update`, for everything but apply (server_side_apply.py). An entry is identified by
+its manager, operation and subresource, an Update also by its apiVersion. A write moves changed
+fields from all other managers to the writer; removed fields have no owner any more.
 
-This runs on every write, so it avoids work: nothing changed means the stored list as it stands, and
-an entry that lost nothing is kept as it is.
+This runs on every write, so it avoids work: without a change the stored list is returned, and an
+entry that lost nothing is reused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Identity = tuple[str, str, str, str]
 
 
 class FieldOwner(msgspec.Struct, frozen=True):
-    """One entry: the fields of one manager. `entry` is its written form while that still holds."""
+    """An entry: the fields of one manager. `entry` is its encoded form while that is valid."""
 
     manager: str
     operation: str
@@ -86,9 +86,9 @@ def after_update(
     now: str,
     main_resource: bool,
 ) -> list[dict[str, Any]] | None:
-    """The entries that `new` must carry after a create (no `live`), a PUT or a patch; or None.
+    """The managedFields of `new` after a create (no `live`), a PUT or a patch; or None.
 
-    `served` holds every apiVersion in which the same object is served.
+    `served` has every apiVersion in which the same object is served.
     """
     stored = [] if live is None else live["metadata"].get("managedFields") or []
     sent = new["metadata"].get("managedFields") if main_resource else None
@@ -115,9 +115,9 @@ def after_update(
 
 
 def same_but_times(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether two objects differ in nothing but the times of their entries (and their version).
+    """Whether two objects differ only in the times of their entries (and their version).
 
-    If so, the old entries should be kept: the write changed nothing.
+    If so, the old entries should stay: the write changed nothing.
     """
     return _comparable(old) == _comparable(new)
 
@@ -140,7 +140,7 @@ def read(entries: Iterable[Any]) -> Owners:
 
 
 def read_from_client(entries: Any) -> list[dict[str, Any]]:
-    """Entries that a client sent, as we write them; raise ValueError if one of them is none."""
+    """Entries of a client in our form; raises ValueError if one is malformed."""
     if not isinstance(entries, list):
         raise ValueError("not a list of entries")
     owners = [_checked(entry) for entry in entries]
@@ -163,8 +163,8 @@ def written(owners: Owners) -> list[dict[str, Any]] | None:
 def _sent_or_stored(sent: Any, stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entries to start from.
 
-    A client may hand in entries of its own, or reset them with an empty list. One that does not
-    know of them must not lose them by accident.
+    A client may send entries, or reset them with an empty list. A client without knowledge of them
+    must not lose them by accident.
     """
     if sent in ([], [{}]):
         return []
@@ -175,7 +175,7 @@ def _sent_or_stored(sent: Any, stored: list[dict[str, Any]]) -> list[dict[str, A
 
 
 def _kept(entries: list[dict[str, Any]], gone: FieldSet, served: frozenset[str]) -> Owners:
-    """What everyone keeps. Entries of a version that is not served cannot be judged, and go."""
+    """The remaining entries of all managers. Entries of an unserved version are dropped."""
     left: Owners = {}
     for identity, ownership in read(entries).items():
         fields = ownership.fields.difference(gone)
@@ -185,7 +185,7 @@ def _kept(entries: list[dict[str, Any]], gone: FieldSet, served: frozenset[str])
 
 
 def _capped(owners: Owners) -> Owners:
-    """At most ten updaters: the oldest of a version are counted together."""
+    """At most ten updaters: the oldest of a version are merged."""
     updaters = [one for one in owners.values() if one.operation == UPDATE]
     if len(updaters) <= MOST_UPDATERS:
         return owners

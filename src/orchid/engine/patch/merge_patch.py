@@ -1,6 +1,7 @@
 """JSON merge patch (RFC 7396): objects merge, null removes, everything else replaces.
 
-Start at `apply`. The document is never changed; what the patch does not name is shared with it.
+Start at `apply`. The document is never changed; parts that the patch does not name are shared with
+it.
 """
 
 from typing import Any

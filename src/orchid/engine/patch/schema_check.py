@@ -1,7 +1,7 @@
-"""Hold a configuration against the schema before it is applied.
+"""Check a configuration against the schema before it is applied.
 
-Start at `problems`: every finding, as `.path: what is wrong`. Unlike field validation elsewhere
-this is never lenient: an unknown field in an applied configuration would be owned by nobody.
+Start at `problems`: every error, as `.path: message`. Unlike field validation elsewhere this is
+never lenient: an unknown field in an applied configuration would have no owner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS: dict[type, str] = {
 
 
 def problems(node: Node, value: Any, path: str = "") -> Iterator[str]:
-    """What is wrong with a value; null is right everywhere."""
+    """Errors in a value; null is valid everywhere."""
     if value is None or isinstance(node, Anything):
         return
     if isinstance(node, Leaf):
@@ -96,5 +96,5 @@ def _scalar(node: Leaf, value: Any, path: str) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    """What kind of value it is. Not the value: it may be a secret in the wrong place."""
+    """The type of a value. Not the value: it may be a misplaced secret."""
     return _KINDS[type(value)]

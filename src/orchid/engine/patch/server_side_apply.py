@@ -1,12 +1,12 @@
 """Server-side apply: a manager sends every field it wants; the server merges and finds conflicts.
 
-Start at `apply`, which reads as the steps themselves:
+Start at `apply`, which has these steps:
 
-    1  the configuration must be of this kind, without managedFields, and fit the schema
+    1  the configuration must be of this kind, without managedFields, and match the schema
     2  live, overlaid with the configuration
-    3  minus what this manager applied before, does not apply now, and nobody else owns
-    4  a field that changes and belongs to somebody else is a conflict, unless forced
-    5  who owns what afterwards
+    3  minus fields that this manager applied before, does not apply now, and nobody else owns
+    4  a field that changes and has another owner is a conflict, unless forced
+    5  the new managedFields
 
 Nothing is changed in place. Neither the store nor defaults are known here.
 """
@@ -77,7 +77,7 @@ def apply(
 ) -> Object:
     """The object after apply, with its `metadata.managedFields`; no `live` means that it is new.
 
-    `served` holds every apiVersion in which the same object is served.
+    `served` has every apiVersion in which the same object is served.
     """
     try:
         _check(config, schema, api_version, kind)
@@ -110,7 +110,7 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """One apply: who asks, where, and when."""
+    """An apply: the manager, the endpoint and the time."""
 
     schema: Fields
     manager: str
@@ -125,7 +125,9 @@ class _Request(msgspec.Struct, frozen=True):
         return (self.manager, APPLY, "", self.subresource)
 
     def known_owners(self, live: Object | None) -> Owners:
-        """The owners so far. At the first apply, one owner is made for everything that is set."""
+        """The owners so far. At the first apply, one owner is created for everything that is
+        set.
+        """
         if live is None:
             return {}
         owners = managed_fields.read(live["metadata"].get("managedFields") or ())
@@ -147,7 +149,7 @@ class _Request(msgspec.Struct, frozen=True):
     def outcome(self, live: Object, config: Object, owners: Owners) -> _Outcome:
         merged = _merge(self.schema, live, config)
         claims = self._tracked(claimed(self.schema, config))
-        # Removing fields may empty what the configuration names; a second merge puts that back.
+        # Removing fields may empty fields of the configuration; a second merge restores them.
         merged = _merge(self.schema, self._without_dropped(merged, claims, owners), config)
         differences = compare(self.schema, live, merged)
         changed, removed = map(self._tracked, differences)
@@ -180,7 +182,7 @@ class _Request(msgspec.Struct, frozen=True):
         return FieldOwner(self.manager, APPLY, self.api_version, self.subresource, time, fields)
 
     def _without_dropped(self, merged: Object, claims: FieldSet, owners: Owners) -> Object:
-        """Take out what this manager applied before, does not apply now, and nobody owns."""
+        """Remove fields that this manager applied before, does not apply now, and nobody owns."""
         before = owners.get(self.identity)
         last = EMPTY if before is None else self._tracked(before.fields)
         if not last.difference(claims):
@@ -248,7 +250,7 @@ def _merge(node: Node, live: Any, config: Any) -> Any:
             return _merge_elements(node, live, config)
         return live if config is None else config
     if config is None and live and _members_merge(node) and not isinstance(node, Anything):
-        return live  # null has no members to put in place of the live ones
+        return live  # null has no members to overlay
     return config
 
 
@@ -263,9 +265,9 @@ def _child(node: Node, name: str) -> Node:
 
 
 def _merge_elements(node: Sequence, live: list[Any], config: list[Any]) -> list[Any]:
-    """Configured elements in their order; live ones that are not configured keep their places.
+    """Configured elements in their order; other live elements keep their positions.
 
-    Both lists are read at once. A live element that is configured later is skipped until it is
+    Both lists are read in parallel. A live element that is configured later is skipped until it is
     reached there. If it is the next configured one, the live elements behind it wait for it.
     """
     wanted = {element_key(node, item): item for item in config}

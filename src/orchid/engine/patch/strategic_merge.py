@@ -1,16 +1,16 @@
-"""Strategic merge patch: a merge patch that knows which lists merge, and takes directives.
+"""Strategic merge patch: a merge patch with merging lists and directives.
 
 Start at `apply`. Objects merge and null removes, as in a merge patch; a list whose elements have a
-key merges element by element, sets of scalars are joined, any other list is replaced. Which list is
-which stands in the schema; what the schema does not know merges like plain JSON.
+key merges element by element, sets of scalars are joined, any other list is replaced. The schema
+decides; undeclared values merge like plain JSON.
 
-    "$patch": "replace" | "delete"      take the rest of this object as it is | empty it
+    "$patch": "replace" | "delete"      use the rest of this object as it is | empty it
     in a list: {"$patch": "delete", "name": "x"}, {"$patch": "replace"}
     "$retainKeys": ["a"]                drop the other members first
-    "$deleteFromPrimitiveList/f": [..]  take these out of the set f
+    "$deleteFromPrimitiveList/f": [..]  remove these from the set f
     "$setElementOrder/f": [..]          the order of the elements of f
 
-Neither the document nor the patch is changed; what the patch does not name is shared.
+Neither the document nor the patch is changed; parts that the patch does not name are shared.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _check_elements(live: list[Any], patch: list[Any], node: Sequence) -> None:
 def _special_elements(
     live: list[Any], patch: list[Any], keys: tuple[str, ...]
 ) -> tuple[list[Any], list[Any], bool]:
-    """Carry out the directives among the elements; give back what is left to merge."""
+    """Execute the directives among the elements; return the rest to merge."""
     replaced, ordinary, deleted = False, [], set()
     for item in patch:
         match item.get(PATCH, ""):
@@ -155,7 +155,7 @@ def _special_elements(
 
 
 def _merge_in_order(result: Object, patch: Object, name: str, node: Node) -> None:
-    """Merge a list together with the directive that fixes its order."""
+    """Merge a list together with the directive that sets its order."""
     order, live, change = patch[f"{ORDER}/{name}"], result.get(name), patch.get(name)
     for value in (order, live, change):
         if value is not None and not isinstance(value, list):
@@ -177,7 +177,7 @@ def _merge_in_order(result: Object, patch: Object, name: str, node: Node) -> Non
 
 
 def _check_order(patch: list[Any], order: list[Any], keys: tuple[str, ...]) -> None:
-    """The elements of the patch must stand in the order list, one after the other."""
+    """The elements of the patch must be in the order list, one after the other."""
     wanted = iter([_identity(item, keys) for item in order])
     for item in patch:
         if isinstance(item, dict) and PATCH in item:
@@ -192,9 +192,9 @@ def _check_order(patch: list[Any], order: list[Any], keys: tuple[str, ...]) -> N
 def _arranged(
     merged: list[Any], order: list[Any], live: list[Any], keys: tuple[str, ...]
 ) -> list[Any]:
-    """What is named in `order` keeps that order; the rest keeps its place in the live list.
+    """Elements named in `order` have that order; the others keep their position in the live list.
 
-    One of the rest comes before a named element only if it does so in the live list.
+    Another element comes before a named one only if it does so in the live list.
     """
     wanted = {_identity(item, keys): place for place, item in reversed([*enumerate(order)])}
     stood = {_identity(item, keys): place for place, item in reversed([*enumerate(live)])}
@@ -220,7 +220,7 @@ def _take_out(result: Object, name: str, values: Any) -> None:
 
 
 def _target(key: str, directive: str, complaint: str) -> str:
-    """The field that a parallel directive is about: the part after the slash."""
+    """The field of a parallel directive: the part after the slash."""
     head, slash, name = key.partition("/")
     if not slash or head != directive:
         raise BadRequest(complaint)
@@ -291,7 +291,7 @@ def _plain(value: Any) -> str:
 
 
 def _outline(value: Any) -> str:
-    """A value for a message: the names of members and the kinds of elements.
+    """A value for a message: the names of members and the types of elements.
 
     Not the values themselves: they may be secret, and messages are shown and logged.
     """

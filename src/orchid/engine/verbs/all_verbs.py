@@ -1,4 +1,4 @@
-"""The verbs of the engine, built together: what the server's dispatch calls."""
+"""The verbs of the engine, for the server's dispatch."""
 
 import msgspec
 
@@ -40,7 +40,7 @@ class Verbs(msgspec.Struct, frozen=True):
         offload: Offload,
         is_stale: IsStale = never_stale,
     ) -> "Verbs":
-        """`is_stale` tells of keys whose values are worth writing again as they are."""
+        """`is_stale` reports keys whose values should be written again unchanged."""
         objects, ownership = Objects(store, feed, is_stale), Ownership()
         listing = Listing(store, feed, names, offload)
         creating = Creating(objects, admission, ownership, randomness, offload)

@@ -1,8 +1,8 @@
-"""The continue token: where the next page begins, and at which revision.
+"""The continue token: the start of the next page, and its revision.
 
-Opaque to clients, but readable to the curious: unpadded base64url of
-`{"v":"meta.orch.io/v1","rv":7,"start":"/last-key\\u0000"}`. What comes back is not trusted:
-the start key stays inside the listed collection.
+Opaque to clients, but readable: unpadded base64url of
+`{"v":"meta.orch.io/v1","rv":7,"start":"/last-key\\u0000"}`. A received token is not trusted: the
+start key stays inside the listed collection.
 """
 
 import binascii
@@ -27,7 +27,7 @@ TOO_OLD = (
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Go on with the first key at or after `start`, as it stood at `revision`."""
+    """Continue with the first key at or after `start`, as of `revision`."""
 
     start: str
     revision: int
@@ -40,7 +40,7 @@ class _Token(Wire):
 
 
 def encode(last_key: str, revision: int, names: Naming) -> str:
-    """The token for the page behind `last_key`, relative to the collection."""
+    """The token for the page after `last_key`, relative to the collection."""
     return encode_start(last_key + "\0", revision, names)
 
 
@@ -69,7 +69,7 @@ def decode(text: str, names: Naming) -> Position:
 
 
 def expired(position: Position, names: Naming) -> Expired:
-    """410, with a token that goes on from the same key at the latest revision."""
+    """410, with a token that continues from the same key at the latest revision."""
     error = Expired(TOO_OLD)
     error.metadata = ListMeta(continue_=encode_start(position.start, LATEST, names))
     return error

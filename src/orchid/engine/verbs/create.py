@@ -1,7 +1,7 @@
-"""Create: one new object, from what a client sent to what is stored.
+"""Create: a new object, from the request to the store.
 
-The order is the function `create`, read from top to bottom. A kind that acts stores nothing: its
-`create` does its work and its answer is the answer.
+The order is that of the function `create`. An acting kind stores nothing: its `create` does its
+work and returns the response.
 """
 
 import functools
@@ -57,7 +57,7 @@ class Creating:
     async def create(
         self, kind: Kind[T], new: T, request: Request, *, has_owners: bool = False
     ) -> Entry[T]:
-        """Create an object; one that apply has made already `has_owners` of its fields."""
+        """Create an object; one from apply already `has_owners` of its fields."""
         new = wiped(kind, new, request)
         if not has_owners:
             if new.metadata.owner_references:
@@ -81,7 +81,7 @@ class Creating:
         self, kind: Kind[T], new: T, request: Request, *, under: bool = False
     ) -> Entry[T]:
         """Create an object of an acting kind; `under` another object its metadata is kept."""
-        if kind.answers_what_was_sent or new.metadata.managed_fields:  # which are judged
+        if kind.answers_what_was_sent or new.metadata.managed_fields:  # which are validated
             if kind.creates is not None:
                 new = blank_unwritten(kind, new)
             if not under:
@@ -118,7 +118,7 @@ class Creating:
         return new
 
     def _stamped(self, new: T, request: Request) -> T:
-        """Give the object its name, its uid and its time of birth."""
+        """Set the name, uid and creation time."""
         meta = new.metadata
         name = meta.name
         if not name and meta.generate_name:
@@ -128,7 +128,7 @@ class Creating:
         return replace(new, metadata=meta)
 
     async def _tried(self, kind: Kind[T], new: T) -> Entry[T]:
-        """What a create would have stored."""
+        """The result of a dry run."""
         await self._objects.feed.fresh()
         there = self._objects.cache(kind).get(new.namespace, new.name)
         if there is not None:
@@ -156,7 +156,7 @@ def _errors(kind: Kind[T], new: T) -> tuple[FieldError, ...]:
 
 
 def in_namespace(kind: Kind[T], new: T, namespace: str) -> T:
-    """Put the object where the URL says; it may not say otherwise itself."""
+    """Set the namespace of the URL; the object may not contradict it."""
     namespace = place(kind, new, namespace)
     return new if new.metadata.namespace == namespace else new.with_meta(namespace=namespace)
 
@@ -174,7 +174,7 @@ def place(kind: Kind[Any], new: Object, namespace: str) -> str:
 
 
 def wiped(kind: Kind[T], new: T, request: Request) -> T:
-    """A new object in its place, without what only the server decides."""
+    """A new object in its namespace, without server-set fields."""
     meta, namespace = new.metadata, request.target.namespace if kind.namespaced else ""
     if meta.namespace and meta.namespace != namespace:
         namespace = place(kind, new, namespace)
@@ -205,7 +205,7 @@ def deduplicated(new: T, request: Request, *, patched: bool = False) -> T:
 
 
 def refuse_set_version(new: Object) -> None:
-    """A new object has no version yet. Text that is no number counts as none, as upstream."""
+    """A new object has no version yet. Text that is no number is ignored, as in Kubernetes."""
     version = new.metadata.resource_version
     if version.isascii() and version.isdigit() and version.strip("0"):
         raise BadRequest("resourceVersion should not be set on objects to be created")

@@ -1,7 +1,7 @@
-"""Delete: one object, or all that a selection finds.
+"""Delete: one object, or all selected ones.
 
-An object with finalizers is only marked; it goes when the last finalizer is taken away
-(`update.py`). `orphan` and `foregroundDeletion` are finalizers that the propagation policy sets and
+An object with finalizers is only marked; it is removed with its last finalizer (`update.py`).
+`orphan` and `foregroundDeletion` are finalizers that the propagation policy sets and
 controllers/collect_dependents.py removes.
 """
 
@@ -27,27 +27,29 @@ T = TypeVar("T", bound=Object)
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 PAGE = 10_000
-YIELD_EVERY = 100  # objects that are deleted before other requests have their turn
+YIELD_EVERY = 100  # objects that are deleted before other requests get a turn
 IGNORE = Path() / "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
 class Preconditions(Wire):
-    """What must hold of an object for it to be deleted."""
+    """Conditions for a deletion."""
 
-    uid: Annotated[str | None, proto(1), describe("The uid it must have.")] = None
-    resource_version: Annotated[str | None, proto(2), describe("The state it must be in.")] = None
+    uid: Annotated[str | None, proto(1), describe("The required uid.")] = None
+    resource_version: Annotated[str | None, proto(2), describe("The required resourceVersion.")] = (
+        None
+    )
 
 
 class DeleteOptions(Wire):
-    """How to delete, from the body or from the query."""
+    """Options of a deletion, from the body or from the query."""
 
     kind: Annotated[str, describe("The kind of the document.")] = ""
-    api_version: Annotated[str, describe("The version of its form.")] = ""
+    api_version: Annotated[str, describe("The API version of the document.")] = ""
     grace_period_seconds: Annotated[
-        int | None, proto(1), describe("How long the object may take to end, in seconds.")
+        int | None, proto(1), describe("The grace period in seconds.")
     ] = None
     preconditions: Annotated[
-        Preconditions | None, proto(2), describe("Delete only if these hold.")
+        Preconditions | None, proto(2), describe("Conditions for the deletion.")
     ] = None
     orphan_dependents: Annotated[
         bool | None, proto(3), describe("Deprecated in favour of propagationPolicy.")
@@ -55,17 +57,13 @@ class DeleteOptions(Wire):
     propagation_policy: Annotated[
         str | None,
         proto(4),
-        describe(
-            "What becomes of the objects that depend on this one: Foreground, Background or Orphan."
-        ),
+        describe("The deletion of dependents: Foreground, Background or Orphan."),
     ] = None
-    dry_run: Annotated[
-        tuple[str, ...], proto(5), describe("With `All`, do everything but keep nothing of it.")
-    ] = ()
+    dry_run: Annotated[tuple[str, ...], proto(5), describe("With `All`, nothing is stored.")] = ()
     ignore_store_read_error_with_cluster_breaking_potential: Annotated[
         bool | None,
         proto(6),
-        describe("Remove an object that is stored but cannot be read. Nothing else is checked."),
+        describe("Remove a stored object that cannot be decoded, without any checks."),
     ] = None
 
     @property
@@ -74,7 +72,7 @@ class DeleteOptions(Wire):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """What became of the object: gone, or only marked because finalizers are left."""
+    """The result: removed, or only marked because finalizers are left."""
 
     entry: Entry[Any]
     gone: bool
@@ -101,7 +99,7 @@ class Deleting:
                 await self._objects.catch_up(raced)
 
     async def delete_unreadable(self, kind: Kind[Any], request: Request) -> None:
-        """Remove what is stored of an object that cannot be read; nobody is asked about it."""
+        """Remove a stored object that cannot be decoded, without any hooks."""
         while True:
             try:
                 if await self._objects.remove_unreadable(kind, request.namespace, request.name):
@@ -115,7 +113,7 @@ class Deleting:
     async def delete_collection(
         self, kind: Kind[T], options: DeleteOptions, request: Request
     ) -> None:
-        """Delete every selected object, page by page; stops at the first that refuses."""
+        """Delete every selected object, page by page; stops at the first failure."""
         query = request.options
         while True:
             page = await self._listing.page(
@@ -124,7 +122,7 @@ class Deleting:
             for count, entry in enumerate(page.entries):
                 await self._delete_listed(kind, entry, options, request)
                 if count % YIELD_EVERY == 0:
-                    await asyncio.sleep(0)  # a dry run waits for nothing
+                    await asyncio.sleep(0)  # a dry run never awaits
             if query.limit or not page.continue_:
                 return
             query = query._replace(
@@ -139,7 +137,7 @@ class Deleting:
         try:
             await self.delete(kind, meta.name, options, one)
         except NotFound:
-            return  # somebody else was faster; that is what was asked for
+            return  # another client was faster, with the same result
 
     async def _delete(
         self, kind: Kind[T], entry: Entry[T], options: DeleteOptions, request: Request
@@ -174,7 +172,7 @@ def _marked(meta: ObjectMeta, finalizers: tuple[str, ...], request: Request) -> 
 
 
 def adjusted_finalizers(finalizers: tuple[str, ...], options: DeleteOptions) -> tuple[str, ...]:
-    """Set or drop the two finalizers that stand for a propagation policy."""
+    """Set or remove the two finalizers of a propagation policy."""
     policy, orphan = options.propagation_policy, options.orphan_dependents
     if policy is None and orphan is None:
         return finalizers

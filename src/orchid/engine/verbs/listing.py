@@ -1,8 +1,7 @@
 """List: a page of objects at one revision, selected and in key order.
 
-Three questions decide where the answer comes from: which revision (resourceVersion and its match),
-from which key on (continue), and whether the feed still shows that revision. If not, the store's
-history does.
+The source depends on the revision (resourceVersion and its match), the start key (continue), and
+whether the feed still has that revision. If not, the store's history is read.
 """
 
 import asyncio
@@ -40,18 +39,20 @@ from orchid.wire.text import quote
 
 T = TypeVar("T", bound=Object)
 View = Callable[[str], Iterable[Entry[T]]]
-"""Gives the entries from a key on, as they stand at one revision; good until the next change."""
+"""Returns the entries from a key on, at one revision; valid until the next change."""
 PastView = Callable[[str], Snapshot[T]]
 
 MATCH = Path() / "resourceVersionMatch"
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
-# To look at an object means to decode its metadata: as much work as that many bytes of a body.
+# Examining an object means decoding its metadata: as much work as that many bytes of a body.
 WEIGHT_OF_OBJECT: Final = 32
 MOST_AT_ONCE: Final = 5000  # objects that are looked up or joined in one turn of the event loop
 
 
 class Whole(msgspec.Struct, Generic[T], eq=False):
-    """Everything on a cache under a prefix; good until the next change, so use it at once."""
+    """All entries of a cache under a prefix; valid until the next change, so use it
+    synchronously.
+    """
 
     cache: KindCache[T]
     prefix: str
@@ -64,7 +65,7 @@ class Whole(msgspec.Struct, Generic[T], eq=False):
 
 
 class Listed(msgspec.Struct, Generic[T], eq=False):
-    """One page: its entries in order, the revision it shows, and how to go on."""
+    """A page: its entries in order, its revision, and the continue token."""
 
     entries: Sequence[Entry[T]] | Whole[T]
     revision: int
@@ -73,14 +74,14 @@ class Listed(msgspec.Struct, Generic[T], eq=False):
 
     @property
     def is_long(self) -> bool:
-        """Whether to join the bytes of its entries takes long."""
+        """Whether joining the bytes of its entries takes long."""
         entries = self.entries
         at_most = len(entries.cache.entries if isinstance(entries, Whole) else entries)
         return at_most > MOST_AT_ONCE and len(entries) > MOST_AT_ONCE
 
 
 class Selection(Generic[T]):
-    """Which objects of a kind: label and field selectors, checked against the kind."""
+    """Label and field selectors, checked against the kind."""
 
     __slots__ = ("everything", "fields", "kind", "labels", "name", "weight")
 
@@ -91,7 +92,7 @@ class Selection(Generic[T]):
         self.name = self.fields.exact("metadata.name")
         self.everything = self.labels.empty and self.fields.empty
         conditions = len(self.labels.requirements) + len(self.fields.terms)
-        self.weight = WEIGHT_OF_OBJECT + conditions  # of looking at one object, for Offload
+        self.weight = WEIGHT_OF_OBJECT + conditions  # of examining one object, for Offload
 
     def require_known_fields(self) -> None:
         for name in self.fields.fields():
@@ -146,7 +147,7 @@ class Listing:
         self._offload = offload
 
     def selection(self, kind: Kind[T], options: Options) -> Selection[T]:
-        """Which objects are asked for, once there is nothing wrong with the question."""
+        """The selection of a request; raises for invalid options."""
         if options is NO_OPTIONS:
             return _unselected(kind)
         selection = Selection(kind, options)
@@ -205,7 +206,7 @@ class Listing:
     async def _at(
         self, selection: Selection[T], prefix: str, start: str, revision: int, limit: int
     ) -> Listed[T]:
-        """Exactly as it stood at a revision."""
+        """Exactly as of a revision."""
         await at_least(self._feed, revision)
         cache = self._feed.cache(selection.kind)
         cache.require_readable(prefix)
@@ -217,13 +218,13 @@ class Listing:
             return await self._page(selection, prefix, view, start, revision=revision, limit=limit)
         view = await self._from_history(selection.kind, prefix, start, revision, limit + 1)
         listed = await self._page(selection, prefix, view, start, revision=revision, limit=limit)
-        listed.remaining = None  # the store was asked for no more than this page
+        listed.remaining = None  # the store was only read for this page
         return listed
 
     async def _from_history(
         self, kind: Kind[T], prefix: str, start: str, revision: int, limit: int = 0
     ) -> PastView[T]:
-        """What the feed no longer remembers, the store may."""
+        """Read a revision from the store that the feed no longer has."""
         span = store.Span.prefix(prefix)
         if start:
             span = store.Span(start, span.end)
@@ -248,7 +249,7 @@ class Listing:
         revision: int,
         limit: int,
     ) -> Listed[T]:
-        """The first entries of a view that are selected, and how to go on behind them."""
+        """The first selected entries of a view, and the continue token."""
         narrowed = self._narrowed(selection, prefix, view)
         chosen, more = await selected(selection, narrowed, start, self._offload, limit)
         if not more:
@@ -261,7 +262,7 @@ class Listing:
         )
 
     def _narrowed(self, selection: Selection[T], prefix: str, view: PastView[T]) -> View[T]:
-        """With `metadata.name=x` inside one collection there is at most one object to look at."""
+        """With `metadata.name=x` inside one collection there is at most one object to examine."""
         kind = selection.kind
         if selection.name is None or (kind.namespaced and prefix == kind.key_prefix):
             return view
@@ -275,7 +276,7 @@ class Listing:
 
 
 def past_view(cache: KindCache[T], revision: int, prefix: str) -> PastView[T]:
-    """What stands on a cache under a prefix at a revision, however long it takes to go through."""
+    """The entries of a cache under a prefix at a revision, valid for as long as needed."""
 
     def view(start: str) -> Snapshot[T]:
         if revision < cache.oldest:
@@ -288,10 +289,10 @@ def past_view(cache: KindCache[T], revision: int, prefix: str) -> PastView[T]:
 async def selected(
     selection: Selection[T], view: View[T], start: str, offload: Offload, limit: int = 0
 ) -> tuple[list[Entry[T]], bool]:
-    """The first entries that are selected, up to a limit, and whether others follow.
+    """The first selected entries, up to a limit, and whether others follow.
 
-    Thousands are taken in many turns of the event loop; if there is something to select by, all
-    but the first are looked at in a thread.
+    Thousands are processed in many turns of the event loop; with a selector, all but the first are
+    examined in a thread.
     """
     chosen: list[Entry[T]] = []
     at_once = MOST_AT_ONCE if selection.everything else LARGE_BYTES // selection.weight
@@ -318,7 +319,7 @@ async def selected(
 def _choose(
     selection: Selection[T], entries: list[Entry[T]], limit: int, chosen: list[Entry[T]]
 ) -> int:
-    """Look at entries until enough are selected; say how many were looked at."""
+    """Examine entries until enough are selected; return how many were examined."""
     for number, entry in enumerate(entries, 1):
         if selection.matches(entry):
             chosen.append(entry)
@@ -346,7 +347,7 @@ def list_version(text: str) -> int:
 
 
 def list_option_errors(options: Options) -> Iterator[FieldError]:
-    """Combinations of list options that make no sense."""
+    """Invalid combinations of list options."""
     match, version = options.resource_version_match, options.resource_version
     if match:
         if not version:

@@ -1,4 +1,4 @@
-"""Patch: the four ways to describe a change, each ending as an update (or, for apply, a create)."""
+"""Patch: the four patch formats, each ending as an update (or, for apply, a create)."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -53,16 +53,16 @@ APPLY = "application/apply-patch+yaml"
 MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
 
 PATCH = Path() / "patch"
-VALUES_TOLD = (400, 403, 409, 422)  # answers that may quote the object
+QUOTING_CODES = (400, 403, 409, 422)  # responses that may quote the object
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A change to make: how, what is odd about the patch, and what an error shows of it."""
+    """A change: its function, the findings about the patch, and its form in an error."""
 
     apply: Callable[[dict[str, Any]], Any]
     findings: list[str]
     shown: Any = None  # None: the patched document
-    carries: bool = False  # values of the document to other places in it
+    carries: bool = False  # copies or moves values of the document
 
 
 class Patching:
@@ -99,7 +99,7 @@ class Patching:
                 request.body_weight, lambda: self._edit(kind, media_type, body, request)
             )
         except ApiError:
-            # A missing object is reported before mistakes in the patch.
+            # A missing object is reported before errors in the patch.
             await self._objects.current(kind, request.namespace, request.name)
             raise
         if edit.carries:
@@ -120,7 +120,7 @@ class Patching:
         try:
             return await self._updating.change(kind, endpoint, change, request)
         except ApiError as refusal:
-            if kind.confidential and edit.carries and refusal.code in VALUES_TOLD:
+            if kind.confidential and edit.carries and refusal.code in QUOTING_CODES:
                 raise without_values(kind, refusal) from None
             raise
 
@@ -132,7 +132,9 @@ class Patching:
         request: Request,
         may_create: Callable[[], Awaitable[None]],
     ) -> tuple[Entry[T], bool]:
-        """Server-side apply; says whether the object was created. `may_create` raises if not."""
+        """Server-side apply; returns whether the object was created. `may_create` raises if
+        forbidden.
+        """
         config = await self._offload(request.body_weight, lambda: self._apply_body(body, request))
 
         def change(entry: Entry[T]) -> T:
@@ -140,8 +142,9 @@ class Patching:
             return self._applied(kind, endpoint, live, config, request)
 
         while True:
-            # If the object is created or deleted meanwhile, the other way is tried, so that apply
-            # fails only for what was sent.
+            # If the object is created or deleted meanwhile, the other path is tried, so that apply
+            # only
+            # fails for invalid input.
             if endpoint is None and await self._is_missing(kind, request):
                 with contextlib.suppress(AlreadyExists):
                     return await self._apply_new(kind, config, request, may_create), True
@@ -224,7 +227,7 @@ class Patching:
         return config
 
     def _edit(self, kind: Kind[Any], media_type: str, body: bytes, request: Request) -> Edit:
-        """How to make the change, and what there is to say about the patch itself."""
+        """The change, and the findings about the patch itself."""
         looks = request.options.field_validation != "Ignore"
         try:
             patch = plain(body, MOST_OF_PATCH if media_type == JSON_PATCH else MOST_VALUES)
@@ -262,7 +265,7 @@ class Patching:
         return Edit(merged, found, shown=patch)
 
     def _decoded(self, kind: Kind[T], patched: Any, edit: Edit, request: Request) -> T:
-        """The patched document as an object, with unknown fields named."""
+        """The patched document as an object, with unknown fields reported."""
         shown = patched if edit.shown is None else edit.shown
         if not isinstance(patched, dict):
             raise patch_invalid(kind, patched, "the result is not an object")
@@ -278,9 +281,9 @@ class Patching:
     def _identified(
         self, kind: Kind[T], document: dict[str, Any], shown: Any, *, findings: bool
     ) -> tuple[T, list[str]]:
-        """Read a document as what it says it is, which must still be what it was.
+        """Decode a document by its apiVersion and kind, which must be unchanged.
 
-        Without an apiVersion its form is not known, so none of its fields can be read.
+        Without an apiVersion its format is unknown, so none of its fields can be decoded.
         """
         said = self._type_meta(kind, document, shown)
         if not said.api_version:
@@ -297,7 +300,7 @@ class Patching:
         return self._converted(kind, document, shown, findings=findings)
 
     def _type_meta(self, kind: Kind[Any], document: dict[str, Any], shown: Any) -> TypeMeta:
-        """What a document says it is; it must say so in text."""
+        """apiVersion and kind of a document; they must be strings."""
         said = {name: document.get(name) for name in ("apiVersion", "kind")}
         try:
             return convert(said, TypeMeta)
@@ -315,7 +318,7 @@ class Patching:
 
 
 def _still_of(kind: Kind[Any], document: dict[str, Any]) -> dict[str, Any]:
-    """The document as one of its kind, whatever it says itself."""
+    """The document with the apiVersion and kind of its kind."""
     if document.get("kind") == kind.name and document.get("apiVersion") == kind.api_version:
         return document
     return {**document, "kind": kind.name, "apiVersion": kind.api_version}

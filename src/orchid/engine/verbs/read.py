@@ -1,4 +1,4 @@
-"""Get: one object, as fresh as the client asks."""
+"""Get: one object, as fresh as requested."""
 
 from typing import TypeVar
 
@@ -36,9 +36,9 @@ class Reading:
 
 
 def parse_version(text: str, *, of: str = "resourceVersion: Invalid value: ") -> int:
-    """A resourceVersion that a client names; what is no number is its mistake.
+    """A resourceVersion of a client; anything but a number is an error.
 
-    `of` begins the sentence for one that came in the query; one in a body has no such beginning.
+    `of` begins the message for one from the query; one in a body has no such prefix.
     """
     try:
         return revision_number(text)
@@ -48,11 +48,11 @@ def parse_version(text: str, *, of: str = "resourceVersion: Invalid value: ") ->
 
 
 def revision_number(text: str) -> int:
-    """An unsigned number of 64 bits, in decimal; raises ValueError with what is wrong."""
+    """An unsigned 64-bit decimal number; raises ValueError with the reason."""
     if not (text.isascii() and text.isdigit()):
         raise ValueError("invalid syntax")
     digits = text.lstrip("0")
-    # More digits cannot fit, and converting very many is refused by the interpreter.
+    # More digits cannot fit, and the interpreter refuses to convert very many.
     if len(digits) > MOST_DIGITS or int(digits or "0") > LARGEST_VERSION:
         raise ValueError("value out of range")
     return int(digits or "0")

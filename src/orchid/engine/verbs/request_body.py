@@ -1,7 +1,7 @@
-"""From a request body to an object of the kind that the endpoint takes.
+"""From a request body to an object of the endpoint's kind.
 
-A body may leave out kind and apiVersion; what it does say must fit. Unknown and duplicate
-fields are warnings, errors or nothing, as fieldValidation asks.
+A body may omit kind and apiVersion; if present they must match. Unknown and duplicate fields are
+warnings, errors or ignored, depending on fieldValidation.
 """
 
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from orchid.wire.text import REDACTED, quote, shown
 
 T = TypeVar("T", bound=Object)
 
-# An object cannot tell an empty list from a missing one, so one empty entry stands for none.
+# An object cannot represent an empty list, so one empty entry means none.
 NO_OWNERS = (ManagedFieldsEntry(),)
 
 VERSION_UNREADABLE = "couldn't get version/kind; json parse error: "
@@ -35,7 +35,7 @@ VERSION_UNREADABLE = "couldn't get version/kind; json parse error: "
 def decode_object(
     catalog: Catalog, kind: Kind[T], body: bytes, request: Request, *, yaml: bool = False
 ) -> T:
-    """Decode a JSON or YAML body; every mistake in it is a 400 that says what."""
+    """Decode a JSON or YAML body; every error in it is a 400 with the reason."""
     mode = request.options.field_validation
     try:
         new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
@@ -69,18 +69,18 @@ def _require_readable_version(kind: Kind[Any], new: Object, body: bytes) -> None
 
 
 def summary(kind: Kind[Any], body: bytes) -> str:
-    """The beginning of a body that nobody understood; it may be a secret where such are sent."""
+    """The beginning of a body that could not be decoded; omitted if it may be a secret."""
     return REDACTED if kind.confidential and body else body_summary(body)
 
 
 def resets_ownership(document: Any) -> bool:
-    """Whether a document says that nobody owns anything: an empty list, not a missing one."""
+    """Whether a document resets managedFields: an empty list, not a missing one."""
     meta = document.get("metadata") if isinstance(document, dict) else None
     return isinstance(meta, dict) and meta.get("managedFields") == []
 
 
 def decode_message(catalog: Catalog, kind: Kind[T], body: bytes) -> T:
-    """Decode a protobuf body. It cannot name a field that does not exist: nothing is reported."""
+    """Decode a protobuf body. It has no unknown field names, so nothing is reported."""
     try:
         said, message = opened(body)
     except Undecodable as failure:
@@ -99,7 +99,7 @@ def decode_message(catalog: Catalog, kind: Kind[T], body: bytes) -> T:
 
 
 def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
-    """Check what the body says it is, and fill in what it left out."""
+    """Check apiVersion and kind of the body, and fill in missing ones."""
     name, api_version = shown(new.kind) or kind.name, shown(new.api_version)
     if api_version.count("/") > 1:
         raise BadRequest(
@@ -122,7 +122,7 @@ def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
             f"({kind.api_version})"
         )
     else:
-        problem = f"a {name} is no {kind.name}"
+        problem = f"a {name} is not a {kind.name}"
     raise cannot_be_handled(name, api_version, kind, problem)
 
 
@@ -146,7 +146,7 @@ def undecodable(kind: Kind[Any], body: bytes, failure: Undecodable, *, yaml: boo
                 kind,
                 str(failure),
             )
-    # Clients know this beginning for all but text that is no YAML.
+    # Kubernetes has this prefix for all but malformed YAML.
     blame = "" if yaml and isinstance(failure, Malformed) else VERSION_UNREADABLE
     return BadRequest(
         f"the object provided is unrecognized (must be of type {kind.name}): "

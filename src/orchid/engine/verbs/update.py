@@ -1,7 +1,7 @@
-"""Update: change one object that is there. PUT, the patches and apply all end here.
+"""Update: change one existing object. PUT, the patches and apply all end here.
 
-A change is a function from the current object to the new one. It is computed anew whenever somebody
-else was faster, unless the client named the version it wants to change.
+A change is a function from the current object to the new one. It is computed again after every lost
+race, unless the client named the version it wants to change.
 """
 
 import functools
@@ -131,7 +131,7 @@ class Updating:
     async def _finish_deletion(
         self, kind: Kind[T], new: T, entry: Entry[T], request: Request
     ) -> Entry[T]:
-        """The last finalizer is gone: the object goes with it."""
+        """The last finalizer is gone: remove the object."""
         if not request.options.dry_run:
             await self._objects.remove(entry, request)
         return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
@@ -159,9 +159,10 @@ def is_held(kind: Kind[T], one: T) -> bool:
 
 
 def is_unchanged(new: Object, value: bytes, entry: Entry[Any]) -> bool:
-    """Whether storing this value would change nothing but, at most, times of managed fields."""
+    """Whether storing this value would change at most times of managed fields."""
     # Times have one length, so a difference in times alone leaves the length as it was. The value
-    # lacks its resourceVersion.
+    # has no
+    # resourceVersion.
     head, version = entry.kind.head, f',"resourceVersion":"{entry.revision}"'
     if value.startswith(head) and len(value) + len(version) != len(head) + len(entry.tail):
         return False
@@ -183,7 +184,7 @@ def require_name(new: Object, request: Request) -> None:
 
 
 def as_new(kind: Kind[T], new: T, request: Request) -> T:
-    """The object of an update that creates it; it may name no uid of an earlier one."""
+    """The object of an update that creates it; it may not have the uid of an earlier one."""
     require_uid(kind, new, "")
     version = new.metadata.resource_version
     if not version:
@@ -194,7 +195,7 @@ def as_new(kind: Kind[T], new: T, request: Request) -> T:
 
 
 def require_uid(kind: Kind[Any], new: Object, there: str) -> None:
-    """A uid in the body says which incarnation the client means."""
+    """A uid in the body must match."""
     wanted = new.metadata.uid
     if wanted and wanted != there:
         raise Conflict(
@@ -216,7 +217,7 @@ def require_version(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
 
 
 def carried_over(new: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
-    """Copy from the stored object what a client cannot change."""
+    """Copy immutable metadata from the stored object."""
     return replace(
         new,
         uid=new.uid or old.uid,

@@ -1,8 +1,8 @@
-"""Watch: from a position in history to a stream of events.
+"""Watch: from a revision in history to a stream of events.
 
-`Watching.open` decides where a watch starts and what it shows first; the `Watch` it gives
-changes each `ObjectChange` of a cache into what this watcher sees of it. Sending is the server's
-business (server/watch_stream.py).
+`Watching.open` decides where a watch starts and its initial events; the `Watch` it returns converts
+each `ObjectChange` of a cache into an event of this watcher. The server sends them
+(server/watch_stream.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 
 class Watch(Generic[T]):
-    """One watcher's view of a cache: what it shows first, and what it makes of each change."""
+    """One watcher's view of a cache: its initial events, and the event of each change."""
 
     __slots__ = (
         "after",
@@ -55,16 +55,16 @@ class Watch(Generic[T]):
         self.kind = selection.kind
         self.cache: KindCache[T] = feed.cache(selection.kind)
         self.prefix = prefix
-        # Nothing to select by: every change of the cache is an event.
+        # No selectors: every change of the cache is an event.
         self.plain = selection.everything and prefix == selection.kind.key_prefix
         self.after = 0
         self.initial: Sequence[Entry[T]] = ()
         self.bookmarks = False
         self.ends_initial = False  # a marked bookmark follows the initial events
-        self.error: ApiError | None = None  # the one event before the stream ends
+        self.error: ApiError | None = None  # the only event before the stream ends
 
     def event(self, change: ObjectChange[T]) -> tuple[str, Entry[T]] | None:
-        """What this watcher sees of a change, if anything."""
+        """The event of a change for this watcher, or None."""
         new, old = change.new, change.old
         if not self.plain:
             if not change.key.startswith(self.prefix):
@@ -78,7 +78,9 @@ class Watch(Generic[T]):
 
 
 def last_seen(change: ObjectChange[T]) -> Entry[T]:
-    """A deleted object: its last content, at the revision of its deletion. Made once per change."""
+    """A deleted object: its last content, at the revision of its deletion. Created once per
+    change.
+    """
     forms = change.forms
     if forms is None:
         forms = change.forms = {}
@@ -98,10 +100,10 @@ class Watching:
         self._offload = offload
 
     async def open(self, kind: Kind[T], request: Request) -> Watch[T]:
-        """Find the start of a watch. What is wrong with the request itself is raised."""
+        """The start of a watch. Errors of the request itself are raised."""
         options = request.options
         selection = Selection(kind, options)
-        listing_rules = not options.watch  # the old /watch/ paths are judged as lists
+        listing_rules = not options.watch  # the old /watch/ paths are validated as lists
         if not listing_rules:
             options = with_defaults(options)
         errors = list_option_errors(options) if listing_rules else watch_option_errors(options)
@@ -141,14 +143,14 @@ class Watching:
                 watch.error = too_old(watch.after, watch.cache.oldest)
 
     async def _objects_then(self, watch: Watch[T]) -> list[Entry[T]]:
-        """What the watch shows first: the objects as they stand where it begins."""
+        """The initial objects: as of the start of the watch."""
         view = past_view(watch.cache, watch.after, watch.prefix)
         chosen, _ = await selected(watch.selection, view, "", self._offload)
         return chosen
 
 
 class NoTimeLeft(ApiError):
-    """The one event of a watch that was over before it began."""
+    """The only event of a watch that was over before it began."""
 
     code, reason = 500, "InternalError"
 
@@ -161,7 +163,7 @@ def too_old(asked: int, oldest: int) -> Expired:
 
 
 def with_defaults(options: Options) -> Options:
-    """A watch that names no revision begins with the objects that are there."""
+    """A watch without a revision begins with the existing objects."""
     if (
         options.resource_version in ("", "0")
         and options.send_initial_events is None
@@ -172,7 +174,7 @@ def with_defaults(options: Options) -> Options:
 
 
 def watch_option_errors(options: Options) -> Iterator[FieldError]:
-    """Combinations of watch options that make no sense."""
+    """Invalid combinations of watch options."""
     match = options.resource_version_match
     if options.send_initial_events is not None:
         if match != "NotOlderThan":

@@ -76,7 +76,7 @@ async def test_every_change_is_sent_once_and_in_order(world: Engine) -> None:
     ear = Ear(world)
     made = await asyncio.gather(*(world.make(f"m{i}") for i in range(50)))
     await world.feed.fresh()
-    await until(lambda: world.feed.told == world.feed.revision)
+    await until(lambda: world.feed.notified == world.feed.revision)
 
     assert sorted(ear.heard, key=lambda pair: pair[1]) == ear.heard
     assert {name for name, _ in ear.heard} == {entry.meta.name for entry in made}
@@ -89,11 +89,11 @@ async def test_a_read_does_not_wait_for_thousands_who_listen(world: Engine) -> N
     for name in ("a", "b", "c"):
         await world.make(name)
     newest = await world.feed.fresh()
-    notified_then = world.feed.told
-    await until(lambda: world.feed.told == world.feed.revision)
+    notified_then = world.feed.notified
+    await until(lambda: world.feed.notified == world.feed.revision)
 
     assert notified_then < newest
-    assert world.feed.told == newest
+    assert world.feed.notified == newest
     assert {tuple(name for name, _ in ear.heard) for ear in ears} == {("a", "b", "c")}
 
 
@@ -102,8 +102,8 @@ async def test_a_read_does_not_wait_for_a_few_who_hear_of_something_large(world:
     ears = [Ear(world) for _ in range(40)]
     await world.create({"metadata": {"name": "a"}, "data": {"x": "y" * 900_000}})
     newest = await world.feed.fresh()
-    notified_then = world.feed.told
-    await until(lambda: world.feed.told == world.feed.revision)
+    notified_then = world.feed.notified
+    await until(lambda: world.feed.notified == world.feed.revision)
 
     assert notified_then < newest
     assert all([name for name, _ in ear.heard] == ["a"] for ear in ears)
@@ -113,13 +113,13 @@ async def test_a_feed_far_ahead_of_its_listeners_waits_for_them(
     world: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue of notifications is limited; every listener still gets every change."""
-    monkeypatch.setattr(feed_module, "MOST_UNTOLD", 1)
+    monkeypatch.setattr(feed_module, "MOST_PENDING", 1)
     ears = [Ear(world) for _ in range(120)]
     names = [f"m{number}" for number in range(20)]
     for name in names:
         await world.make(name)
     await world.feed.fresh()
-    await until(lambda: world.feed.told == world.feed.revision)
+    await until(lambda: world.feed.notified == world.feed.revision)
 
     assert all([name for name, _ in ear.heard] == names for ear in ears)
 
@@ -186,7 +186,7 @@ async def seven_made(
     world: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[KindCache[ConfigMap], list[Entry[ConfigMap]]]:
     """A cache that drops two changes at a time, and seven objects in it."""
-    monkeypatch.setattr(feed_module, "DROPPED_AT_ONCE", 2)
+    monkeypatch.setattr(feed_module, "DROPPED_PER_TURN", 2)
     made = [await world.make(f"m{i}") for i in range(7)]
     await world.feed.fresh()
     return world.feed.cache(world.config_maps), made
@@ -390,7 +390,7 @@ async def test_a_store_of_many_pages_is_loaded_whole(
 ) -> None:
     """Objects are read a page at a time, at one revision, and the log says how far it is."""
     monkeypatch.setattr(feed_module, "RECORDS_PER_PAGE", 3)
-    monkeypatch.setattr(feed_module, "TELL_EVERY", 5)
+    monkeypatch.setattr(feed_module, "LOG_EVERY", 5)
     for number in range(11):
         await world.make(f"m{number:02d}")
     again = Feed(world.store, world.catalog)
