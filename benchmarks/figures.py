@@ -33,6 +33,7 @@ CALLS = {
     "list500": (65, 45),
     "selfsubjectreview": (75, 50),
     "tokenreview": (90, 60),
+    "cluster-review": (75, 50),
     "tokenrequest": (120, 80),
     "create": (150, 100),
     "csr-create": (150, 100),

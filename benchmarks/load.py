@@ -14,9 +14,21 @@ from pathlib import Path
 
 from benchmarks.harness import LOAD_CORE, Sent
 from benchmarks.issuing import DIFFERENT, REQUESTS, signing_requests
-from benchmarks.setting import AUTHENTICATION, HEADERS, TOKEN, Stage, account, token_request
+from benchmarks.setting import (
+    AUTHENTICATION,
+    HEADERS,
+    IDENTITY,
+    TOKEN,
+    Stage,
+    account,
+    cluster,
+    cluster_review,
+    revocation,
+    token_request,
+)
 
 TIMEOUT = "10s"
+REVIEWS = 10  # revoked credentials
 UNIQUE = "@N@"  # replaced by another text in every request
 RESULT = re.compile(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
 
@@ -149,6 +161,17 @@ def token_reviews(tokens: list[str]) -> Job:
     return Job("POST", [f"{AUTHENTICATION}/tokenreviews"], bodies)
 
 
+def cluster_reviews(stage: Stage) -> Job:
+    """Calls of a cluster's API server: one review in a hundred is of a revoked token."""
+    name = stage.namespace
+    stage.create(f"{IDENTITY}/clusters", [cluster(name)])
+    stage.create(f"{IDENTITY}/credentialrevocations", (revocation(name, n) for n in range(REVIEWS)))
+    path = f"/webhook/clusters/{name}/authorize"
+    stage.allow(path)
+    bodies = [json.dumps(cluster_review(number)) for number in range(100 * REVIEWS)]
+    return Job("POST", [f"{path}?timeout=3s"], bodies, token=stage.tokens()[0])
+
+
 def request_token(stage: Stage) -> Job:
     paths = [f"{stage.accounts}/{name}/token" for name in stage.names]
     return Job("POST", paths, [json.dumps(token_request())])
@@ -194,6 +217,7 @@ JOBS: dict[str, Callable[[Stage], Job]] = {
     "selfsubjectreview": self_subject_review,
     "tokenreview": review_tokens,
     "tokenreview-varied": varied(review_tokens),
+    "cluster-review": cluster_reviews,
     "tokenrequest": request_token,
     "create": create_account,
     "csr-create": create_certificate_request,

@@ -20,6 +20,7 @@ HEADERS = {
 FRESH_SECONDS = 10.0  # a server keeps an idle connection at least this long
 TOKENS = 600  # more than one, so that a cache of one cannot answer for all
 AUTHENTICATION = "/apis/authentication.orch.io/v1"
+IDENTITY = "/apis/identity.orch.io/v1alpha1"
 
 
 class NotServed(Exception):
@@ -77,6 +78,17 @@ class Stage:
         for body in bodies:
             self._administrator.call("POST", path, body)
 
+    def allow(self, path: str) -> None:
+        """Let the first account post to a path, as the account of a cluster may."""
+        name, rbac = f"{self.namespace}-webhook", "rbac.authorization.orch.io"
+        rule = {"nonResourceURLs": [path], "verbs": ["post"]}
+        role = {"metadata": {"name": name}, "rules": [rule]}
+        subject = {"kind": "ServiceAccount", "namespace": self.namespace, "name": self.names[0]}
+        reference = {"apiGroup": rbac, "kind": "ClusterRole", "name": name}
+        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+        self.create(f"/apis/{rbac}/v1/clusterroles", [role])
+        self.create(f"/apis/{rbac}/v1/clusterrolebindings", [binding])
+
     def tokens(self) -> list[str]:
         while len(self._tokens) < TOKENS:
             name = self.names[len(self._tokens) % len(self.names)]
@@ -93,6 +105,34 @@ def account(name: str) -> dict[str, Any]:
         "metadata": {"name": name, "labels": {"app": "bench", "tier": "web"}},
         "secrets": [{"name": "s1"}],
     }
+
+
+def cluster(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"issuer": "https://cluster.example"}}
+
+
+def revocation(name: str, number: int) -> dict[str, Any]:
+    """Of one of the tokens that `cluster_review` names."""
+    spec = {"cluster": name, "token": {"jti": _jti(100 * number)}}
+    return {"metadata": {"name": f"{name}-{number}"}, "spec": spec}
+
+
+def cluster_review(number: int) -> dict[str, Any]:
+    """A review as the API server of a cluster sends it."""
+    extra = {"authentication.kubernetes.io/credential-id": [f"JTI={_jti(number)}"]}
+    spec = {
+        "resourceAttributes": {"namespace": "ci", "verb": "list", "resource": "pods"},
+        "user": f"system:serviceaccount:ci:builder-{number}",
+        "groups": ["system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"],
+        "extra": extra,
+        "uid": _jti(number),
+    }
+    kind = {"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1"}
+    return {**kind, "metadata": {}, "spec": spec, "status": {"allowed": False}}
+
+
+def _jti(number: int) -> str:
+    return f"68ce6313-a536-41c5-b61a-{number:012d}"
 
 
 def token_request() -> dict[str, Any]:
