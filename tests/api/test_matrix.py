@@ -76,7 +76,7 @@ rolebindings                            -             -             -           
 clusterrolebindings                     -             -             -           cdDglpuw
 approvalpolicies                        -             -             -           cdDglpuw
 approvalpolicies/status                 -             -             -           gpu
-issuedcertificates                      -             -             -           dglw
+issuedcertificates                      -             -             -           cdglw
 issuedcertificates/status               -             -             -           gu
 certificateauthorities                  -             -             -           cdDglpuw
 certificateauthorities/status           -             -             -           gpu
@@ -116,6 +116,8 @@ EXCEPTIONS = {
     ("clusterroles", "update"): 201,
     ("rolebindings", "update"): 422,
     ("clusterrolebindings", "update"): 422,
+    # Only certificates of clusters are recorded by clients.
+    ("issuedcertificates", "create"): 403,
     # A Pod runs as an account, and there is none here.
     ("pods", "create"): 403,
     # Reviews store nothing, so they need no name; but they need something to review.

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +64,8 @@ def configured(home: Path, policy: str = "NoOpinion") -> Iterator[World]:
         with running_server(data, "--naming", "kubernetes") as cluster:
             there = Person(home, cluster.kubeconfig)
             there.types("account", "new", "default/builder")
-            register(person, cluster, home, "--out", str(files), "--failure-policy", policy)
+            words = ("--out", str(files), "--failure-policy", policy, "--inventory")
+            register(person, cluster, home, *words)
             port = cluster.port
         flags = (
             "--naming",
@@ -169,6 +171,72 @@ def admin_of(world: World) -> Path:
     file.touch(mode=0o600)
     file.write_bytes(pem_of(user, "client-certificate") + pem_of(user, "client-key"))
     return file
+
+
+def certified(world: World, user: str, request: str) -> Path:
+    """A certificate of the cluster that is in the inventory; with its key in one file."""
+    there = world.there
+    there.types("csr", "new", request, "--user", user)
+    there.types("csr", "approve", request)
+    there.types("csr", "fetch", request)
+    for _ in range(200):
+        records = world.person.gets("issued", "--cluster", "prod")
+        if any(one["spec"]["request"]["name"] == request for one in records):
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail(f"{request} is not recorded: {world.person.gets('cluster', 'show', 'prod')}")
+    file = world.home / f"{request}.pem"
+    file.touch(mode=0o600)
+    parts = [(world.home / f"{request}.{ending}").read_bytes() for ending in ("crt", "key")]
+    file.write_bytes(b"".join(parts))
+    return file
+
+
+def shown(world: World, identity: Path) -> int:
+    with Https(world.cluster.port, identity) as client:
+        return client.send("POST", WHO, {}).status
+
+
+def test_certificates_of_the_cluster_are_recorded_and_revoked(world: World) -> None:
+    """By request, by serial number and from the file; marks are in the inventory."""
+    by_request = certified(world, "alice", "laptop")
+    by_serial = certified(world, "alice", "desktop")
+    by_file = certified(world, "alice", "phone")
+    other = certified(world, "alice", "tablet")
+    records = {
+        one["spec"]["request"]["name"]: one
+        for one in world.person.gets("issued", "--cluster", "prod")
+    }
+    before = [shown(world, one) for one in (by_request, by_serial, by_file, other)]
+
+    world.person.types("revoke", "csr/laptop", "--cluster", "prod")
+    serial = records["desktop"]["spec"]["serialNumber"]
+    world.person.types("revoke", f"cert/{serial}", "--cluster", "prod")
+    certificate = (world.home / "phone.crt").read_text()
+    world.person.types("revoke", "certificate", "--cluster", "prod", given=certificate)
+
+    assert before == [201, 201, 201, 201]
+    assert [shown(world, one) for one in (by_request, by_serial, by_file)] == [403, 403, 403]
+    assert shown(world, other) == 201
+    assert records["laptop"]["spec"]["requester"]["username"]
+    revocations = world.person.gets("revocations", "--cluster", "prod")
+    named = [one["spec"]["certificate"] for one in revocations if "certificate" in one["spec"]]
+    assert all(len(one["otherSha256"]) == 1 for one in named)  # the authority uses ECDSA
+
+
+def test_a_user_is_revoked_and_gets_a_new_certificate(world: World) -> None:
+    """What was issued before is refused; a certificate that is requested later works."""
+    old = certified(world, "carol", "carol-old")
+    before = shown(world, old)
+
+    world.person.types("revoke", "user/carol", "--cluster", "prod")
+    revoked = shown(world, old)
+    time.sleep(1.1)  # times of issue are in seconds
+    new = certified(world, "carol", "carol-new")
+
+    assert (before, revoked) == (201, 403)
+    assert (shown(world, old), shown(world, new)) == (403, 201)
 
 
 @pytest.mark.parametrize(

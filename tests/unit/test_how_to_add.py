@@ -17,6 +17,7 @@ SOURCE = ROOT / "src" / "orchid"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 SHARED_BY_COMMANDS = {
     "cluster_facts",
+    "cluster_inventory",
     "cluster_setup",
     "cluster_targets",
     "grants",

@@ -120,6 +120,8 @@ class RecordIssued(AdmissionPolicy):
         return (self._record(new, facts, request),)
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
+        if old is None or old.spec.cluster:
+            return  # see cluster_records.py
         if new is None and old.spec.not_after and old.spec.not_after > request.now:
             raise Forbidden(
                 kind.about(old.name),

@@ -43,6 +43,7 @@ from orchid.access.token_keys import FileKeys, StoredKeys, TokenKeys
 from orchid.access.token_secrets import TokenSecrets
 from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
+from orchid.admission.cluster_records import ClusterRecords
 from orchid.admission.cluster_revocation import ClusterRevocation
 from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
@@ -362,6 +363,7 @@ class Access:
             ),
             self._signing_key_steps(),
             self._revocation_permission(),
+            ClusterRecords(self.feed),
             ClusterRevocation(names, self.feed, self.authorizer, self.cluster_revocations.names),
         ]
 

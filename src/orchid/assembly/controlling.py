@@ -18,7 +18,13 @@ from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
-from orchid.controllers.runtime.context import ControllerContext, KeyRotation, Signer, list_url
+from orchid.controllers.runtime.context import (
+    ClusterConnection,
+    ControllerContext,
+    KeyRotation,
+    Signer,
+    list_url,
+)
 from orchid.controllers.runtime.declaration import ComponentIdentity
 from orchid.credentials import keys as key_files
 from orchid.credentials.authorities.authority import Authority
@@ -28,6 +34,9 @@ from orchid.credentials.tokens import TokenSigner
 from orchid.credentials.x509 import certificates, pem
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
+from orchid.kinds import certificate_signing_request
+from orchid.outbound.https_client import HttpsClient
+from orchid.outbound.remote import embedded_remote
 from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
 from orchid.settings.checking import Settings
@@ -35,12 +44,14 @@ from orchid.settings.errors import BadSettings
 from orchid.settings.signing_files import signing_files
 from orchid.trust import door
 from orchid.version import __version__
-from orchid.wire.naming import Naming
+from orchid.wire.naming import KUBERNETES, Naming
 from orchid.wire.struct import replace
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
 # Whatever goes through the API under an account of its own.
 IDENTITIES: tuple[ComponentIdentity, ...] = (*CONTROLLERS, door.IDENTITY)
+LARGEST_CLUSTER_ANSWER = 64 << 20
+CLUSTER_TIMEOUT = 30.0  # seconds
 CLUSTER = "cluster"  # the authority that all platform signers share
 
 
@@ -131,9 +142,22 @@ def controller_context(
             root_ca=_root_ca(settings, files).current,
             identity=_identity(settings),
             key_rotation=_key_rotation(settings),
+            cluster_client=_cluster_client,
         )
     except Refusal as refusal:
         raise BadSettings(str(refusal)) from None
+
+
+def _cluster_client(kubeconfig: bytes, where: str) -> ClusterConnection:
+    """A client of a cluster that knows certificate requests, by the names of the reference."""
+    transport = HttpsClient(
+        embedded_remote(kubeconfig, where),
+        max_answer=LARGEST_CLUSTER_ANSWER,
+        timeout=CLUSTER_TIMEOUT,
+        user_agent=user_agent(KUBERNETES),
+    )
+    catalog = Catalog([certificate_signing_request.declare(KUBERNETES)])
+    return ClusterConnection(Client(transport, catalog), transport)
 
 
 def _key_rotation(settings: Settings) -> KeyRotation | None:

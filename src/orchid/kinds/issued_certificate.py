@@ -2,7 +2,8 @@
 
 Its name is the serial number in lower-case hex. It is written in the same commit as the
 certificate of the request (admission/record_issued.py), so that every certificate is recorded.
-Clients cannot create or edit it. controllers/mark_revoked.py writes `status`, and
+Clients cannot create or edit it, except that a controller records the certificates of clusters
+(kinds/cluster.py), under names of their own. controllers/mark_revoked.py writes `status`, and
 controllers/clean_issued.py deletes it some time after the certificate has expired. It holds no
 secret.
 """
@@ -181,8 +182,9 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
         plural="issuedcertificates",
         short_names=("ic",),
         scope=Scope.CLUSTER,
-        verbs=("delete", "get", "list", "watch"),
+        verbs=("create", "delete", "get", "list", "watch"),
         writes=(),
+        creates=("metadata", "spec"),  # of clusters only: see admission/cluster_records.py
         columns=COLUMNS,
         selectable={
             "spec.signerName": lambda one: one.spec.signer_name,
@@ -249,7 +251,7 @@ def restored(record: IssuedCertificate) -> Fact:
     return _fact(record, restored=True)
 
 
-def _fact(record: IssuedCertificate, **more: bool) -> Fact:
+def _fact(record: IssuedCertificate, **more: bool | str) -> Fact:
     spec = record.spec
     return Fact(
         ISSUED,
@@ -258,6 +260,7 @@ def _fact(record: IssuedCertificate, **more: bool) -> Fact:
             "signer": spec.signer_name,
             "sha256": spec.sha256,
             "notAfter": spec.not_after,
+            **({"cluster": spec.cluster} if spec.cluster else {}),
             **more,
         },
         {

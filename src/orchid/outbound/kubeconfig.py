@@ -79,6 +79,10 @@ def read(
     wanted = context or next((name for each in documents if (name := each.current)), "")
     if not wanted:
         raise UnusableKubeconfig(f"{where}: no current-context is set")
+    return _access(documents, wanted, plugins=plugins)
+
+
+def _access(documents: Sequence["_Document"], wanted: str, *, plugins: bool) -> ServerAccess:
     _, chosen = _named(documents, "contexts", "context", wanted)
     clusters, cluster = _named(documents, "clusters", "cluster", _text(chosen, "cluster"))
     user_name = _text(chosen, "user")
@@ -110,11 +114,22 @@ def read(
         token_file=token_file,
         plugin=users.plugin(user),
         files=(
-            *paths,
+            *(each.path for each in documents),
             *clusters.files(cluster, "certificate-authority"),
             *users.files(user, "client-certificate", "client-key"),
         ),
     )
+
+
+def read_embedded(data: bytes, where: str) -> ServerAccess:
+    """What the current context of a kubeconfig says that is no file, like the one of a Secret.
+
+    It may name no file and no plugin: those would be of this machine.
+    """
+    document = _Document(Path(where), None, data)
+    if not document.current:
+        raise UnusableKubeconfig(f"{where}: no current-context is set")
+    return _access([document], document.current, plugins=False)
 
 
 def fit_token(text: str, where: str) -> SecretValue:
@@ -128,11 +143,13 @@ def fit_token(text: str, where: str) -> SecretValue:
 class _Document:
     """One file, decoded."""
 
-    def __init__(self, path: Path, inside: Path | None) -> None:
+    def __init__(self, path: Path, inside: Path | None, data: bytes | None = None) -> None:
+        """`data`: the document itself, which names no file; `path` says where it is from."""
         self.path = path
         self._inside = inside
+        self._names_files = data is None
         try:
-            value, _ = yaml_text.load(read_bounded(path, LARGEST))
+            value, _ = yaml_text.load(read_bounded(path, LARGEST) if data is None else data)
         except Refusal as refusal:
             raise UnusableKubeconfig(str(refusal)) from None
         except yaml_text.YamlError as error:
@@ -161,6 +178,8 @@ class _Document:
         name = self.text(entry, word)
         if not name:
             return None
+        if not self._names_files:
+            raise UnusableKubeconfig(f"{self.path}: {word} names a file; use {word}-data")
         path = self.path.parent / name
         if self._inside is not None and not path.resolve().is_relative_to(self._inside.resolve()):
             raise UnusableKubeconfig(

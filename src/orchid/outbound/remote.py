@@ -66,6 +66,17 @@ def read_kubeconfig(path: Path) -> Remote:
     return _remote_of(_read(path), path)
 
 
+def embedded_remote(data: bytes, where: str) -> Remote:
+    """Make a Remote of a kubeconfig that is no file; `where` says what it is from."""
+    try:
+        access = kubeconfig.read_embedded(data, where)
+    except UnusableKubeconfig as problem:
+        raise InvalidRemote(str(problem)) from None
+    if access.insecure:
+        raise InvalidRemote(f"{where}: insecure-skip-tls-verify is not supported")
+    return _remote_of(access, Path(where))
+
+
 class FollowedKubeconfig:
     """The Remote of a kubeconfig file as it is now.
 

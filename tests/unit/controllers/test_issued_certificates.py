@@ -121,7 +121,7 @@ async def test_nobody_writes_records_by_hand(world: Beside) -> None:
         leaf = await issued(world, "alice")
     record = await record_of(world, leaf)
 
-    with pytest.raises(MethodNotAllowed):
+    with pytest.raises(Forbidden, match="only the server records"):
         await world.admin.create(IssuedCertificate(metadata=ObjectMeta(name="abc")))
     with pytest.raises(MethodNotAllowed):
         await world.admin.update(record)

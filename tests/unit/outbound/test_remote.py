@@ -13,6 +13,7 @@ from orchid.outbound.remote import (
     FollowedKubeconfig,
     InvalidRemote,
     Remote,
+    embedded_remote,
     read_kubeconfig,
     trusting,
 )
@@ -238,3 +239,27 @@ def test_files_are_checked_at_most_once_a_second(tmp_path: Path) -> None:
 
     assert [followed.current() is first for _ in range(2)] == [True, True]
     assert followed.current().url == "https://b.example"
+
+
+@pytest.mark.parametrize(
+    ("user", "complaint"),
+    [
+        ({"tokenFile": "/etc/passwd"}, "names a file"),
+        ({"client-certificate": "a.crt", "client-key": "a.key"}, "names a file"),
+        ({"exec": {"command": "sh"}}, "exec, which is not supported"),
+    ],
+)
+def test_a_kubeconfig_of_a_secret_names_no_file_and_no_program(
+    user: dict[str, str], complaint: str
+) -> None:
+    """They would be of this machine, and not of the one who wrote the Secret."""
+    with pytest.raises(InvalidRemote, match=complaint):
+        embedded_remote(kubeconfig("https://a.example", user).encode(), "Secret a")
+
+
+def test_a_kubeconfig_of_a_secret() -> None:
+    """Address and token are in it."""
+    found = embedded_remote(kubeconfig("https://a.example", {"token": "abc"}).encode(), "Secret a")
+    assert found.url == "https://a.example"
+    assert found.bearer is not None
+    assert found.bearer().reveal() == "abc"

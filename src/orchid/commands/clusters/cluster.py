@@ -8,19 +8,22 @@
     orchid cluster remove prod
 
 With `add` and `doctor`, --kubeconfig is that of the cluster, --orchid-kubeconfig that of Orchid.
-`add` reads the issuer and the client authorities from the cluster and changes nothing there. What
-to revoke is said with `orchid revoke … --cluster prod`.
+`add` reads the issuer and the client authorities from the cluster. It changes nothing there, unless
+--inventory is given: then it creates an account that may read certificate requests. What to revoke
+is said with `orchid revoke … --cluster prod`.
 """
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from orchid.commands.clusters import cluster_setup
+from orchid.commands.clusters import cluster_inventory, cluster_setup
 from orchid.commands.clusters.cluster_facts import authorities_of, issuer_of, place
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import (
+    NOT_FOUND,
+    CommandRefused,
     Json,
     ServerConnection,
     path,
@@ -127,6 +130,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=POLICIES[0],
         help="the decision of the API server while Orchid does not respond (default: NoOpinion)",
     )
+    parser.add_argument(
+        "--inventory",
+        action="store_true",
+        help="record its certificates: creates an account in the cluster that may read "
+        "certificatesigningrequests",
+    )
 
 
 def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -137,6 +146,10 @@ def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
     }
     url = cluster_setup.webhook_url(chosen.url or server.access.server, chosen.name)
     token, spec["credential"] = cluster_setup.credential(server, chosen.name, chosen.lifetime)
+    if chosen.inventory:
+        spec["inventory"] = cluster_inventory.prepare(server, cluster, chosen.name)
+    else:
+        spec["inventory"] = _existing(server, chosen.name).get("inventory")
     made = cluster_setup.ensure(
         server,
         place(server),
@@ -159,6 +172,17 @@ def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
             remark(f"limit: {limit}")
         remark(f"next: configure the API server, then orchid cluster doctor {chosen.name}")
     return 0
+
+
+def _existing(server: ServerConnection, name: str) -> Json:
+    """The spec of a cluster that is registered already; empty if it is not."""
+    try:
+        found: Json = server.get(place(server, name))["spec"]
+    except CommandRefused as refused:
+        if refused.status != NOT_FOUND:
+            raise
+        return {}
+    return found
 
 
 def connect_cluster(chosen: argparse.Namespace) -> ServerConnection:
@@ -214,6 +238,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             ("Issuer", spec.get("issuer", "")),
             ("Client authorities", str(spec.get("clientAuthorities", "")).count("BEGIN CERT")),
             ("Credential", _credential_cell(spec.get("credential") or {})),
+            ("Inventory", "yes" if spec.get("inventory") else "no"),
             ("Last call", _last_call(found)),
             ("Calls", status.get("calls", 0)),
             ("Denials", status.get("denials", 0)),
@@ -237,7 +262,7 @@ def _remove_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
     name = chosen.name
-    server.get(place(server, name))
+    found = server.get(place(server, name))
     if not chosen.yes:
         count = revocation_count(server, name)
         meant = confirmed(
@@ -250,6 +275,9 @@ def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
             raise Complaint("not removed")
     done = server.delete(place(server, name))
     cluster_setup.remove_credential(server, name)
+    if found["spec"].get("inventory"):
+        cluster_inventory.remove(server, name)
+        remark(f"in the cluster, delete its account: {cluster_inventory.DELETION}")
     if not print_for_programs(chosen.output, done):
         say(f"removed {name}")
     return 0

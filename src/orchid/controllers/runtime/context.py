@@ -7,6 +7,8 @@ import msgspec
 
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles
+from orchid.client.client import Client
+from orchid.client.transport import Transport
 from orchid.clock import Clock
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.profiles import Profile
@@ -31,6 +33,13 @@ class KeyRotation(msgspec.Struct, frozen=True):
     retention: timedelta  # how long a Retired key is kept
 
 
+class ClusterConnection(msgspec.Struct, frozen=True):
+    """A connection to the API server of a cluster: typed verbs, and plain requests."""
+
+    client: Client
+    transport: Transport
+
+
 class ControllerContext(msgspec.Struct, frozen=True):
     """Dependencies of the controllers besides the API."""
 
@@ -44,6 +53,8 @@ class ControllerContext(msgspec.Struct, frozen=True):
     root_ca: Callable[[], str]  # the CA bundle for this server; "" if unknown
     identity: str  # of this process among the candidates for leader
     key_rotation: KeyRotation | None = None  # None: token keys are files
+    # A client of a cluster, from a kubeconfig and what that is from; raises InvalidRemote.
+    cluster_client: Callable[[bytes, str], ClusterConnection] | None = None
 
 
 def list_url(base: str, authority: str) -> str:

@@ -1,0 +1,95 @@
+"""Records of certificates that a cluster issued: what the server checks and fills in.
+
+A controller creates them (controllers/record_cluster_certificates.py). The certificate must be one
+that a client authority of the cluster issued, and the server reads all that it says from its bytes;
+the request and the requester are taken as they were sent. Certificates of our own signers are
+recorded by the server alone (record_issued.py): nobody can create such a record.
+"""
+
+from typing import Any, NoReturn
+
+from orchid.credentials.refusals import CertificateRefused, Refusal, panics_as
+from orchid.credentials.x509 import certificates, pem
+from orchid.credentials.x509.issued_facts import IssuedFacts, read_issued
+from orchid.credentials.x509.verified_chain import has_issued, refuse_other_encodings
+from orchid.engine.cache.feed import Feed
+from orchid.engine.interfaces import AdmissionPolicy
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.kinds.cluster import Cluster
+from orchid.kinds.issued_certificate import IssuedCertificate, cluster_record_name, record_of
+from orchid.wire.errors import Forbidden, Invalid
+from orchid.wire.fields import FieldError, Path, invalid, not_found, required
+from orchid.wire.meta import Object
+from orchid.wire.struct import replace
+from orchid.wire.text import timestamp
+
+SPEC = Path() / "spec"
+CERTIFICATE = SPEC / "certificate"
+
+
+class ClusterRecords(AdmissionPolicy):
+    admits = (IssuedCertificate,)
+    reviews = (IssuedCertificate,)
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._clusters = feed.of(Cluster)
+
+    async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
+        if old is not None:
+            unchanged: Object = new
+            return unchanged
+        await self._feed.fresh()
+        sent: IssuedCertificate = new
+        if not sent.spec.cluster:
+            text = "only the server records certificates of its own signers"
+            raise Forbidden(kind.about(sent.name), text)
+        entry = self._clusters.get("", sent.spec.cluster)
+        if entry is None:
+            _refuse(kind, sent, not_found(SPEC / "cluster", sent.spec.cluster))
+        facts = _facts(kind, sent, entry.object)
+        name = cluster_record_name(sent.spec.cluster, facts.sha256)
+        if sent.name != name:
+            text = f"the record of this certificate is named {name}"
+            _refuse(kind, sent, invalid(Path() / "metadata" / "name", sent.name, text))
+        spec = sent.spec
+        made = record_of(
+            kind,
+            facts,
+            uid="",
+            issued=request.now,
+            signer_name=spec.signer_name,
+            requester=spec.requester,
+            request=spec.request,
+        )
+        return replace(sent, spec=replace(made.spec, cluster=spec.cluster))
+
+    async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
+        """A record stays until its certificate has expired, or the cluster is removed."""
+        if new is not None or not old.spec.cluster:
+            return
+        end = old.spec.not_after
+        if end and end > request.now and self._clusters.get("", old.spec.cluster) is not None:
+            text = f"the certificate is valid until {timestamp(end)}"
+            raise Forbidden(kind.about(old.name), text)
+
+
+def _facts(kind: Kind[Any], sent: IssuedCertificate, cluster: Cluster) -> IssuedFacts:
+    data, authorities = sent.spec.certificate, cluster.spec.client_authorities
+    if not data:
+        _refuse(kind, sent, required(CERTIFICATE))
+    try:
+        with panics_as(CertificateRefused, "x509: certificate cannot be read"):
+            certificate = certificates.parse(data)
+            refuse_other_encodings(certificate, data)
+            issuers = certificates.parse_blocks(authorities) if authorities else []
+            if not any(has_issued(one, certificate) for one in issuers):
+                raise CertificateRefused("no client authority of the cluster has issued it")
+            return read_issued(pem.encode(pem.CERTIFICATE, data))
+    except Refusal as refusal:
+        _refuse(kind, sent, invalid(CERTIFICATE, "<certificate data>", str(refusal)))
+
+
+def _refuse(kind: Kind[Any], new: Object, problem: FieldError) -> NoReturn:
+    raise Invalid(kind.about_kind(new.name), [problem])

@@ -1,0 +1,158 @@
+"""The attack: to plant a record of a cluster that hides, revives or revokes another certificate."""
+
+import base64
+import hashlib
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from orchid.credentials.authorities.authority import Authority
+from tests.api.clusters import CLUSTERS, IDENTITY, NO_OPINION, REVOCATIONS, asked, cluster, revoked
+from tests.api.world import ALICE, Answer, Api
+from tests.security.certified import (
+    Certified,
+    cluster_authority,
+    issued,
+    mirrored,
+    other_authority,
+    respelled,
+)
+from tests.security.test_revocations import fingerprint, known, on_record
+from tests.unit.controllers.beside import MovingClock
+
+RECORDS = f"{IDENTITY}/issuedcertificates"
+
+
+async def recorded(
+    server: Api, data: bytes, name: str = "", token: str | None = None, **spec: Any
+) -> Answer:
+    """Create the record of a certificate as the controller does."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    sent = {
+        "cluster": "prod",
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "certificate": base64.b64encode(data).decode(),
+        "request": {"name": "laptop", "uid": "1", "created": "2026-01-01T00:00:00Z"},
+        **spec,
+    }
+    body = {"metadata": {"name": name or f"prod.{sha256}"}, "spec": sent}
+    return await server.call("POST", RECORDS, body, **({"token": token} if token else {}))
+
+
+async def world(server: Api) -> tuple[Authority, Certified]:
+    """A cluster with an authority, and a certificate of alice."""
+    authority = other_authority()
+    await cluster(server, clientAuthorities=authority.certificate_pem.decode())
+    return authority, issued(authority, "alice")
+
+
+async def test_a_record_says_what_the_certificate_says(server: Api) -> None:
+    """Fields that were sent and are in the certificate are read from it again."""
+    _, alice = await world(server)
+
+    answer = await recorded(server, alice.der, subject="CN=bob", serialNumber="1", sha256="0" * 64)
+
+    assert answer.status == 201, answer.text
+    spec = answer.json["spec"]
+    assert (spec["subject"], spec["sha256"]) == ("CN=alice", fingerprint(alice))
+    assert spec["serialNumber"] != "1"
+    assert spec["request"]["created"] == "2026-01-01T00:00:00Z"
+
+
+async def test_nobody_plants_a_record_of_our_own_signers(server: Api) -> None:
+    """Such a record would give power over a certificate, or hide one."""
+    jane = issued(cluster_authority(server.server.files.path), "jane")
+    await world(server)
+
+    ours = await recorded(server, jane.der, cluster="")
+    as_theirs = await recorded(server, jane.der)
+
+    assert ours.status == 403
+    assert as_theirs.status == 422  # no authority of the cluster issued it
+    assert (await server.call("GET", RECORDS)).json["items"] == []
+
+
+async def test_what_is_no_certificate_of_the_cluster_is_refused(server: Api) -> None:
+    """Other issuers, other encodings, other names, clusters that do not exist."""
+    _, alice = await world(server)
+    foreign = issued(other_authority(), "alice")
+
+    answers = [
+        await recorded(server, b""),
+        await recorded(server, b"nonsense"),
+        await recorded(server, foreign.der),
+        await recorded(server, respelled(alice.der, unused=1)),
+        await recorded(server, alice.der + b"\0"),
+        await recorded(server, alice.der, cluster="none"),
+        await recorded(server, alice.der, name="prod.other"),
+        await recorded(server, alice.der, name=f"test.{fingerprint(alice)}"),
+    ]
+
+    assert [answer.status for answer in answers] == [422] * len(answers)
+
+
+async def test_records_need_a_right_and_stay(server: Api) -> None:
+    """Others cannot create one; nobody edits one, or deletes one of a valid certificate."""
+    _, alice = await world(server)
+    refused = await recorded(server, alice.der, token=ALICE)
+    made = (await recorded(server, alice.der)).json
+    place = f"{RECORDS}/{made['metadata']['name']}"
+
+    changed = await server.call("PUT", place, made)
+    kept = await server.call("DELETE", place)
+    await server.call("DELETE", f"{CLUSTERS}/prod")
+    gone = await server.call("DELETE", place)
+
+    assert refused.status == 403
+    assert changed.status == 405
+    assert (kept.status, gone.status) == (403, 200)
+
+
+async def test_the_record_of_a_cluster_has_no_effect_on_ours(server: Api) -> None:
+    """Equal signer names and request names do not mix the inventories."""
+    serial, peer = await on_record(server, "jane", name="laptop")
+    _, alice = await world(server)
+    await recorded(server, alice.der, signerName="orch.io/orch-apiserver-client")
+
+    ours = await server.call(
+        "POST",
+        REVOCATIONS,
+        {"metadata": {"name": "ours"}, "spec": {"certificate": {"requestName": "laptop"}}},
+    )
+    everything = {"authority": {"signerName": "orch.io/orch-apiserver-client"}}
+    body = {"metadata": {"name": "all"}, "spec": everything}
+    all_of_ours = await server.call("POST", REVOCATIONS, body)
+
+    assert ours.json["spec"]["certificate"]["serialNumber"] == serial
+    assert all_of_ours.status == 201
+    assert await known(server, peer=peer) == 401
+    assert await asked(server, "alice", f"X509SHA256={fingerprint(alice)}") == NO_OPINION
+
+
+async def test_both_encodings_of_a_recorded_certificate_are_revoked(server: Api) -> None:
+    """The holder writes the ECDSA signature (r, s) as (r, n-s) and has another fingerprint."""
+    _, alice = await world(server)
+    await recorded(server, alice.der)
+    other = hashlib.sha256(mirrored(alice.der)).hexdigest()
+
+    made = await revoked(server, "stolen", certificate={"requestName": "laptop"})
+
+    assert made["spec"]["certificate"]["otherSha256"] == [other]
+    assert (await asked(server, "alice", f"X509SHA256={other}"))["denied"] is True
+
+
+@pytest.mark.parametrize(("created", "denied"), [("2100-01-01T00:00:00Z", False), (None, True)])
+async def test_a_revoked_user_goes_on_only_with_a_later_request(
+    server: Api, clock: MovingClock, created: str | None, denied: bool
+) -> None:
+    """The time of the request counts, not the time of the record, which a late list would move."""
+    _, alice = await world(server)
+    await revoked(server, "left", user={"username": "alice"})
+    clock.ahead += timedelta(seconds=10)
+    request = {"name": "laptop", "uid": "1", **({"created": created} if created else {})}
+    await recorded(server, alice.der, request=request)
+
+    status = await asked(server, "alice", f"X509SHA256={fingerprint(alice)}")
+
+    assert status.get("denied", False) is denied

@@ -1,0 +1,192 @@
+"""The certificates of clusters get into the inventory; what prevents that is a condition.
+
+The cluster is the server itself: its certificate requests are read under another name.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+
+from orchid.controllers.record_cluster_certificates import RecordClusterCertificates
+from orchid.controllers.runtime.context import ClusterConnection
+from orchid.kinds.cluster import INVENTORIED, Cluster, ClusterInventory, ClusterSpec
+from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.role import Role, rule
+from orchid.kinds.role_binding import RoleBinding, RoleRef, Subject
+from orchid.kinds.secret import Secret
+from orchid.outbound.answer import Answer
+from orchid.outbound.remote import InvalidRemote
+from orchid.wire.conditions import Condition
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
+from tests.unit.controllers.beside import Beside
+from tests.unit.controllers.test_issued_certificates import issued
+
+HOME = ORCH.system_namespace
+SECRET = "cluster-prod"
+
+
+class Elsewhere:
+    """The API server of the cluster: the same objects, and answers to token requests."""
+
+    def __init__(self, world: Beside) -> None:
+        self._world = world
+        self.sent: list[tuple[str, str, Any]] = []
+        self.token = token_of(world, 3600)
+
+    def connect(self, kubeconfig: bytes, where: str) -> ClusterConnection:
+        if kubeconfig == b"nonsense":
+            raise InvalidRemote(f"{where} is not a kubeconfig")
+        return ClusterConnection(self._world.admin, self)
+
+    async def send(self, method: str, target: str, body: bytes = b"", media: str = "") -> Answer:
+        self.sent.append((method, target, json.loads(body)))
+        return Answer(201, json.dumps({"status": {"token": self.token}}).encode())
+
+    def stream(self, target: str) -> Any:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        return None
+
+
+def token_of(world: Beside, age: int) -> str:
+    """A token of an account that has lived for some seconds of two hours."""
+    now = int(world.clock.now().timestamp())
+    claims = {"sub": "system:serviceaccount:kube-system:reader", "iat": now - age}
+    text = json.dumps({**claims, "exp": claims["iat"] + 7200}).encode()
+    return f"e30.{base64.urlsafe_b64encode(text).decode().rstrip('=')}.c2ln"
+
+
+@asynccontextmanager
+async def recording(world: Beside, elsewhere: Elsewhere) -> AsyncIterator[None]:
+    client = world.server.clients("cluster-inventory")
+    controller = RecordClusterCertificates(client, elsewhere.connect, world.clock, ORCH)
+    task = asyncio.create_task(controller.run())
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def registered(world: Beside) -> Cluster:
+    authorities = await asyncio.to_thread(world.server.files.ca_certificate.read_text)
+    inventory = ClusterInventory(secret_name=SECRET)
+    spec = ClusterSpec(
+        issuer="https://prod.example", client_authorities=authorities, inventory=inventory
+    )
+    return await world.admin.create(Cluster(metadata=ObjectMeta(name="prod"), spec=spec))
+
+
+async def granted(world: Beside, kubeconfig: bytes) -> None:
+    """The Secret, and the Role for it, as `orchid cluster add` makes them."""
+    meta = ObjectMeta(name=SECRET, namespace=HOME)
+    await world.admin.create(Secret(metadata=meta, data={"kubeconfig": kubeconfig}))
+    allowed = rule(("get", "update"), "", ("secrets",), SECRET)
+    await world.admin.create(Role(metadata=meta, rules=(allowed,)))
+    subject = Subject(kind="ServiceAccount", name="cluster-inventory", namespace=HOME)
+    reference = RoleRef(api_group=ORCH.rbac, kind="Role", name=SECRET)
+    await world.admin.create(RoleBinding(metadata=meta, subjects=(subject,), role_ref=reference))
+
+
+def kubeconfig_with(token: str) -> bytes:
+    return json.dumps({"users": [{"name": "a", "user": {"token": token}}]}).encode()
+
+
+async def condition(world: Beside, status: str) -> Condition:
+    """The condition Inventoried, once it has this status."""
+
+    async def look() -> Condition | None:
+        found = (await world.admin.get(Cluster, "prod")).status.conditions
+        wanted = (one for one in found if (one.type, one.status) == (INVENTORIED, status))
+        return next(wanted, None)
+
+    return await world.until(look)
+
+
+async def test_certificates_that_exist_and_that_come_are_recorded(world: Beside) -> None:
+    """With request and requester; once each, also after the controller has started again."""
+    elsewhere = Elsewhere(world)
+    await registered(world)
+    await granted(world, kubeconfig_with(token_of(world, 10)))
+    async with world.running("csrsigning"):
+        first = await issued(world, "before")
+        async with recording(world, elsewhere):
+            await condition(world, "True")
+            second = await issued(world, "after")
+            for leaf, name in ((first, "before"), (second, "after")):
+                data = leaf.public_bytes(serialization.Encoding.DER)
+                record = await world.until_like(
+                    IssuedCertificate, f"prod.{hashlib.sha256(data).hexdigest()}"
+                )
+                assert (record.spec.request.name, record.spec.cluster) == (name, "prod")
+                assert record.spec.request.created is not None
+                assert record.spec.requester.username == "alice"
+        async with recording(world, elsewhere):
+            await condition(world, "True")
+
+    assert elsewhere.sent == []  # the token is young
+
+
+async def test_why_nothing_is_recorded_is_a_condition(world: Beside) -> None:
+    """No right, no Secret, an unusable kubeconfig; it goes on when that is mended."""
+    await registered(world)
+    async with recording(world, Elsewhere(world)):
+        refused = await condition(world, "False")
+        assert "forbidden" in refused.message
+
+        await granted(world, b"nonsense")
+
+        def is_unusable(one: Cluster) -> bool:
+            return any("is not a kubeconfig" in each.message for each in one.status.conditions)
+
+        await world.until_like(Cluster, "prod", condition=is_unusable)
+        secret = await world.admin.get(Secret, SECRET, HOME)
+        await world.admin.update(replace(secret, data={"kubeconfig": kubeconfig_with("plain")}))
+        await condition(world, "True")
+
+
+async def test_a_token_is_renewed_when_half_of_its_life_is_over(world: Beside) -> None:
+    """By the account itself, for as long again; the Secret has the new one."""
+    elsewhere = Elsewhere(world)
+    elsewhere.token = token_of(world, 0)
+    await registered(world)
+    await granted(world, kubeconfig_with(token_of(world, 4000)))
+
+    async with recording(world, elsewhere):
+        await condition(world, "True")
+
+    (sent,) = elsewhere.sent
+    assert sent[:2] == ("POST", "/api/v1/namespaces/kube-system/serviceaccounts/reader/token")
+    assert sent[2]["spec"] == {"expirationSeconds": 7200}
+    secret = await world.admin.get(Secret, SECRET, HOME)
+    assert elsewhere.token in secret.data["kubeconfig"].decode()
+
+
+async def test_the_records_of_a_removed_cluster_are_removed(world: Beside) -> None:
+    """Though their certificates are still valid."""
+    await registered(world)
+    await granted(world, kubeconfig_with("plain"))
+    async with world.running("csrsigning"), recording(world, Elsewhere(world)):
+        leaf = await issued(world, "alice")
+        data = leaf.public_bytes(serialization.Encoding.DER)
+        name = f"prod.{hashlib.sha256(data).hexdigest()}"
+        await world.until_like(IssuedCertificate, name)
+
+    await world.admin.delete(Cluster, "prod")
+    world.clock.ahead += timedelta(hours=2)
+    async with world.running("issued-cleaner"):
+        await world.until_gone(IssuedCertificate, name)
+    assert await world.admin.find(IssuedCertificate, f"{leaf.serial_number:x}") is not None
