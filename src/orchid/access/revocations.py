@@ -24,8 +24,13 @@ from orchid.credentials.x509.verified_chain import VerifiedChain, has_issued
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Rejected
-from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
+from orchid.kinds.credential_revocation import (
+    HOLD,
+    CredentialRevocation,
+    CredentialRevocationSpec,
+)
 from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.wire.user import account_of
 
 REVOKED_CERTIFICATE = "the certificate has been revoked"
 OTHER_CERTIFICATE = "another certificate was issued with this serial number"
@@ -110,6 +115,31 @@ class Revocations:
                 raise Rejected(REVOKED_CERTIFICATE)
             if name == "JTI" and value in self._tokens:
                 self._refuse_unnamed(value, "")
+
+    def is_final(self, record: IssuedCertificate) -> bool:
+        """Whether a certificate is revoked for good: by itself, with its signer or its user.
+
+        A hold does not count, since it can be lifted.
+        """
+        self._index.catch_up()
+        named = self._certificates.get(record.spec.sha256, {})
+        entries = (self.cache.entries.get(key) for key in named)
+        if any(entry and entry.object.spec.reason != HOLD for entry in entries):
+            return True
+        issued = record.metadata.creation_timestamp
+        if issued is None:
+            return False
+        until = self.authority_until(record.spec.signer_name)
+        if until is not None and issued <= until:
+            return True
+        account = account_of(record.username) if record.spec.pod else None
+        if account and issued.timestamp() <= self.account_until(account):
+            return True
+        try:
+            self.refuse_user(record.username, issued.timestamp())
+        except Rejected:
+            return True
+        return False
 
     def account_until(self, account: Account) -> int:
         """The last second whose tokens of an account are revoked; -1 for none."""

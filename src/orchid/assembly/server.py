@@ -34,10 +34,12 @@ from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.issuance.issuance_metrics import IssuanceMetrics
 from orchid.issuance.key_metrics import KeyMetrics
 from orchid.issuance.own_certificates import OwnCertificates, OwnFiles
+from orchid.issuance.renewal_information import RenewalInformation
 from orchid.issuance.revocation_copy import RevocationCopy
 from orchid.issuance.revocation_lists import RevocationLists
 from orchid.issuance.secret_token_uses import SecretTokenUses
 from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.lease import keys_annotation, signs_annotation
 from orchid.kinds.namespace import Namespace
 from orchid.kinds.signing_key import SigningKey
@@ -57,7 +59,7 @@ from orchid.server.metrics.page import MetricsPage, OtherProcesses
 from orchid.server.metrics.requests import CountedRequests
 from orchid.server.open_watches import OpenWatches
 from orchid.server.openapi.endpoints import OpenApi
-from orchid.server.pages import clusters, crl, openid
+from orchid.server.pages import clusters, crl, openid, renewal
 from orchid.server.pages.health import Check, Health
 from orchid.server.pages.ledger import PREFIX as LEDGER
 from orchid.server.pages.readiness import Readiness
@@ -331,8 +333,13 @@ class Assembly:
                 crl.PREFIX: crl.RevocationListPages(self.lists),
                 clusters.PREFIX: clusters.ClusterPages(self._cluster_reviews()),
                 trust_pages.PREFIX: self.trust.pages,
+                renewal.PREFIX: renewal.RenewalPages(self._renewals().of),
             },
         )
+
+    def _renewals(self) -> RenewalInformation:
+        records = self.feed.of(IssuedCertificate)
+        return RenewalInformation(records, self.access.revocations, self.clock)
 
     def _cluster_reviews(self) -> ClusterReviews:
         return ClusterReviews(self.feed, self.access.cluster_revocations, self.cluster_calls)

@@ -60,6 +60,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         "/openid/v1/jwks",
         "/crl/*",
         "/trust/*",
+        "/renewal-info/*",
     )
     # serving
     tls_cert_file: Annotated[

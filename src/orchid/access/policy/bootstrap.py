@@ -210,6 +210,12 @@ class _Writer:
         bundles = "system:published-bundle-reader"
         self._role(bundles, PolicyRule(verbs=("get", "head"), non_resource_urls=("/trust/*",)))
         self._bind(bundles, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
+        # A window in which to renew a certificate that the client has already.
+        renewal = "system:renewal-information-reader"
+        self._role(
+            renewal, PolicyRule(verbs=("get", "head"), non_resource_urls=("/renewal-info/*",))
+        )
+        self._bind(renewal, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         reader = "extension-apiserver-authentication-reader"
         seen = rule(READ, CORE, ("configmaps",), "extension-apiserver-authentication")
         self._system_role(reader, seen)
