@@ -68,7 +68,7 @@ async def test_a_pattern_for_everything_is_warned_of(server: Api) -> None:
 
 
 async def test_a_status_that_is_sent_with_the_terms_is_not_taken(server: Api) -> None:
-    """Who writes terms does not say whether they are in force."""
+    """The writer of a policy does not set its condition Ready."""
     false = {"type": "Ready", "status": "False", "reason": "X", "message": ""}
     sent = body() | {"status": {"conditions": [false]}}
 

@@ -239,7 +239,7 @@ async def test_a_dry_run_warns_of_the_decision_of_the_policies(
 
 
 async def test_only_a_dry_run_returns_the_warning(server: Api) -> None:
-    """A request that is stored hears from the controller."""
+    """For a stored request, the controller creates an event instead."""
     await server.call("POST", POLICIES, body("web"))
 
     answer = await server.call("POST", REQUESTS, request("r"))

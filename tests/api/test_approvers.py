@@ -1,4 +1,4 @@
-"""Who approved a request stands in the inventory, however it was approved, and nowhere else."""
+"""The inventory, and no other object, names the approver of a request."""
 
 import base64
 import datetime
@@ -151,7 +151,7 @@ async def test_no_answer_about_the_request_names_the_approver(server: Api) -> No
 
 
 async def test_the_record_alone_proves_the_entry_of_the_approval(server: Api) -> None:
-    """The request may be gone: all that the seal was made of stands in the inventory."""
+    """The inventory has all sealed members, also after the request is deleted."""
     await asked(server)
     await approve(server)
     record = await signed(server)

@@ -380,7 +380,7 @@ async def test_the_webhook_of_the_flags_is_called_default(
 async def test_a_bad_kubeconfig_stops_the_start_under_its_flag(
     server_files: Path, tmp_path: Path, text: str
 ) -> None:
-    """The setting that has to be mended is named."""
+    """The error names the wrong setting."""
     kubeconfig = tmp_path / "bad.yaml"
     kubeconfig.write_text(text)
 

@@ -40,7 +40,7 @@ async def test_a_dry_run_is_one_wherever_it_is_said(
 
 @pytest.mark.parametrize("target", [SA, f"{SA}/a"], ids=["collection", "object"])
 async def test_the_query_says_what_the_body_leaves_out(server: Api, target: str) -> None:
-    """Each option may stand in either place."""
+    """Each option may be in the query or in the body."""
     made = await server.account("a")
     uid = made["metadata"]["uid"]
     answer = await server.call(

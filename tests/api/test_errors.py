@@ -78,7 +78,7 @@ async def test_invalid(server: Api) -> None:
 
 
 async def test_forbidden(server: Api) -> None:
-    """Who may not do what to which, in three forms."""
+    """The messages of 403 for an object, a list and a path."""
     one = shaped(await server.call("GET", f"{SA}/x", token=BOB), 403, "Forbidden")
     all_ = shaped(await server.call("GET", CSR, token=BOB), 403, "Forbidden")
     path = shaped(await server.call("GET", "/metrics", token=BOB), 403, "Forbidden")
@@ -364,7 +364,7 @@ async def test_an_error_about_a_missing_kind_quotes_the_beginning_of_the_body(
 
 
 async def test_a_path_is_answered_as_before_whatever_was_asked_in_between(server: Api) -> None:
-    """Where a path leads is remembered; neither another method nor a query goes there with it."""
+    """The route of a path is cached; method and query are not part of it."""
     account = (await server.account("robot"))["metadata"]["name"]
     paths = [SA, f"{SA}/{account}", f"{SA}/none", f"{SA}/{account}/token", f"{SA}//", "/livez", CSR]
     queries = ["", "?watch=1&timeoutSeconds=1", "?limit=1", "?dryRun=All"]

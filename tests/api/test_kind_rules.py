@@ -208,7 +208,7 @@ async def test_a_put_into_another_namespace_is_a_mistake_before_its_uid(server: 
 
 
 async def test_a_put_that_names_a_uid_creates_nothing(server: Api) -> None:
-    """Who names an incarnation means one that is there."""
+    """A PUT with a uid needs an existing object."""
     answer = await server.call(
         "PUT", f"{LEASES}/l", {"metadata": {"name": "l", "uid": "x"}, "spec": {}}
     )

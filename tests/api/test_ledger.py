@@ -1,4 +1,4 @@
-"""The ledger over the API: who may read it, in which form, and what stands in it."""
+"""The ledger over the API: rights, formats and entries."""
 
 import base64
 import json

@@ -89,7 +89,7 @@ async def test_a_review_that_is_sent_again_is_answered_like_the_first(
 
 
 async def test_a_token_that_ends_is_refused_in_a_review_that_was_sent_before(server: Api) -> None:
-    """What is remembered of a body is not what was found about its token."""
+    """A repeated body is reviewed again."""
     await server.account("a")
     made = await server.make(
         "/api/v1/namespaces/default/serviceaccounts/a/token", {"spec": {"audiences": []}}
@@ -107,7 +107,7 @@ async def test_a_token_that_ends_is_refused_in_a_review_that_was_sent_before(ser
 
 @pytest.mark.parametrize("body", [{}, {"spec": {"expirationSeconds": 700}}])
 async def test_one_body_asks_for_tokens_of_many_accounts(server: Api, body: Any) -> None:
-    """What a request for a token is about stands in its path, however often its body came."""
+    """The account of a token request is that of the path, also for a repeated body."""
     places = [("default", "a"), ("other", "a"), ("default", "b")]
     for namespace, name in places:
         await server.account(name, namespace)
@@ -146,7 +146,7 @@ async def test_a_body_that_names_another_namespace_is_refused_each_time(server: 
 
 
 async def test_owners_that_are_sent_again_are_judged_again(server: Api) -> None:
-    """Who has owned which field of a new object is for the server to say, each time."""
+    """managedFields in the body are validated in every request."""
     entry = {
         "operation": "Update",
         "apiVersion": "authentication.orch.io/v1",

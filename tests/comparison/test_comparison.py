@@ -131,7 +131,7 @@ def test_what_no_two_servers_share_is_not_compared() -> None:
 
 
 def test_managers_that_a_second_has_parted_are_the_same() -> None:
-    """They stand in the order of time, and a clock may tick between two requests to one server."""
+    """They are ordered by time, and a clock may tick between two requests to one server."""
     early = {"manager": "z", "time": "2026-11-15T20:00:00Z", "fieldsV1": {"f:metadata": {}}}
     late = {"manager": "a", "time": "2026-11-15T20:00:01Z", "fieldsV1": {"f:status": {}}}
     at_once = [late, {**early, "time": late["time"]}]

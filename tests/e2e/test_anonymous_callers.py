@@ -1,4 +1,4 @@
-"""Who may come without a credential: by default, and when the configuration file speaks of it."""
+"""Anonymous access: by default, and with the configuration file."""
 
 import json
 from pathlib import Path

@@ -240,7 +240,7 @@ WHO_WHAT_WHERE = {
 
 
 def without_names(value: Any) -> Any:
-    """An audit event without what must stand in it whatever it looks like."""
+    """An audit event without the fields that are never redacted."""
     if isinstance(value, list):
         return [without_names(item) for item in value]
     if not isinstance(value, dict):

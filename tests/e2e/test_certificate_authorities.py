@@ -123,7 +123,7 @@ def test_deleting_says_what_depends_on_it(admin: Person) -> None:
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
 def test_deleting_asks_who_sits_at_a_terminal(admin: Person, answer: str, code: int) -> None:
-    """What depends on it stands above the question, once."""
+    """The dependents are printed before the question, once."""
     certified(admin, f"asked-{answer}", "ECDSA-P256")
     words = ("ca", "delete", f"asked-{answer}", "--kubeconfig", str(admin.kubeconfig))
 

@@ -39,7 +39,7 @@ def person(server: Server, tmp_path: Path) -> Person:
 
 
 def test_role_is_granted_asked_about_and_taken(person: Person) -> None:
-    """Who gets a role may do what it says, until it is taken away."""
+    """A granted role takes effect, until it is removed."""
     asked = ("can", "alice", "list", "certificatesigningrequests")
     before = person.types(*asked, code=1)
     roles = person.types("roles", "-o", "name").stdout.split()

@@ -67,7 +67,7 @@ INLINE = re.compile(r"(?<!`)`(orchid [^`]+)`(?!`)")
 
 
 class Block(NamedTuple):
-    """A block of code, and where it stands."""
+    """A block of code, and its location."""
 
     place: str
     language: str

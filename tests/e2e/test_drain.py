@@ -46,7 +46,7 @@ def test_watches_end_properly(server: Server) -> None:
 
 
 def test_requests_under_way_are_finished(server: Server) -> None:
-    """Who was already asking when the signal came is answered in full."""
+    """Requests in flight at the signal get their complete answers."""
     with connected(server) as asking, ThreadPoolExecutor() as threads:
         # This one waits three seconds for a revision that does not come.
         asking.request("GET", f"{ACCOUNTS}?resourceVersion={2**60}", headers=HEADERS)

@@ -208,7 +208,7 @@ def test_openssl_accepts_it_for_its_purpose_alone(
 def test_linter_finds_nothing_that_is_not_explained(
     issued: dict[tuple[str, str], Issued], signer: str, key: str
 ) -> None:
-    """What the profile means otherwise stands with its reason in tests/linting.py."""
+    """Deliberate differences from the profile are in tests/linting.py, with the reason."""
     assert not unexplained(issued[signer, key].leaf)
 
 

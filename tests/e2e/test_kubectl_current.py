@@ -166,7 +166,7 @@ def test_ownership_moves_from_client_to_server(kubectl: Kubectl) -> None:
 
 
 def test_a_set_of_objects_is_pruned(kubectl: Kubectl) -> None:
-    """An apply set remembers its members and removes those no longer named."""
+    """An apply set stores its members and deletes those that are no longer named."""
     apply = ("-n", "sets", "apply", "--prune", "--applyset=mine", "-f", "-")
     one, two = config_map("sets", "one", a="b"), config_map("sets", "two", a="b")
     kubectl("create", "ns", "sets")

@@ -1,4 +1,4 @@
-"""All objects moved to etcd and back by the command, and what stands in the way."""
+"""All objects moved to etcd and back by the command, and the reasons to refuse it."""
 
 import asyncio
 import subprocess

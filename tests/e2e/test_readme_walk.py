@@ -87,7 +87,7 @@ class Walk:
         self._addresses: dict[str, str] = {}
 
     def stands_for(self, written: str, real: str) -> None:
-        """Have an address of the text stand for another, which is free here."""
+        """Replace an address of the text by a free one."""
         self._addresses[written] = real
 
     def take(self, all_steps: list[Step]) -> None:

@@ -1,4 +1,4 @@
-"""Blocks that need systemd (`sh needs=systemd`), typed as they stand on a real one."""
+"""Blocks that need systemd (`sh needs=systemd`), run unchanged on a real one."""
 
 import re
 from collections.abc import Iterator

@@ -130,7 +130,7 @@ async def test_refusals(client: aiohttp.ClientSession, more: Any, status: int) -
 
 
 async def test_other_requests_do_not_upgrade(client: aiohttp.ClientSession) -> None:
-    """Who asks for an upgrade elsewhere gets the ordinary answer."""
+    """An upgrade request on another path gets the ordinary answer."""
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await client.ws_connect(PLACE, origin=ORIGIN, headers=BEARER)
 

@@ -19,7 +19,7 @@ def test_every_target_has_a_corpus_and_every_corpus_a_target() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_known_inputs_are_answered_or_refused(target: str) -> None:
-    """Whatever was found once stays mended."""
+    """Inputs that once failed pass."""
     for path in sorted((CORPUS / target).iterdir()):
         FUNCTIONS[target](path.read_bytes())
 

@@ -49,7 +49,7 @@ def asking(request: bytes, signer: str = ORCH.client_signer, called: str = "c") 
 
 
 async def approved(server: Api, called: str, signer: str) -> Any:
-    """A request that stands approved, with nothing issued yet."""
+    """An approved request without a certificate."""
     made = await server.make(REQUESTS, asking(samples.request("jane"), signer, called))
     answer = await server.call("PUT", f"{REQUESTS}/{called}/approval", decided(made))
     assert answer.status == 200, answer.text
@@ -265,7 +265,7 @@ async def test_a_forged_twin_of_a_certificate_proves_nobody(server: Api) -> None
 
 
 async def test_an_authority_of_the_same_name_and_key_id_proves_nobody(server: Api) -> None:
-    """Who may call an authority as ours is called cannot issue for us."""
+    """An authority with the same name as ours cannot issue for us."""
     ours = cluster_authority(server.server.files.path).certificate
     key = ec.generate_private_key(ec.SECP256R1())
     forged = x509.load_der_x509_certificate(twin(ours, key))

@@ -103,7 +103,7 @@ async def audited(server_files: Path, tmp_path: Path) -> AsyncIterator[tuple[Api
 
 
 def forms_of(text: str) -> list[str]:
-    """A text as it stands in a body, and its beginning and middle, which a cut would leave."""
+    """A text as in a body, and its beginning and middle, which truncation would leave."""
     encoded = base64.b64encode(text.encode()).decode()
     return [text[:12], text[-12:], encoded[:12], encoded[4:16]]
 

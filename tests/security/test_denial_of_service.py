@@ -231,7 +231,7 @@ async def test_a_refusal_is_not_many_times_its_question(server: Api, what: str) 
 
 
 async def test_slow_lists_of_one_user_leave_room_for_the_others(server: Api) -> None:
-    """Who waits for a revision that may never come holds no seat, however often they ask."""
+    """Requests that wait for a future revision hold no seats."""
     reference = {"apiGroup": "rbac.authorization.orch.io"}
     binding = {
         "metadata": {"name": "alice"},

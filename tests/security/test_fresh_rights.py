@@ -41,7 +41,7 @@ TURNS = 200  # of the loop, in which a server that does not wait has answered
 
 
 class LaggingStore(MemoryStore):
-    """A store of which one hears later, as of another process."""
+    """A store whose changes arrive late, as from another process."""
 
     def __init__(self) -> None:
         super().__init__()

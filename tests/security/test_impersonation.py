@@ -124,7 +124,7 @@ USERLESS = [
 
 
 async def test_attributes_without_a_user_are_refused_and_not_overlooked(server: Api) -> None:
-    """Who leaves the user out does not go on as oneself with more groups."""
+    """Impersonation headers without a user do not add groups to the caller."""
     answers = [await sent(server, *lines) for lines in USERLESS]
 
     assert {answer.status for answer in answers} == {400}

@@ -30,7 +30,7 @@ FORGED = "12:00:01 info    request.answered user=system:admin"
 async def test_nobody_hides_behind_a_name_that_looks_like_a_token(
     server_files: Path, tmp_path: Path
 ) -> None:
-    """Who it was, what it was and where stand in the audit log as they were."""
+    """Users, objects and paths are in the audit log unchanged."""
     policy, record = tmp_path / "policy.yaml", tmp_path / "audit.log"
     policy.write_text(POLICY)
     mallory = issued(cluster_authority(server_files), LIKE_A_TOKEN, LIKE_A_TOKEN)

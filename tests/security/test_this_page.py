@@ -25,7 +25,7 @@ def defined_in(file: str) -> frozenset[str]:
 
 @pytest.mark.parametrize(("file", "name"), sorted(set(NAMED.findall(PAGE))))
 def test_a_named_test_exists(file: str, name: str) -> None:
-    """Who renames a test has to say so on the page."""
+    """A renamed test must be renamed on the page."""
     assert name in defined_in(file)
 
 

@@ -446,7 +446,7 @@ async def test_reviewing_tokens_needs_permission(server: Api) -> None:
 async def test_a_bound_object_that_may_not_be_seen_is_as_if_absent(
     kind: str, plural: str, where: str, server: Api
 ) -> None:
-    """Who may ask for tokens but not see Secrets cannot find out by asking which there are."""
+    """The right to request tokens does not reveal which Secrets exist."""
     await server.account("robot")
     spec = {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}
     body: dict[str, Any] = {"metadata": {"name": "there"}}

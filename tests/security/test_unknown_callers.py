@@ -30,7 +30,7 @@ def half_sent(*lines: str) -> bytes:
 
 
 async def test_bodies_of_nobody_are_not_kept(open_server: Running, trust: ssl.SSLContext) -> None:
-    """Who presents nothing, or something wrong, gets 401 on the head; nothing of a body stays."""
+    """A missing or wrong credential gets 401 on the head; no part of the body is buffered."""
     clients = [await open_server.connect(trust) for _ in range(20)]
     for number, client in enumerate(clients):
         client.send(half_sent(*([bearer("wrong")] if number % 2 else [])))

@@ -40,7 +40,7 @@ class Warm:
 
     @property
     def knows(self) -> bool:
-        """Whether the caller is remembered."""
+        """Whether the caller is cached."""
         return self._memo.caller is not None
 
     async def status(self, path: str = "/version") -> int:
@@ -142,7 +142,7 @@ async def test_a_static_token_is_known_as_long_as_the_server_runs(server: Api) -
 
 @pytest.mark.parametrize("path", ["/version", "/livez"])
 async def test_unknown_callers_leave_nothing_behind(server: Api, path: str) -> None:
-    """Neither a refusal nor anonymous is remembered: only a caller who was authenticated is."""
+    """Only authenticated callers are cached; refused and anonymous ones are not."""
     warm = Warm(server, "nobody-knows-this-token")
     statuses = [await warm.status(path), await warm.status(path)]
 

@@ -68,7 +68,7 @@ def test_word_like_no_other_gets_the_list(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
-    """What belongs together stands together."""
+    """Related commands are listed together."""
     cli.main([])
 
     shown = capsys.readouterr().out

@@ -21,7 +21,7 @@ PRODUCT = re.compile(
 
 
 def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every string and bytes literal with its line, but for those that stand alone as prose."""
+    """Every string and bytes literal with its line, except docstrings."""
     prose = {
         id(node.value)
         for node in ast.walk(tree)
@@ -41,7 +41,7 @@ def offences(path: Path) -> list[str]:
 
 
 def test_no_other_module_writes_a_product_name() -> None:
-    """A name of either set stands in the naming module alone, so that a set is whole."""
+    """Names of either set are only in the naming module."""
     modules = [path for path in sorted(SOURCE.rglob("*.py")) if path != NAMING]
 
     assert len(modules) > 100

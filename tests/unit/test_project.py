@@ -296,7 +296,7 @@ def test_the_time_of_day_is_injected() -> None:
 
 
 def test_time_is_measured_by_what_was_handed_in() -> None:
-    """`time.monotonic` stands in clock.py alone; everybody else gets it from the assembly."""
+    """Only clock.py uses `time.monotonic`; the assembly passes it to all others."""
     sources = [path for path in ROOT.glob("src/**/*.py") if path != ROOT / "src/orchid/clock.py"]
     direct = re.compile(r"\btime\.monotonic|from time import .*\bmonotonic")
 

@@ -32,7 +32,7 @@ FORMATTERS = [TextFormatter(), JsonFormatter()]
     ],
 )
 def test_credentials_are_masked_by_their_shape(secret: str) -> None:
-    """Tokens and private keys, plain or in base64, disappear; what stands around them stays."""
+    """Tokens and private keys, plain or in base64, are removed; the text around them stays."""
     assert masked(f"before {secret} after").replace("\n", "") == "before *** after"
     assert has_shape(json.dumps([secret, "left"]).encode())
 

@@ -42,7 +42,7 @@ JANE = UserInfo(username="jane")
     ],
 )
 def test_the_sentence(target: Target, reason: str, message: str) -> None:
-    """Who cannot do what where, markup made harmless, the reason at the end."""
+    """The message of a denial: user, verb and resource, escaped markup, the reason at the end."""
     refusal = forbidden(JANE, target, reason)
 
     assert refusal.message == message
@@ -55,5 +55,5 @@ def test_details_of_a_path_are_empty() -> None:
 
 
 def test_problems_are_joined_once_each() -> None:
-    """One stands alone, several in brackets."""
+    """One reason is plain, several are in brackets."""
     assert [joined(texts) for texts in ([], ["a"], ["a", "b", "a"])] == ["", "a", "[a, b]"]

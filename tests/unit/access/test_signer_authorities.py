@@ -34,7 +34,7 @@ def index(here: World) -> SignerAuthorities:
 
 
 async def test_the_oldest_authority_of_a_signer_comes_first(here: World) -> None:
-    """Two stand for one signer only after a race."""
+    """There are two authorities for one signer only after a race."""
     found = index(here)
     await here.put(authority("young"))
     await here.put(authority("old", age=1))

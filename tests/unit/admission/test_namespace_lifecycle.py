@@ -133,7 +133,7 @@ async def test_nothing_new_comes_into_a_namespace_on_its_way_out(
 async def test_a_name_that_is_yet_to_come_is_stood_for(
     here: World, meta_fields: dict[str, str], shown: str
 ) -> None:
-    """A generateName stands for the name in the refusal."""
+    """The refusal has the generateName in place of the name."""
     await here.put(Namespace(metadata=meta("ci", deletion_timestamp=NOW)))
     nameless = ServiceAccount(metadata=meta("", "ci", **meta_fields))
 

@@ -429,7 +429,7 @@ async def test_a_node_holds_its_own_lease_only(
 async def test_news_of_a_pod_counts_before_its_token_is_made(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another server has deleted the Pod; this one hears of it while the node asks."""
+    """Another server deleted the Pod; this one receives the change during the request."""
     entry = here.feed.of(Pod).get("ci", "web")
     assert entry is not None
     fresh = here.feed.fresh

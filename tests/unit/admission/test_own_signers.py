@@ -1,4 +1,4 @@
-"""Who makes an authority may sign and attest for its signer, and read the Secret with its key."""
+"""Creating an authority needs sign and attest on its signer, and the right to read its Secret."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -96,7 +96,7 @@ async def test_an_authority_takes_both_rights_on_its_signer(
 
 @pytest.mark.parametrize("held", [(), (SIGN,), (ATTEST,)])
 async def test_other_terms_take_both_rights_too(here: World, held: Any) -> None:
-    """Who changes what it issues could else have more signed than they may sign."""
+    """Otherwise a user could extend what it issues beyond their own rights."""
     changed = replace(MADE, spec=replace(MADE.spec, duration="48h"))
 
     with pytest.raises(Forbidden):

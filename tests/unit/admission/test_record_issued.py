@@ -1,4 +1,4 @@
-"""Records of issued certificates: a serial number stands for one certificate."""
+"""Records of issued certificates: a serial number identifies one certificate."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -222,7 +222,7 @@ async def test_the_right_for_an_authority_is_one_for_its_signer_alone(signer: st
 
 
 async def test_the_right_for_an_authority_approves_nothing() -> None:
-    """Who signs does not decide."""
+    """The right to sign does not include approval."""
     rights = Rights(("approve", "certificateauthorities", "web"))
     old = replace(CSR, spec=CertificateSigningRequestSpec(signer_name=OWN))
 

@@ -1,4 +1,4 @@
-"""The bypass of July 2026: what stands in a request beside what is judged.
+"""The bypass of July 2026: parts of a request that the policy does not evaluate.
 
 The parsed fields of each request here are allowed. None may be approved, since a
 signer that copies the request's own bytes would issue something else.

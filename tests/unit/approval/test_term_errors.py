@@ -68,7 +68,7 @@ def test_a_policy_selects_something() -> None:
     ],
 )
 def test_every_fault_has_its_place_and_reason(given: dict[str, Any], place: str, text: str) -> None:
-    """A person can mend the policy from the refusal alone."""
+    """The error is enough to fix the policy."""
     (found,) = refusals(**given)
 
     assert found.startswith(f"{place}: ")

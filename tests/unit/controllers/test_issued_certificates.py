@@ -157,7 +157,7 @@ async def test_a_record_is_removed_some_time_after_the_end(world: Beside) -> Non
     ],
 )
 async def test_records_are_found_by_their_fields(world: Beside, selector: str, found: int) -> None:
-    """Who asks for one signer's certificates does not read all of them."""
+    """A list by signer does not read all certificates."""
     async with world.running("csrsigning"):
         await issued(world, "alice")
         await issued(world, "bob")

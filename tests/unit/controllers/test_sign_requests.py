@@ -58,7 +58,7 @@ async def test_approved_request_is_signed_by_the_cluster_authority(world: Beside
 async def test_request_without_usages_gets_those_of_its_signer(
     world: Beside, signer: str, request_: bytes, purpose: x509.ObjectIdentifier
 ) -> None:
-    """Section 2.6: `usages` is not required; what TLS typically needs stands in the certificate."""
+    """Section 2.6: `usages` is optional; the certificate gets the usual ones for TLS."""
     async with world.running("csrsigning"):
         await world.request("u", request_, signer=signer, usages=(), approved=True)
 

@@ -37,7 +37,7 @@ JUDGED = {
 
 @pytest.mark.parametrize("case", JUDGED)
 def test_owner_and_mode_are_judged(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours or root's, and nobody else's business; the refusal says which command mends it."""
+    """Owned by the user or root, not readable by others; the error has the command to fix it."""
     us, owner, mode, refusal = JUDGED[case]
     monkeypatch.setattr(os, "geteuid", lambda: us)
     status = os.stat_result((mode, 1, 1, 1, owner, 1, 1, 0, 0, 0))

@@ -201,7 +201,7 @@ def copy(name: str, to: Path, mode: int) -> Path:
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o602])
 def test_a_private_key_that_others_can_reach_is_refused(tmp_path: Path, mode: int) -> None:
-    """Start-up fails and says which command mends it."""
+    """Start-up fails with the command to fix it."""
     path = copy("p256-pkcs8.pem", tmp_path, mode)
 
     with pytest.raises(ExposedKeyFile, match="chmod 0600"):
@@ -217,7 +217,7 @@ def test_a_private_key_of_its_owner_alone_loads(tmp_path: Path) -> None:
 
 
 def test_missing_directory_pipe_and_oversized_files_are_refused(tmp_path: Path) -> None:
-    """Whatever stands in a key's place gives a refusal at once, also a pipe without a writer."""
+    """A path that is no regular file is refused immediately, also a pipe without a writer."""
     os.mkfifo(tmp_path / "pipe", 0o600)
     (tmp_path / "big").write_bytes(b"x" * (files.MAX_KEY_FILE + 1))
     (tmp_path / "big").chmod(0o600)

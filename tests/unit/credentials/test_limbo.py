@@ -103,6 +103,6 @@ def test_chains_are_judged_as_the_suite_says_or_for_a_stated_reason(case: dict[s
 
 
 def test_every_explained_case_exists() -> None:
-    """Who renames a case, or takes one out, has to say so above."""
+    """A renamed or removed case must be changed in the lists above."""
     assert EXPLAINED.keys() <= {case["id"] for case in CASES}
     assert len(CASES) == 194

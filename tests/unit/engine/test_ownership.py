@@ -87,7 +87,7 @@ async def test_an_untracked_object_stays_untracked(world: Engine) -> None:
 
 
 async def test_two_who_apply_a_new_object_at_once_both_succeed(world: Engine) -> None:
-    """One creates it, the other changes it: neither hears that it already exists."""
+    """One creates it, the other updates it: neither gets AlreadyExists."""
 
     async def apply(manager: str) -> bool:
         request = world.ask("patch", world.config_maps, "a", field_manager=manager)

@@ -70,7 +70,7 @@ class TestCreate:
         assert len(meta_of(entry).name) == 63
 
     async def test_a_name_is_taken_once(self, world: Engine) -> None:
-        """Of many who create one name at once, one succeeds, and the others hear why not."""
+        """Of many concurrent creates of one name, one succeeds; the others get AlreadyExists."""
         results = await asyncio.gather(
             *(world.make("a") for _ in range(10)), return_exceptions=True
         )
@@ -243,7 +243,7 @@ class TestUpdate:
             await world.merge("a", {"metadata": {"finalizers": ["x/y", "z/z"]}})
 
     async def test_duplicate_owners_are_merged_with_a_warning(self, world: Engine) -> None:
-        """Two equal references become one, and the client hears of it."""
+        """Two equal references become one, with a warning."""
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
         request = world.ask("create", world.config_maps)
         from orchid.engine.verbs.request_body import decode_object
@@ -330,7 +330,7 @@ class TestDelete:
         ],
     )
     async def test_preconditions(self, world: Engine, wanted: Preconditions, message: str) -> None:
-        """Who deletes one version or one incarnation does not hit another."""
+        """A delete with a precondition does not delete another version or uid."""
         await world.make("a")
         with pytest.raises(Conflict) as refused:
             await world.delete("a", preconditions=wanted)

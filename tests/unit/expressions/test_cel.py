@@ -246,7 +246,7 @@ def test_user_has_four_fields() -> None:
     ],
 )
 def test_selected_claims_are_known(compiled: Callable[[str], Expression], source: str) -> None:
-    """Wherever in the expression they stand."""
+    """At any position in the expression."""
     assert ("claims", "email") in compiled(source).selects
 
 

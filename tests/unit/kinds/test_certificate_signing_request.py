@@ -264,7 +264,7 @@ def test_the_main_endpoint_changes_metadata_alone() -> None:
 
 
 def test_approval_does_not_touch_the_certificate_or_the_spec() -> None:
-    """Who approves cannot issue through the same endpoint."""
+    """The approval endpoint does not accept a certificate."""
     old = having()
     sent = replace(
         csr(signer_name="example.com/other"),
@@ -280,7 +280,7 @@ def test_approval_does_not_touch_the_certificate_or_the_spec() -> None:
 
 
 def test_status_keeps_the_stored_decision_and_the_spec() -> None:
-    """Who signs cannot rewrite why it was approved."""
+    """The status endpoint does not change the approval."""
     old = having("Approved")
     said = condition("Approved", reason="Because", last_update_time=LATER)
     sent = replace(csr(usages=("any",)), status=Status((said,), CERTIFICATE))

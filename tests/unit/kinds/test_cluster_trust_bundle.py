@@ -145,7 +145,7 @@ def test_a_bundle_has_a_largest_size() -> None:
 
 
 def test_text_around_the_anchors_is_kept() -> None:
-    """Explanations stand between anchors, and are stored as sent."""
+    """Text between certificates is stored as sent."""
     assert refusals(bundle(text=f"the old one\n{ANCHOR}\nthe new one\n{OTHER}")) == []
 
 

@@ -64,7 +64,7 @@ def test_a_revoked_certificate_is_selected_as_such(
 
 
 def test_a_label_of_that_name_revokes_nothing() -> None:
-    """The name of the field may stand elsewhere in an object."""
+    """The name of the field may occur elsewhere in an object."""
     assert not selected("status.revoked=true", stored(GOOD, meta=LABELLED))
     assert selected("status.revoked=true", stored(REVOKED, meta=LABELLED))
 

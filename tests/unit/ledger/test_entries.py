@@ -22,7 +22,7 @@ def test_an_entry_is_compact_json_in_one_order() -> None:
 
 
 def test_what_is_sealed_can_be_checked_with_the_uid_alone() -> None:
-    """Neither the name nor the uid stands in the entry; who has the object can open it."""
+    """The entry contains neither name nor uid; with the object it can be verified."""
     logged = entry(Fact("request.approved", sealed={"requester": "alice"}), UID, NOW)
 
     content = json.loads(logged)

@@ -56,7 +56,7 @@ async def numbers(store: MemoryStore, size: int) -> list[int]:
 
 
 async def test_pending_entries_are_logged_in_the_order_of_their_commits(store: MemoryStore) -> None:
-    """All that was pending stands in the log, nothing is pending any more."""
+    """All pending entries are in the log, and none is pending any more."""
     await leave_pending(store, 0, 70)
 
     await sequencer(store).drain()
@@ -191,7 +191,7 @@ class Overtaken(MemoryStore):
 async def test_an_entry_that_another_server_logs_meanwhile_is_not_logged_again(
     begun: bool,
 ) -> None:
-    """The entries are gone, the head was read after that: still nothing stands there twice."""
+    """Entries removed before the head was read are not logged twice."""
     store = Overtaken()
     one = sequencer(store)
     if begun:
@@ -399,7 +399,7 @@ class Forgetful(MemoryStore):
 
 
 async def test_a_commit_whose_outcome_is_unknown_is_not_repeated() -> None:
-    """When the store did it and could not say so, the entries still stand in the log once."""
+    """After a commit with a lost response, the entries are in the log once."""
     store = Forgetful()
     one = sequencer(store)
     await leave_pending(store, 0, 3)

@@ -19,7 +19,7 @@ SERVERS, EACH = 3, 120
 
 
 async def test_servers_that_append_at_once_write_one_log() -> None:
-    """Every entry of every server stands in the log once, across full tiles, and the log holds."""
+    """Every entry of every server is in the log once, across full tiles, and the log verifies."""
     with running() as cluster:
         await cluster.wait_healthy()
         async with AsyncExitStack() as closing:

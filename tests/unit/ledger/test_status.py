@@ -1,4 +1,4 @@
-"""How the ledger stands: its length, what waits, and whether it is still the same."""
+"""Status of the ledger: its length, pending entries, and whether it was rolled back."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -68,7 +68,7 @@ def test_resource_requests(  # noqa: PLR0917 -- the columns of the table
 
 
 def test_a_selected_name_is_not_that_of_a_collection_to_delete() -> None:
-    """Who may delete one object by name may not thereby delete collections."""
+    """The right to delete an object by name does not include deletecollection."""
     found = target_of("DELETE", "/api/v1/pods?fieldSelector=metadata.name%3Dp")
 
     assert words(found) == ("deletecollection", "v1", "", "pods", "")

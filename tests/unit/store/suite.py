@@ -99,7 +99,7 @@ class StoreSuite(RangeSuite):
         assert caught.value.actual is None
 
     async def test_commit_with_one_conflict_changes_nothing(self, store: Store) -> None:
-        """All or none, wherever in the commit the conflict stands."""
+        """All or none, at any position of the conflict in the commit."""
         await put(store, "b", b"1")
 
         with pytest.raises(RevisionConflict):
@@ -110,7 +110,7 @@ class StoreSuite(RangeSuite):
         assert await put(store, "c", b"1") == 3
 
     async def test_deleted_key_can_be_created_again(self, store: Store) -> None:
-        """Deletion leaves the key ABSENT, and the new life does not remember the old."""
+        """Deletion leaves the key ABSENT, and a new value has no link to the old one."""
         deleted = await delete(store, "a", await put(store, "a", b"1"))
 
         revision = await put(store, "a", b"2")

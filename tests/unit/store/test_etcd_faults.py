@@ -58,7 +58,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Writer:
-    """Counts up in one key, and remembers what was acknowledged."""
+    """Increments one key, and records what was acknowledged."""
 
     def __init__(self, store: EtcdStore, key: str) -> None:
         self.acknowledged: dict[int, bytes] = {}

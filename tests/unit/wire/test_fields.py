@@ -39,7 +39,7 @@ def test_values_print_as_the_reference_prints_them_unless_they_are_very_long(
 
 
 def test_long_keys_and_details_are_not_repeated_either() -> None:
-    """A key of a map stands in the path, and a detail may quote what was sent."""
+    """The path contains the key of a map, and a detail may quote the value."""
     found = invalid(FIELD[LONG], "a", LONG)
 
     assert str(found) == f'spec.field[{OMITTED}]: Invalid value: "a": {OMITTED}'

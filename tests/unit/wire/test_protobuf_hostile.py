@@ -76,7 +76,7 @@ def test_nanoseconds_out_of_range_are_refused() -> None:
     [b"{", b"[]", b"1", b"\xff", b'{"a":' * 5000 + b"{}" + b"}" * 5000, b'{"a":1e999}'],
 )
 def test_owned_fields_that_are_no_json_are_refused(raw: bytes) -> None:
-    """What stands in fieldsV1 is judged as JSON is elsewhere."""
+    """fieldsV1 is validated like other JSON."""
     inner = b"\x0a" + varint(len(raw)) + raw
 
     with pytest.raises(Undecodable):

@@ -74,7 +74,7 @@ async def test_what_an_ended_worker_has_counted_stays(parent: Parent) -> None:
 async def test_a_worker_that_is_silent_is_shown_as_it_was(
     parent: Parent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page does not wait for a worker that stands still, and no counter goes back."""
+    """The page does not wait for a stopped worker, and no counter decreases."""
     monkeypatch.setattr(counts_module, "PATIENCE_SECONDS", 0.01)
     first, second = [CountingWorker(await parent.connect(), requests) for requests in (1, 10)]
     await first.shown()

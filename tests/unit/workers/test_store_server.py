@@ -412,7 +412,7 @@ async def test_a_truncated_message_is_logged(
 
 
 async def test_beats_are_answered_and_reports_passed_on(parent: Parent) -> None:
-    """Each side hears that the other is there."""
+    """Each side is notified that the other is connected."""
     worker = await parent.connect()
     begun, heard = worker.link.heard, parent.sessions[0].heard
 

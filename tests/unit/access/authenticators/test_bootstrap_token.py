@@ -66,7 +66,7 @@ async def test_good_token_names_its_id_and_groups(here: World) -> None:
     ],
 )
 async def test_anything_wrong_is_silently_no_token(here: World, change: dict[str, bytes]) -> None:
-    """Who tries tokens learns nothing from the answer."""
+    """The answer reveals nothing about a guessed token."""
     await here.put(replace(SECRET, data={**DATA, **change}))
 
     assert await authenticator(here).authenticate_token(TOKEN, API) is None

@@ -1,4 +1,4 @@
-"""Who a client certificate says is calling, and when it no longer does."""
+"""Authentication by client certificate, and when it ends."""
 
 import datetime
 from collections.abc import Sequence

@@ -155,7 +155,7 @@ async def test_usual_names_mean_nothing_when_others_are_configured() -> None:
     [("Scopes", "scopes"), ("A%2Fb", "a/b"), ("a%zz", "a%zz"), ("a%ff", "a%ff"), ("100%", "100%")],
 )
 def test_extra_keys_are_lowered_then_decoded(text: str, key: str) -> None:
-    """What is no escape, or no text once decoded, stays as it stands."""
+    """An invalid escape sequence, or one that decodes to invalid UTF-8, stays unchanged."""
     assert extra_key(text) == key
 
 

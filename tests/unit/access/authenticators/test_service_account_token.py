@@ -1,4 +1,4 @@
-"""Service account tokens at the door: what is checked in every use, and what may be remembered."""
+"""Service account tokens: what is checked in every use, and what is cached."""
 
 import datetime
 from typing import Any
@@ -327,7 +327,7 @@ async def test_token_without_private_claim_names_nobody(guard: Guard) -> None:
 
 
 async def test_removed_key_ends_its_tokens_at_once(guard: Guard) -> None:
-    """New key files replace what the old ones proved, remembered or not."""
+    """New key files invalidate tokens of the old keys, cached or not."""
     made = token()
     assert await guard(made) is not None
 
@@ -471,7 +471,7 @@ async def test_bound_token_cannot_pose_as_a_secrets_token(guard: Guard) -> None:
 async def test_news_of_a_secret_counts_before_its_token_is_judged(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another server has deleted the Secret; this one hears of it while it is asked."""
+    """Another server deleted the Secret; this one receives the change during the request."""
     made = legacy_token()
     kept = holding(made)
     await guard.here.put(kept)

@@ -19,7 +19,7 @@ def load(tmp_path: Path, text: str) -> StaticTokenAuthenticator:
 
 
 async def test_row_gives_user_uid_and_groups(tmp_path: Path) -> None:
-    """Groups stand in one quoted column, separated by commas."""
+    """Groups are in one quoted column, separated by commas."""
     tokens = load(tmp_path, 'alice-token,alice,uid-alice,"dev,ops"\nbob-token,bob,uid-bob\n')
 
     alice = await tokens.authenticate_token("alice-token", API)

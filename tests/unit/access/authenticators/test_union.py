@@ -123,7 +123,7 @@ async def test_every_request_of_a_connection_is_authenticated() -> None:
 
 
 async def test_all_refusals_of_the_token_authenticators_are_collected_once() -> None:
-    """Two reasons stand in brackets, equal ones once."""
+    """Two reasons are in brackets, equal ones once."""
     refusing = TokensOf({}, {"x": "too old"})
     union = UnionTokenAuthenticator([refusing, refusing, TokensOf({}, {"x": "too odd"})])
 
@@ -219,7 +219,7 @@ async def test_bad_websocket_token_is_refused(offered: str, reason: str) -> None
 
 
 async def test_two_requests_that_find_a_caller_gone_are_both_refused() -> None:
-    """They share what is remembered of their headers, and may look at it at the same time."""
+    """They share the cache of their headers, and may use it concurrently."""
 
     async def gone() -> bool:
         await asyncio.sleep(0)

@@ -111,7 +111,7 @@ async def test_yes_and_no_are_remembered_for_their_own_times() -> None:
 
 
 async def test_verdict_for_one_audience_is_not_used_for_another() -> None:
-    """Token and audiences together are what is remembered."""
+    """The cache key is token and audiences together."""
     remote = Remote(JANE)
     tokens = authenticator(remote)
 
@@ -146,7 +146,7 @@ async def test_answer_that_is_no_review_is_a_refusal_that_quotes_nothing(body: b
 
 
 async def test_token_is_kept_nowhere() -> None:
-    """What is remembered is a keyed hash."""
+    """The cache key is a keyed hash."""
     tokens = authenticator(Remote(JANE))
 
     await tokens.authenticate_token("s3cret-token", API)

@@ -133,7 +133,7 @@ def test_another_document_is_refused(more: dict[str, Any], text: str) -> None:
 
 
 def test_all_unknown_and_repeated_fields_are_named(kubeconfig: str) -> None:
-    """Strict: every member that nobody knows, and every one that stands twice, at once."""
+    """Strict: all unknown and duplicate members are reported together."""
     text = f"""\
 apiVersion: {V1}
 kind: AuthorizationConfiguration
@@ -164,7 +164,7 @@ def test_what_is_no_document_is_refused(text: bytes) -> None:
 
 
 def test_all_errors_of_authorizers_are_reported_together() -> None:
-    """One look at the message is enough to mend the file."""
+    """One message has everything to fix in the file."""
     text = document(
         {},
         {"type": "ABAC", "name": "abac"},
@@ -267,7 +267,7 @@ def test_what_can_be_wrong_with_a_webhook(
 
 
 def test_bad_conditions_are_reported_with_their_field(kubeconfig: str) -> None:
-    """What does not compile, what is no condition, and what stands twice."""
+    """Expressions that do not compile, are no conditions, or are duplicates."""
     sources = ["request.user == 'a'", "request.user == 'a'", "request.user", "request.nobody == ''"]
     text = document(
         webhook(

@@ -127,7 +127,7 @@ async def test_a_role_binding_holds_in_its_namespace_only(here: World, rbac: RBA
 
 
 async def test_an_account_is_not_the_user_of_a_similar_name(here: World, rbac: RBAC) -> None:
-    """A subject of kind User never stands for a group, nor the other way round."""
+    """A subject of kind User never matches a group, and vice versa."""
     await here.put(a_cluster_role("r", rule("get", "pods")))
     await here.put(bound("b", "r", user("dev")))
 

@@ -1,4 +1,4 @@
-"""The webhook authorizer: what it asks, how it reads the answer, and what it remembers."""
+"""The webhook authorizer: its requests, its answers and its cache."""
 
 import asyncio
 import json
@@ -200,7 +200,7 @@ FAILED_OPEN = "apiserver_authorization_webhook_evaluations_fail_open_total"
     ],
 )
 async def test_calls_are_counted_by_what_became_of_them(answer: Any, result: str) -> None:
-    """A remembered answer is no call; a failure that is passed over is counted as such."""
+    """A cached answer is no call; a skipped failure is counted as fail-open."""
     remote, metrics = Remote(), AuthorizationMetrics()
     remote.answer = answer
     webhook = Webhook(ORCH, remote, monotonic, name="corp", metrics=metrics)

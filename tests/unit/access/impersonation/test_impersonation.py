@@ -227,7 +227,7 @@ async def test_names_are_utf_8() -> None:
 
 @given(st.text(alphabet="aF0%2/é\x00", max_size=12))
 def test_any_key_can_be_decoded(key: str) -> None:
-    """Whatever stands in a header name comes out as text, never as an error."""
+    """Any header name is decoded as text, never an error."""
     assert isinstance(unescaped(key), str)
 
 

@@ -486,7 +486,7 @@ async def test_the_mode_that_served_last_is_tried_first() -> None:
 
 
 async def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
-    """Only the order is remembered, never an answer."""
+    """Only the order is cached, never a decision."""
     rights = Rights(EVERYTHING)
     acting = Impersonation(ORCH, rights, monotonic)
     await acting.apply(ALICE, presented(CAROL), LIST_PODS)

@@ -367,7 +367,7 @@ async def test_unverified_email_is_no_name(verified: Any, good: bool) -> None:
 
 
 async def test_required_claims_and_uid() -> None:
-    """What the settings demand has to stand in the token, as it is demanded."""
+    """The token must have the required claims with the required values."""
     strict = IssuerSettings(
         url=A,
         audiences=("orchid",),
@@ -557,7 +557,7 @@ async def test_rules_are_asked_in_order(change: dict[str, Any], text: str) -> No
 async def test_claims_are_evaluated_once_and_times_every_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What became of a token is remembered with its signature, good or bad; its end is not."""
+    """The result for a token is cached with its signature, good or bad; its expiry is not."""
     evaluated: list[str] = []
     real = Expression.text
 

@@ -364,7 +364,7 @@ def test_unfit_file_is_refused(text: str, problem: str) -> None:
 
 
 def test_all_problems_are_reported_together() -> None:
-    """An administrator mends a file once, not line by line."""
+    """An administrator fixes a file once, not line by line."""
     found = problems(document({"issuer": {"url": "http://a.example"}}))
 
     assert "scheme must be https" in found

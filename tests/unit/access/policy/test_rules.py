@@ -73,7 +73,7 @@ def test_missing_rules_are_gathered_by_resource_with_their_verbs_in_order() -> N
 
 
 def test_paths_are_missing_one_by_one() -> None:
-    """Every verb on every path stands by itself, as the reference prints it."""
+    """Every verb on every path is a separate rule, as in Kubernetes."""
     lacking = missing([], [urls("get post", "/a")])
 
     assert lacking == (urls("get", "/a"), urls("post", "/a"))

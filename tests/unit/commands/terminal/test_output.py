@@ -66,7 +66,7 @@ def test_an_empty_table_leaves_the_pipe_empty(capsys: pytest.CaptureFixture[str]
 def test_a_fact_with_several_values_takes_several_lines(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The name stands before the first alone."""
+    """Only the first line has the name."""
     facts([("User", "me"), ("Groups", ["a", "b"])])
 
     assert capsys.readouterr().out == "User:    me\nGroups:  a\n         b\n"
@@ -174,7 +174,7 @@ def test_a_few_long_names_do_not_stretch_a_table(
 def test_a_value_to_be_copied_is_not_broken_in_two(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fingerprint that does not fit beside its name stands below it; one that fits stays."""
+    """A fingerprint that does not fit beside its name is printed below it."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     terminal.begin()

@@ -259,7 +259,7 @@ class Restless(Worker[str, None]):
 
 
 async def test_work_that_never_waits_lets_others_have_their_turn() -> None:
-    """A controller with endless work costs time, but nobody else stands still."""
+    """A controller with endless work does not block the others."""
     task = asyncio.create_task(Restless().run())
     for _ in range(100):
         await asyncio.sleep(0)

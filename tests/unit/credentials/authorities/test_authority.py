@@ -95,7 +95,7 @@ def test_serial_numbers_are_random_positive_and_short() -> None:
 
 
 def test_a_later_certificate_has_a_greater_serial_number() -> None:
-    """So records that are named by it stand in the order in which certificates were issued."""
+    """So records, which are named by it, are ordered by time of issue."""
     moments = [NOW + datetime.timedelta(milliseconds=n) for n in range(20)]
     serials = [sign(request(), now=moment).serial_number for moment in moments]
 

@@ -152,7 +152,7 @@ LIMITS = {
 @pytest.mark.parametrize("limited", ["root", "upper", "lower"])
 @pytest.mark.parametrize("limit", LIMITS)
 def test_every_issuer_must_be_one_for_clients(limited: str, limit: str) -> None:
-    """An authority that is limited to other purposes makes no clients, wherever it stands."""
+    """An authority limited to other purposes issues no client certificates, at any depth."""
     upper_key, lower_key = (ec.derive_private_key(n, ec.SECP256R1()) for n in (98, 99))
     usages, good = LIMITS[limit]
     of = {limited: usages}

@@ -98,7 +98,7 @@ def test_size_and_number_of_blocks_are_bounded() -> None:
 
 
 def test_what_follows_the_first_block_does_not_count_for_it() -> None:
-    """Who asks for one block gets it, however many begin behind it."""
+    """Reading one block returns it, however many follow."""
     block = pem.first(GOOD + "-----BEGIN A-----\n" * 5000)
 
     assert block is not None

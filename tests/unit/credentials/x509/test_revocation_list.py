@@ -98,7 +98,7 @@ def test_reasons_are_written_except_the_unspecified_one(reason: str) -> None:
 
 
 def test_an_entry_can_be_said_again_and_taken_out() -> None:
-    """Each number stands there once; a hold that is lifted leaves nothing behind."""
+    """Each serial number is listed once; a lifted hold is removed."""
     entries = revoked(7, 8, reason="certificateHold")
     entries.add(8, NOW, "keyCompromise")
     entries.remove(7)

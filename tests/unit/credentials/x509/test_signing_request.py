@@ -378,7 +378,7 @@ def test_alternative_names_have_a_number_that_is_enough(count: int, accepted: bo
 
 
 def test_a_request_asked_about_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The good ones are remembered by their bytes; refusals and large texts are not."""
+    """Valid requests are cached by their bytes; refused and large ones are not."""
     text = request("node:remembered")
     first = signing_request.parse_once(text)
     monkeypatch.setattr(x509, "load_der_x509_csr", lambda _: pytest.fail("read again"))

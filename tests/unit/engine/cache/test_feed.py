@@ -32,7 +32,7 @@ from tests.unit.engine.world import Engine, engine, following
 
 
 class Ear:
-    """A listener that writes down what it hears."""
+    """A listener that records the changes it receives."""
 
     def __init__(self, world: Engine) -> None:
         self.heard: list[tuple[str, int]] = []
@@ -72,7 +72,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_every_change_is_sent_once_and_in_order(world: Engine) -> None:
-    """A listener hears the commits of many writers as the store has ordered them."""
+    """A listener receives the commits of many writers in the order of the store."""
     ear = Ear(world)
     made = await asyncio.gather(*(world.make(f"m{i}") for i in range(50)))
     await world.feed.fresh()
@@ -84,7 +84,7 @@ async def test_every_change_is_sent_once_and_in_order(world: Engine) -> None:
 
 
 async def test_a_read_does_not_wait_for_thousands_who_listen(world: Engine) -> None:
-    """The newest write can be read while listeners still hear of an earlier one, in order."""
+    """The newest write can be read while listeners still receive an earlier one, in order."""
     ears = [Ear(world) for _ in range(3_000)]
     for name in ("a", "b", "c"):
         await world.make(name)

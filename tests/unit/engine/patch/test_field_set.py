@@ -145,7 +145,7 @@ def test_without_takes_everything_below(
 
 @given(paths, paths)
 def test_results_are_in_order(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> None:
-    """Whatever happens, a tree can be written out as it stands."""
+    """After any operation, a tree can be encoded as it is."""
     waiting = [build(one).union(build(other)).tree, build(one).difference(build(other)).tree]
     while waiting:
         tree = waiting.pop()

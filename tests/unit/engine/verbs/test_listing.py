@@ -81,7 +81,7 @@ async def test_one_name_is_looked_up_and_has_no_further_page(world: Engine) -> N
 
 
 async def test_order_is_that_of_the_keys(world: Engine) -> None:
-    """Across namespaces the slash takes part: `a-b/x` stands before `a/x`."""
+    """Across namespaces the slash is part of the order: `a-b/x` is before `a/x`."""
     kind = world.config_maps
     for namespace in ("a", "a-b", "b"):
         body = {"metadata": {"name": "x", "namespace": namespace}}

@@ -70,7 +70,7 @@ async def test_initial_events_not_older_than_a_version(
 
 
 async def test_the_future_is_accepted_and_what_comes_before_it_withheld(world: Engine) -> None:
-    """Who watches from a version yet to come sees only what is behind it."""
+    """A watch from a future version receives only later changes."""
     made = await world.make("a")
     watch = await world.watch(resource_version=str(made.revision + 1))
     await world.make("b")

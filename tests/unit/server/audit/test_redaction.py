@@ -32,7 +32,7 @@ async def test_patch_is_recorded_as_it_came() -> None:
 
 @pytest.mark.parametrize("field", sorted(SECRET_FIELDS))
 async def test_confidential_fields_are_hidden_in_every_type_of_patch(field: str) -> None:
-    """Whatever stands in a field of such a name, at any depth, or is put there by an operation."""
+    """Any value of such a field, at any depth, or set by an operation."""
     world = World({"level": "Request"})
     operation = {"op": "add", "path": f"/spec/{field}", "value": "hunter2"}
 
@@ -105,7 +105,7 @@ async def test_nobody_hides_who_they_are_by_presenting_it() -> None:
 
 @pytest.mark.parametrize("name", [JWT, TOKEN])
 async def test_nobody_hides_behind_a_name_that_looks_like_a_token(name: str) -> None:
-    """Users, groups, paths, selectors and the names in bodies stand, whatever they look like."""
+    """Users, groups, paths, selectors and names in bodies are never redacted."""
     world = World({"level": "RequestResponse"})
     world.caller = Authenticated(UserInfo(username=name, groups=(name,)))
     world.acting_as = Impersonated(UserInfo(username=name, uid=name, groups=(name,)))

@@ -79,7 +79,7 @@ async def test_failed_authentication_is_one_event_without_a_user() -> None:
 
 
 async def test_impersonation_shows_both_users() -> None:
-    """The real caller stands in user, the one acted for beside it once it is known."""
+    """`user` is the real caller; the impersonated user is added once it is known."""
     world = World({"level": "Metadata", "users": ["admin"]})
     world.acting_as = Impersonated(CAROL)
 
@@ -93,7 +93,7 @@ async def test_impersonation_shows_both_users() -> None:
 
 
 async def test_a_constrained_impersonation_records_its_mode() -> None:
-    """The verb that allowed it stands in the record, once it is known."""
+    """The record has the verb that allowed it, once it is known."""
     world = World({"level": "Metadata", "users": ["admin"]})
     world.acting_as = Impersonated(CAROL, "impersonate:user-info")
 
@@ -252,7 +252,7 @@ async def test_managed_fields_can_be_left_out_of_bodies() -> None:
 
 
 async def test_nothing_that_was_forbidden_is_recorded_in_full() -> None:
-    """Who may not do something cannot fill the record with it either."""
+    """A forbidden request does not record its body."""
     world = World({"level": "RequestResponse"})
     world.decision = Decision(Verdict.NO_OPINION)
 

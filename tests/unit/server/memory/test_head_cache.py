@@ -70,7 +70,7 @@ def test_a_cached_head_waits_for_a_body_that_comes_later() -> None:
 
 
 def test_a_client_that_always_sends_heads_alone_is_cached_too() -> None:
-    """The second head that comes alone is remembered like one that comes with its body."""
+    """A head that arrives without its body is cached like one that arrives with it."""
     reader = new_reader()
 
     for body in (b"one", b"four"):

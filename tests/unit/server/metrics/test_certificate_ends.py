@@ -15,7 +15,7 @@ DAY = datetime.timedelta(days=1)
 
 
 class Calendar:
-    """A clock that stands where a test puts it."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.moment = START

@@ -260,7 +260,7 @@ def test_watch_is_open_until_it_is_closed(counting: Counting) -> None:
 
 
 def test_access_is_counted_by_result(counting: Counting) -> None:
-    """Who was authenticated and what was allowed is counted in words, never by user name."""
+    """Authentication and authorization are counted by result, never by user name."""
     for username, verdict in (
         ("admin", Verdict.ALLOW),
         ("a@b", Verdict.DENY),

@@ -156,7 +156,7 @@ def test_unknown_key_is_not_found(key: str) -> None:
 
 @pytest.mark.parametrize("path", [V2, GROUP])
 def test_known_document_is_not_sent_again(path: str) -> None:
-    """A client that names the tag hears that nothing changed."""
+    """A client with a matching ETag gets 304."""
     pages = published()
     (tag,) = header(ask(pages, path), "Etag")
 

@@ -27,7 +27,7 @@ def spec(schemas: Any) -> Any:
 
 
 def test_definitions_have_the_names_that_clients_look_for(schemas: Any) -> None:
-    """A definition is named by group, version and type; shared ones stand under meta."""
+    """A definition is named by group, version and type; shared ones are under meta."""
     assert {
         f"{API}.Orchard",
         f"{API}.OrchardList",
@@ -42,7 +42,7 @@ def test_definitions_have_the_names_that_clients_look_for(schemas: Any) -> None:
 
 
 def test_definitions_follow_the_naming() -> None:
-    """In the other naming the same definitions stand under its own domain."""
+    """In the other naming the same definitions are under its own domain."""
     found = document(published(ORCH), f"{V3}/apis/fruit.garden.orch.io/v1beta1")
 
     names = found["components"]["schemas"]

@@ -94,5 +94,5 @@ def test_documents_need_keys_and_a_place_for_them() -> None:
     ],
 )
 def test_keys_are_under_the_issuer(issuer: str, place: str) -> None:
-    """Who can reach the issuer can reach its keys, whatever address the server has for itself."""
+    """Clients that can reach the issuer can reach its keys, whatever address the server has."""
     assert default_jwks_uri(issuer) == place

@@ -66,5 +66,5 @@ def test_sums_are_those_of_what_is_held(steps: list[tuple[int, int, int, bool]])
     ],
 )
 def test_peers_are_counted_by_address_or_network(peername: object, network: str) -> None:
-    """Who has a whole IPv6 network is one peer all the same."""
+    """All addresses of an IPv6 /64 count as one peer."""
     assert network_of(peername) == network

@@ -265,7 +265,7 @@ async def test_an_exception_becomes_the_answer_that_failure_gives(path: str) -> 
 
 
 async def test_an_answer_that_is_none_is_a_failure() -> None:
-    """A handler that forgets to return is found out, and the client hears of it."""
+    """A handler that returns None counts as failed, and the client gets an error."""
 
     async def handler(request: HttpRequest) -> Response:
         return None

@@ -175,7 +175,7 @@ async def test_a_large_answer_outlives_the_time_limit_while_it_is_read() -> None
 
 
 async def test_a_reset_in_the_middle_of_a_body_leaves_nothing_behind() -> None:
-    """The connection is forgotten, and no handler hears of it."""
+    """The connection is dropped, and no handler is called."""
     async with serving() as running:
         client = await running.connect()
         client.get("/", "Content-Length: 1000", method="PUT")

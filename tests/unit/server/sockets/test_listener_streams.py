@@ -92,7 +92,7 @@ async def test_a_stream_may_end_before_it_has_begun() -> None:
 
 
 async def test_a_stream_that_is_over_is_freed_without_a_garbage_collection() -> None:
-    """Even when somebody who wanted to hear of its end holds on to it until then."""
+    """Even when a callback keeps a reference to it until then."""
     ended: list[int] = []
 
     async def handler(request: HttpRequest) -> Stream:

@@ -22,7 +22,7 @@ def test_a_request_is_taken_apart_without_decoding_it() -> None:
 
 
 def test_repeated_headers_keep_their_order() -> None:
-    """The first value stands in the map, and all of them can be asked for."""
+    """The map has the first value; all values can be read."""
     request = only_request(START + b"Host: h\r\nA: 1\r\nB: x\r\na: 2\r\nA:\r\n\r\n")
 
     assert request.headers["a"] == "1"
@@ -170,7 +170,7 @@ def test_nothing_is_read_behind_a_request_that_closes() -> None:
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 1001\r\n\r\n", b""])
 def test_a_body_over_the_limit_is_handed_over_without_it(framing: bytes) -> None:
-    """The handler hears of it, gets no byte of it, and reading ends."""
+    """The request is marked as too large and has no body, and reading ends."""
     start = b"POST / HTTP/1.1\r\nHost: a\r\n"
     chunks = b"Transfer-Encoding: chunked\r\n\r\n" + b"1f4\r\n%b\r\n" % (b"x" * 500) * 3
 
@@ -315,7 +315,7 @@ def test_unknown_method_is_read_as_any_other() -> None:
 
 
 def test_a_method_belongs_to_one_request() -> None:
-    """Unknown methods are read wherever they stand, and however the bytes were cut."""
+    """Unknown methods are parsed at any position and with any split of the bytes."""
     brew = b"BREW /pot HTTP/1.1\r\nHost: a\r\n\r\n"
     post = b"POST /tea HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nhot"
     data = brew + START + b"Host: a\r\n\r\n" + brew + post + brew

@@ -47,7 +47,7 @@ def masked(opcode: int, payload: bytes, *, first: int = 0x80) -> bytes:
 
 
 def test_handshake_answers_the_example_of_the_standard() -> None:
-    """The key of RFC 6455, 1.3 gets the answer that stands there."""
+    """The example key of RFC 6455, 1.3 gives the answer in the RFC."""
     headers = handshake(request(), SECRET)
 
     assert isinstance(headers, bytes)

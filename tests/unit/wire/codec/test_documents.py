@@ -456,7 +456,7 @@ def test_bodies_are_summed_up_for_the_error_text() -> None:
 
 
 def test_strict_findings_become_one_sentence() -> None:
-    """Lines of a YAML body stand together before the rest."""
+    """Errors with lines of a YAML body come before the others."""
     assert strict_error(['unknown field "a"', 'duplicate field "b"']) == (
         'strict decoding error: unknown field "a", duplicate field "b"'
     )
