@@ -46,7 +46,7 @@ TIMEOUT: Final = Response(
 
 
 class NoSuchPage(Exception):
-    """A path that is no resource and no page: 404 in plain text, as in Kubernetes."""
+    """A path that is no resource and no page: 404 in plain text, as in Kubernetes, or a reason."""
 
 
 class BareRefusal(Exception):
@@ -78,7 +78,7 @@ def refused(exchange: Exchange, error: Exception, names: Naming) -> Response:
     if isinstance(error, AuthorizerFailed):
         return text(exchange, 500, f'Internal Server Error: "{exchange.http.target}": {error}\n')
     if isinstance(error, NoSuchPage):
-        return text(exchange, 404, "404 page not found\n")
+        return text(exchange, 404, f"{str(error) or '404 page not found'}\n")
     if isinstance(error, BareRefusal):
         return Response(error.status, head(exchange, error.headers))
     return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')

@@ -17,8 +17,9 @@ from orchid.clock import Clock
 from orchid.kinds.published_bundle import PublishedBundle
 from orchid.metrics import Counter
 from orchid.server.exchange import Exchange
+from orchid.server.failures import NoSuchPage
 from orchid.server.pages.conditional import is_current
-from orchid.server.respond import head, text
+from orchid.server.respond import head
 from orchid.server.sockets.messages import Response
 from orchid.trust.consumers import Consumers
 from orchid.trust.editions import OPEN_PKCS12, PEM, PKCS12, SPIFFE, PublishedEditions, ServedEdition
@@ -77,7 +78,7 @@ class TrustPages:
     async def _current(self, exchange: Exchange, wanted: TrustPath) -> Response:
         bundle, edition = self._found(wanted.bundle)
         if wanted.form == SPIFFE and not bundle.spec.trust_domain:
-            return text(exchange, 404, f"{wanted.bundle} has no spec.trustDomain\n")
+            raise NoSuchPage(f"{wanted.bundle} has no spec.trustDomain")
         seconds = self._wait(exchange)
         retry = b""
         if seconds > 0 and is_current(exchange.http, str(edition.sequence)):

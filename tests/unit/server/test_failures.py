@@ -13,10 +13,10 @@ from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.errors import MethodNotAllowed, NoSuchRoute
 
 ROOT = Path(__file__).resolve().parents[3]
-SERVER = ROOT / "src" / "orchid" / "server"
+SOURCE = ROOT / "src" / "orchid"
 FIRST_ERROR = 400
 # Where an answer takes its status; a definition is named by its module and its own name.
-ANSWERS = {("sockets.messages", "Response"): 0, ("sockets.messages", "Stream"): 0}
+ANSWERS = {("server.sockets.messages", "Response"): 0, ("server.sockets.messages", "Stream"): 0}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = tuple[str, str]
@@ -26,8 +26,8 @@ def test_errors_become_answers_where_the_page_says() -> None:
     """Every function that chooses the status of a failure is in a file of the table."""
     page = (ROOT / "docs" / "architecture.md").read_text()
     section = page.partition("## Where errors become answers")[2].partition("\n## ")[0]
-    listed = set(re.findall(r"^\| `server/([\w/]+)\.py` \|", section, re.MULTILINE))
-    modules = [Module(path) for path in SERVER.rglob("*.py")]
+    listed = set(re.findall(r"^\| `([\w/]+)\.py` \|", section, re.MULTILINE))
+    modules = [Module(path) for path in SOURCE.rglob("*.py")]
     makers = answer_makers(modules)
 
     found = {
@@ -45,17 +45,24 @@ def test_errors_become_answers_where_the_page_says() -> None:
 
 
 class Module:
-    """One module of the server, as text."""
+    """One module, as text."""
 
     def __init__(self, path: Path) -> None:
-        self.name = ".".join(path.relative_to(SERVER).with_suffix("").parts)
-        self._nodes = list(ast.walk(ast.parse(path.read_text())))
+        self.name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        tree = ast.parse(path.read_text())
+        self._nodes = list(ast.walk(tree))
         functions = [node for node in self._nodes if isinstance(node, Function)]
         self._around = {id(node): one for one in functions for node in ast.walk(one)}
         self._defined = {one.name: (self.name, one.name) for one in functions}
+        self._constants = {
+            ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0]): value
+            for node in tree.body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            and isinstance(value := node.value, ast.Constant)
+        }
         for node in self._nodes:
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("orchid.server."):
-                origin = str(node.module).removeprefix("orchid.server.")
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("orchid."):
+                origin = str(node.module).removeprefix("orchid.")
                 self._defined |= {one.name: (origin, one.name) for one in node.names}
 
     def statuses(self, makers: dict[Definition, int]) -> Iterator[tuple[Function | None, ast.expr]]:
@@ -69,7 +76,8 @@ class Module:
             name = ast.unparse(called).removeprefix("self.")
             position = makers.get(self._defined.get(name, ("", "")))
             if position is not None and position < len(arguments):
-                yield self._around.get(id(node)), arguments[position]
+                status = arguments[position]
+                yield self._around.get(id(node)), self._constants.get(ast.unparse(status), status)
 
     def sends_error_events(self) -> bool:
         """Whether the Status of an error is put into an event."""
