@@ -665,3 +665,64 @@ async def test_metrics_show_the_keys_and_their_use(server: Api) -> None:
     assert 'orchid_token_verifications_total{key="tokens-1"} 1' in page
     assert 'orchid_key_dependents_end_seconds{key="tokens-1"}' in page
     assert 'orchid_signing_key_state_seconds{key="tokens-1"}' in page
+
+
+# --- keys of files ----------------------------------------------------------------------------
+
+
+async def test_keys_of_files_are_shown_and_cannot_be_changed(tmp_path: Path) -> None:
+    """The files decide: every write is refused, and an object goes when no server has its key."""
+    first, second = tmp_path / "first.key", tmp_path / "second.key"
+    for path in (first, second):
+        path.write_text(keys.generate().pem().reveal())
+        path.chmod(0o600)
+    given = {
+        "service_account_signing_key_file": str(first),
+        "service_account_key_file": [str(first), str(second)],
+    }
+    async with api(tmp_path / "data", **given) as server:
+        shown = server.server.file_keys()
+        assert shown is not None
+        await shown.update()
+        await shown.update()
+        found = {one["metadata"]["name"]: one for one in (await listed(server))}
+        changed = await step(server, "tokens-2", "Retired")
+        revoked = await revoke(server, "tokens-1")
+        await report(server, [one["status"]["keyID"] for one in found.values()])
+        kept = await server.call("DELETE", f"{KEYS}/tokens-2")
+        await report(server, [])
+        gone = await server.call("DELETE", f"{KEYS}/tokens-2")
+
+        states = {name: one["spec"]["state"] for name, one in found.items()}
+        assert states == {"tokens-1": "Active", "tokens-2": "Verifying"}
+        assert {one["status"]["source"] for one in found.values()} == {"File"}
+        assert (changed.status, revoked.status, kept.status, gone.status) == (422, 422, 403, 200)
+        assert "change the files" in changed.text
+
+
+async def listed(server: Api) -> list[Any]:
+    await server.server.feed.fresh()
+    return list((await server.call("GET", KEYS)).json["items"])
+
+
+async def test_an_object_of_a_file_becomes_the_stored_key(tmp_path: Path) -> None:
+    """With `--token-keys stored` the key that was shown is imported under its name."""
+    store, signing = MemoryStore(), tmp_path / "mine.key"
+    made = keys.generate()
+    signing.write_text(made.pem().reveal())
+    signing.chmod(0o600)
+    given = {"service_account_signing_key_file": str(signing)}
+    async with api(tmp_path / "data", store=store, **given) as server:
+        shown = server.server.file_keys()
+        assert shown is not None
+        await shown.update()
+        records = (await store.read(_all(), limit=10_000)).records
+    store = MemoryStore()
+    for record in records:
+        await store.commit([_change(record.key, record.value)])
+    async with api(tmp_path / "data", store=store, token_keys="stored", **given) as server:
+        (found,) = await listed(server)
+
+        assert found["metadata"]["name"] == "tokens-1"
+        assert found["status"]["source"] == "Imported"
+        assert await jwks(server) == [made.kid]

@@ -14,7 +14,11 @@ from orchid.controllers.runtime.context import KeyRotation
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.kinds.lease import Lease, keys_annotation, signs_annotation
 from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey
+from orchid.kinds.signing_key import SigningKey, SigningKeyStatus
+from orchid.outbound.failures import CallFailed
+from orchid.store.interface import ABSENT, Change
+from orchid.wire.codec.documents import encode
+from orchid.wire.struct import replace
 from tests.api.world import Api, api
 
 KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
@@ -25,7 +29,9 @@ DAY = timedelta(days=1)
 class Rotating:
     """A server, its controller, and a clock that a test may move."""
 
-    def __init__(self, server: Api, monkeypatch: pytest.MonkeyPatch, period: timedelta) -> None:
+    def __init__(
+        self, server: Api, monkeypatch: pytest.MonkeyPatch, period: timedelta, elsewhere: Any
+    ) -> None:
         self.server = server
         self.api = server.server
         self._shift = timedelta()
@@ -36,7 +42,7 @@ class Rotating:
             self.api.settings.names,
             self.api.clock,
             self.events,
-            KeyRotation(period, DAY, 30 * DAY),
+            KeyRotation(True, period, DAY, 30 * DAY, elsewhere),
         )
 
     def now(self) -> datetime:
@@ -79,10 +85,14 @@ class Rotating:
 
 @contextlib.asynccontextmanager
 async def rotating(
-    path: Path, monkeypatch: pytest.MonkeyPatch, period: timedelta = 90 * DAY
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    period: timedelta = 90 * DAY,
+    elsewhere: Any = None,
+    jwks_uri: str = "",
 ) -> AsyncIterator[Rotating]:
-    async with api(path / "data") as server:
-        made = Rotating(server, monkeypatch, period)
+    async with api(path / "data", service_account_jwks_uri=jwks_uri) as server:
+        made = Rotating(server, monkeypatch, period, elsewhere)
         running = [
             asyncio.create_task(made.controller.run()),
             asyncio.create_task(made.events.run()),
@@ -240,3 +250,47 @@ async def test_a_lease_reports_the_keys_of_its_process(
         notes = lease.meta.annotations
         assert set(notes[keys_annotation(names)].split(",")) == {first.key_id, second.key_id}
         assert notes[signs_annotation(names)] == first.key_id
+
+
+async def test_a_key_that_verifiers_fetch_elsewhere_has_to_be_found_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader looks at the URL as any verifier would; the publish time counts from then."""
+    published: set[str] = set()
+
+    async def fetch() -> set[str]:
+        if not published:
+            raise CallFailed("connection refused")
+        return published
+
+    url = "https://keys.example/jwks"
+    async with rotating(tmp_path, monkeypatch, elsewhere=fetch, jwks_uri=url) as here:
+        made = await here.published("tokens-2")
+        await here.later(2 * DAY)
+        await here.until("tokens-2", lambda key: f"not found it at {url}" in blocked_by(key))
+        published.add(made.key_id)
+        await here.later(timedelta(minutes=1))
+        await here.until("tokens-2", lambda key: key.status.found is not None)
+        await here.until("tokens-2", lambda key: "only after the publish time" in blocked_by(key))
+        await here.later(DAY)
+        await here.until("tokens-2", lambda key: status(key, "Activatable") == "True")
+
+
+def blocked_by(key: SigningKey) -> str:
+    return message(key, "Activatable")
+
+
+async def test_an_object_of_a_file_that_no_server_has_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It only showed the key."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        cache = here.api.feed.of(SigningKey)
+        await here.published("tokens-2")
+        shown = replace(
+            (await here.state("tokens-1", "Active")).with_meta(name="tokens-9", uid="file"),
+            status=SigningKeyStatus(key_id="no-server-has-it", source="File"),
+        )
+        change = Change(cache.kind.key("", "tokens-9"), encode(shown), ABSENT)
+        await here.api.feed.reach(await here.api.store.commit([change]))
+        await here.until("tokens-9", lambda key: key is None)

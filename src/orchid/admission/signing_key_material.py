@@ -34,6 +34,7 @@ from orchid.kinds.signing_key import (
     next_name,
     read_public_key,
     source_errors,
+    status_of,
 )
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import METADATA, FieldError, duplicate, invalid, not_found
@@ -161,13 +162,6 @@ async def create_key(algorithm: str) -> keys.SigningKey:
         made = await asyncio.to_thread(rsa_process.generate, keys.MADE_RSA_BITS)
         return keys.SigningKey(made)
     return keys.generate(algorithm)
-
-
-def status_of(public: keys.VerificationKey, source: str) -> SigningKeyStatus:
-    """The part of a status that follows from the key itself."""
-    return SigningKeyStatus(
-        key_id=public.kid, source=source, public_key=public.pem(), algorithm=public.algorithm
-    )
 
 
 def private_key_secret(

@@ -140,11 +140,7 @@ class SigningKeySteps(AdmissionPolicy):
             return self._back_reasons(key, now)
         if self._is_signer(key):
             return []
-        reasons = activation_reasons(key, self._servers(), self._publish, now)
-        if self._elsewhere:
-            text = "which this version does not check"
-            reasons.append(f"verifiers fetch the keys from {self._elsewhere}, {text}")
-        return reasons
+        return activation_reasons(key, self._servers(), self._publish, now, self._elsewhere)
 
     def _back_reasons(self, key: SigningKey, now: datetime) -> list[str]:
         there = self._secrets.get(self._names.system_namespace, key_secret(key))
@@ -211,15 +207,20 @@ class SigningKeySteps(AdmissionPolicy):
 
 
 def activation_reasons(
-    key: SigningKey, servers: Servers, publish: timedelta, now: datetime
+    key: SigningKey, servers: Servers, publish: timedelta, now: datetime, elsewhere: str = ""
 ) -> list[str]:
-    """Why verifiers or servers may not have a Published key yet."""
+    """Why verifiers or servers may not have a Published key yet.
+
+    `elsewhere`: the URL from which verifiers fetch the keys, if it is not this server's.
+    """
     reasons = _lacking(key, servers)
     since = key.status.times.published
     if since is None:
         if not reasons:
             reasons.append("the leader has not recorded yet that every server has it")
-    elif now < since + publish:
+    elif elsewhere and key.status.found is None:
+        reasons.append(f"the leader has not found it at {elsewhere}")
+    elif now < (since := max(since, key.status.found or since)) + publish:
         possible = timestamp(since + publish)
         reasons.append(f"verifiers have it only after the publish time, from {possible}")
     return reasons

@@ -140,6 +140,7 @@ class Access:
         self.revocations = Revocations(feed, {**platform_profiles(names), **pod_profiles(names)})
         self.cluster_revocations = ClusterRevocations(feed)
         self._client_pools: list[Callable[[], ClientVerifier]] = []
+        self.servers = ServerLeases(feed, names, clock.monotonic)
         self.keys_changed: list[Callable[[], None]] = []  # called when other keys verify tokens
         self.keys: TokenKeys = self._token_keys()
         self.lifetimes = TokenLifetimes(feed, objects, names, clock)
@@ -394,17 +395,16 @@ class Access:
     def _signing_key_steps(self) -> SigningKeySteps:
         settings, names = self.settings, self.settings.names
         given = settings.given
-        elsewhere = given.service_account_jwks_uri
         return SigningKeySteps(
             names,
             self.feed,
             self.authorizer,
-            servers=ServerLeases(self.feed, names, self.clock.monotonic).live,
+            servers=self.servers.live,
             revoked=self.revocations.revoked_keys,
             dependents=self.long_tokens.dependents,
             secrets_of=TokenSecrets(self.feed, names).of_key,
             publish_time=(given.token_key_publish_time, settings.token_key_publish_time),
-            published_elsewhere="" if elsewhere.startswith(settings.url) else elsewhere,
+            published_elsewhere=settings.keys_elsewhere,
             own_user=OWN_USER,
         )
 

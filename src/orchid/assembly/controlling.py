@@ -8,9 +8,11 @@ account of its own. Controllers of a server elsewhere: remote_controllers.py.
 import hashlib
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
+
+import msgspec
 
 from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.policy.bootstrap import LEADER_ELECTION, ControllerRights
@@ -35,6 +37,7 @@ from orchid.credentials.x509 import certificates, pem
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
 from orchid.kinds import certificate_signing_request
+from orchid.outbound.failures import CallFailed
 from orchid.outbound.https_client import HttpsClient
 from orchid.outbound.remote import embedded_remote
 from orchid.server.sockets.in_process import InProcessTransport
@@ -52,6 +55,8 @@ from orchid.wire.user import AUTHENTICATED, UserInfo
 IDENTITIES: tuple[ComponentIdentity, ...] = (*CONTROLLERS, door.IDENTITY)
 LARGEST_CLUSTER_ANSWER = 64 << 20
 CLUSTER_TIMEOUT = 30.0  # seconds
+FETCH_SECONDS = 10.0
+KEY_SETS = "application/jwk-set+json, application/json"
 CLUSTER = "cluster"  # the authority that all platform signers share
 
 
@@ -160,14 +165,31 @@ def _cluster_client(kubeconfig: bytes, where: str) -> ClusterConnection:
     return ClusterConnection(Client(transport, catalog), transport)
 
 
-def _key_rotation(settings: Settings) -> KeyRotation | None:
-    if not settings.stores_token_keys:
-        return None
+def _key_rotation(settings: Settings) -> KeyRotation:
     return KeyRotation(
+        settings.stores_token_keys,
         timedelta(seconds=settings.token_key_rotation),
         timedelta(seconds=settings.token_key_publish_time),
         timedelta(seconds=settings.issued_retention),
+        _fetching(settings.keys_elsewhere) if settings.keys_elsewhere else None,
     )
+
+
+def _fetching(url: str) -> Callable[[], Awaitable[Collection[str]]]:
+    """Fetch the ids of published keys, with the authorities of the system."""
+
+    async def fetch() -> set[str]:
+        from orchid.access.json_endpoint import JsonEndpoint  # noqa: PLC0415 -- most need it not
+        from orchid.outbound.remote import Remote, trusting  # noqa: PLC0415
+
+        endpoint = JsonEndpoint(Remote(url, trusting()), timeout=FETCH_SECONDS, accept=KEY_SETS)
+        try:
+            found = msgspec.json.decode(await endpoint.get())
+            return {str(key["kid"]) for key in found["keys"]}
+        except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as problem:
+            raise CallFailed(f"{url} has no key set: {type(problem).__name__}") from None
+
+    return fetch
 
 
 def _identity(settings: Settings) -> str:

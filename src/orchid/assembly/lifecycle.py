@@ -143,6 +143,8 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         server.ledger_standing.run(keeps=warns),
         asyncio.to_thread(process_memory.enlarge_pages),
     ]
+    if warns and (shown := server.file_keys()) is not None:
+        work.append(shown.run())
     if server.probe is not None:
         work.append(server.probe.run())
     if warns:

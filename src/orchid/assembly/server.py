@@ -8,6 +8,7 @@ from typing import Any
 from orchid.access.clusters.calls import ClusterCalls
 from orchid.access.clusters.reviews import ClusterReviews
 from orchid.access.impersonation.impersonation import Impersonation
+from orchid.access.token_keys import FileKeys
 from orchid.assembly import controlling
 from orchid.assembly.access import OWN_USER, Access, told_as_settings
 from orchid.assembly.encryption import encrypted
@@ -31,6 +32,7 @@ from orchid.issuance import revocation_file
 from orchid.issuance.applied_revision import AppliedRevision
 from orchid.issuance.authority_metrics import AuthorityEnds
 from orchid.issuance.cluster_status import ClusterStatusWriter
+from orchid.issuance.file_keys import FileKeyObjects
 from orchid.issuance.issuance_metrics import IssuanceMetrics
 from orchid.issuance.key_metrics import KeyMetrics
 from orchid.issuance.own_certificates import OwnCertificates, OwnFiles
@@ -239,6 +241,20 @@ class Assembly:
 
     def _token_used(self, namespace: str, name: str, day: date) -> None:
         self.token_uses.used(namespace, name, day)
+
+    def file_keys(self) -> FileKeyObjects | None:
+        """Objects that show the token keys, if those are files."""
+        keys = self.access.keys
+        if not isinstance(keys, FileKeys):
+            return None
+        return FileKeyObjects(
+            keys,
+            self.feed,
+            self.store,
+            clock=self.clock,
+            randomness=self.random,
+            servers=self.access.servers.live,
+        )
 
     def _reported_keys(self) -> dict[str, str]:
         """The token keys of this process, as annotations of its Lease."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from orchid.admission.signing_key_material import create_key, private_key_secret, status_of
+from orchid.admission.signing_key_material import create_key, private_key_secret
 from orchid.clock import Clock
 from orchid.credentials import keys
 from orchid.credentials.files import write_private
@@ -35,6 +35,7 @@ from orchid.kinds.signing_key import (
     SigningKeyTimes,
     key_secret,
     next_name,
+    status_of,
 )
 from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact

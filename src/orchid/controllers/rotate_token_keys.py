@@ -8,7 +8,7 @@ Never   judges whether a step is possible: the server does, also for the conditi
 
 All keys are one piece of work (`_rotate`), since each step depends on the others. Every step is one
 write and follows from the stored objects alone, so the next leader goes on where one was killed.
-Installations whose token keys are files have no such objects, and nothing happens there.
+If token keys are files, objects only show them: those of keys that no server has are deleted.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ from orchid.kinds.signing_key import (
     next_name,
     select,
 )
+from orchid.outbound.failures import CallFailed
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
 from orchid.wire.errors import AlreadyExists, ApiError, Invalid
 from orchid.wire.meta import Object, ObjectMeta
@@ -150,8 +151,10 @@ class RotateTokenKeys(Controller[SigningKey]):
 
     async def _rotate(self) -> float:
         """Take one step, or refresh the status of each key; return when to look again."""
+        if await self._remove_shown():
+            return SOON
         stored = [key for key in self._keys.values() if not key.is_file]
-        if not stored:
+        if not stored or not self._rotation.is_stored:
             return REFRESH
         chosen = select(stored, self._revoked_ids())
         if await self._step(stored, chosen):
@@ -174,6 +177,15 @@ class RotateTokenKeys(Controller[SigningKey]):
                 moments += [since + span for span in spans] if since else []
         left = ((moment - now).total_seconds() for moment in moments if moment > now)
         return min([REFRESH, *(max(seconds, SOON) for seconds in left)])
+
+    async def _remove_shown(self) -> bool:
+        """Delete an object that shows a key of files which no live server has."""
+        live = self._servers.live().values()
+        for key in self._keys.values():
+            if key.is_file and live and not any(key.key_id in server.keys for server in live):
+                await self._client.delete_gone(SigningKey, key)
+                return True
+        return False
 
     async def _step(self, stored: list[SigningKey], chosen: Selection) -> bool:
         """Take the first step that is due; return whether there was one."""
@@ -214,6 +226,25 @@ class RotateTokenKeys(Controller[SigningKey]):
                 status = replace(key.status, times=times)
                 await self._client.update_status(replace(key, status=status))
                 self._record(key, PUBLISHED, f"Every live server ({len(live)}) has the key.")
+                return True
+        return await self._find_elsewhere(waiting)
+
+    async def _find_elsewhere(self, waiting: list[SigningKey]) -> bool:
+        """Record that a key is at the URL from which verifiers fetch the keys."""
+        fetch, missing = self._rotation.elsewhere, [k for k in waiting if k.status.found is None]
+        if fetch is None or not missing:
+            return False
+        try:
+            found = await fetch()
+        except CallFailed as problem:
+            self._report_blocked(missing[0], "NotActivated", str(problem))
+            return False
+        for key in missing:
+            if key.key_id in found:
+                now = whole_seconds(self._clock.now())
+                await self._client.update_status(
+                    replace(key, status=replace(key.status, found=now))
+                )
                 return True
         return False
 
@@ -381,9 +412,7 @@ def _reasons(refusal: ApiError) -> str:
     return "; ".join(texts) or refusal.message
 
 
-def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
-    if context.key_rotation is None:
-        return None
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
     return RotateTokenKeys(client, context.names, context.clock, events, context.key_rotation)
 
 

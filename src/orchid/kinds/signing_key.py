@@ -166,6 +166,11 @@ class SigningKeyStatus(Wire):
         proto(8),
         describe("Ready, Activatable and Retirable; if False, with the message of a rejection."),
     ] = ()
+    found: Annotated[
+        Time | None,
+        proto(9),
+        describe("When the leader found the key at --service-account-jwks-uri, if that is set."),
+    ] = None
 
 
 class SigningKey(Object):
@@ -255,6 +260,13 @@ def _activation(key: SigningKey) -> tuple[datetime, str]:
     return key.status.times.active or NO_TIME, key.metadata.uid
 
 
+def status_of(public: keys.VerificationKey, source: str) -> SigningKeyStatus:
+    """The part of a status that follows from the key itself."""
+    return SigningKeyStatus(
+        key_id=public.kid, source=source, public_key=public.pem(), algorithm=public.algorithm
+    )
+
+
 def next_name(stored: Iterable[SigningKey]) -> str:
     """The name of the next token key."""
     return f"{TOKENS}-{max((key.number for key in stored), default=0) + 1}"
@@ -331,7 +343,12 @@ def declare(names: Naming) -> Kind[SigningKey]:
         endpoints=(
             Endpoint(
                 "status",
-                writes=("status.conditions", "status.dependents", "status.times.published"),
+                writes=(
+                    "status.conditions",
+                    "status.dependents",
+                    "status.found",
+                    "status.times.published",
+                ),
                 rules=StatusRules(),
             ),
         ),

@@ -52,6 +52,12 @@ class Settings(msgspec.Struct, frozen=True):
         return bool(self.given.etcd_servers) and not self.given.encryption_provider_config
 
     @property
+    def keys_elsewhere(self) -> str:
+        """The URL of the published token keys, if it is not this server's."""
+        uri = self.given.service_account_jwks_uri
+        return "" if uri.startswith(self.url) else uri
+
+    @property
     def stores_token_keys(self) -> bool:
         """Whether token keys are SigningKey objects; otherwise they are files."""
         given = self.given

@@ -1,6 +1,6 @@
 """Dependencies of the controllers besides the API, built by the assembly."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import timedelta
 
 import msgspec
@@ -28,9 +28,12 @@ class Signer(msgspec.Struct, frozen=True):
 class KeyRotation(msgspec.Struct, frozen=True):
     """When stored token keys are replaced and removed."""
 
+    is_stored: bool  # otherwise token keys are files, and none of this applies
     period: timedelta  # how long a key signs; zero: it is replaced by hand
     publish_time: timedelta  # how long a key is published before it may sign
     retention: timedelta  # how long a Retired key is kept
+    # Fetches the ids of the keys at --service-account-jwks-uri, if that is another server.
+    elsewhere: Callable[[], Awaitable[Collection[str]]] | None = None
 
 
 class ClusterConnection(msgspec.Struct, frozen=True):
@@ -52,7 +55,7 @@ class ControllerContext(msgspec.Struct, frozen=True):
     token_issuer: Callable[[], TokenSigner] | None  # of the tokens of Secrets
     root_ca: Callable[[], str]  # the CA bundle for this server; "" if unknown
     identity: str  # of this process among the candidates for leader
-    key_rotation: KeyRotation | None = None  # None: token keys are files
+    key_rotation: KeyRotation
     # A client of a cluster, from a kubeconfig and what that is from; raises InvalidRemote.
     cluster_client: Callable[[bytes, str], ClusterConnection] | None = None
 

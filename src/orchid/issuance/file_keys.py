@@ -1,0 +1,123 @@
+"""SigningKey objects that show the token keys of files.
+
+If token keys are files, the files decide: the objects of source File only show the keys, so that
+`kubectl get signingkeys` and `orchid key list` work everywhere. Each server creates objects for its
+own keys and keeps their states current (`run`). The controller deletes those that no server has
+(controllers/rotate_token_keys.py). Clients cannot change them (admission/signing_key_steps.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from orchid.access.token_keys import FileKeys
+from orchid.clock import Clock
+from orchid.credentials.keys import VerificationKey
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.objects import stored_form
+from orchid.engine.interfaces import Randomness
+from orchid.kinds.lease import ServerKeys
+from orchid.kinds.signing_key import (
+    ACTIVE,
+    FILE,
+    VERIFYING,
+    SigningKey,
+    SigningKeySpec,
+    SigningKeyTimes,
+    next_name,
+    status_of,
+)
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Store, StoreError
+from orchid.wire.errors import Unavailable
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.struct import replace
+from orchid.wire.text import whole_seconds
+
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS: Final = 10.0
+
+
+class FileKeyObjects:
+    """Shows the keys of one server's files."""
+
+    def __init__(
+        self,
+        keys: FileKeys,
+        feed: Feed,
+        store: Store,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        servers: Callable[[], Mapping[str, ServerKeys]],
+    ) -> None:
+        """`servers`: the live servers and their keys."""
+        self._keys = keys
+        self._feed = feed
+        self._store = store
+        self._clock = clock
+        self._random = randomness
+        self._servers = servers
+        self._cache = feed.of(SigningKey)
+
+    async def run(self) -> None:
+        """Keep the objects current until cancelled."""
+        while True:
+            try:
+                await self.update()
+            except (StoreError, Unavailable) as failure:  # next time
+                log.debug("tokens.files_not_shown: %s", failure)
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def update(self) -> None:
+        """Write the objects that differ from the files."""
+        for key in self._keys.verifying.keys:
+            await self._feed.fresh()
+            shown = next((one for one in self._entries() if one.object.key_id == key.kid), None)
+            if shown is None:
+                await self._commit(None, self._object(key))
+            elif shown.object.is_file and shown.object.state != self._state(key.kid):
+                await self._commit(shown, self._with_state(shown.object))
+
+    def _entries(self) -> list[Entry[SigningKey]]:
+        return list(self._cache.entries.values())
+
+    def _state(self, kid: str) -> str:
+        """Active if a live server signs with the key."""
+        signing = {self._keys.signs, *(one.signs for one in self._servers().values())}
+        return ACTIVE if kid in signing else VERIFYING
+
+    def _object(self, key: VerificationKey) -> SigningKey:
+        kind, now = self._cache.kind, whole_seconds(self._clock.now())
+        new = SigningKey(
+            kind=kind.name,
+            api_version=kind.api_version,
+            metadata=ObjectMeta(
+                name=next_name(entry.object for entry in self._entries()),
+                uid=self._random.uid(),
+                creation_timestamp=now,
+                generation=1,
+            ),
+            spec=SigningKeySpec(public_key=key.pem()),
+            status=status_of(key, FILE),
+        )
+        return self._with_state(new)
+
+    def _with_state(self, key: SigningKey) -> SigningKey:
+        state, now = self._state(key.key_id), whole_seconds(self._clock.now())
+        times = SigningKeyTimes(active=now) if state == ACTIVE else SigningKeyTimes(verifying=now)
+        return replace(
+            key,
+            spec=replace(key.spec, state=state),
+            status=replace(key.status, times=times),
+        )
+
+    async def _commit(self, old: Entry[SigningKey] | None, new: SigningKey) -> None:
+        place = self._cache.kind.key("", new.name)
+        revision = old.revision if old else ABSENT
+        try:
+            await self._store.commit([Change(place, stored_form(new), revision)])
+        except RevisionConflict:
+            log.debug("tokens.files_shown_elsewhere")  # another server was faster: next time
