@@ -146,7 +146,7 @@ async def test_a_body_that_names_another_namespace_is_refused_each_time(server: 
 
 
 async def test_owners_that_are_sent_again_are_judged_again(server: Api) -> None:
-    """managedFields in the body are validated in every request."""
+    """managedFields in the body are dropped in every request."""
     entry = {
         "operation": "Update",
         "apiVersion": "authentication.orch.io/v1",
