@@ -1,4 +1,4 @@
-"""Who is calling, and may they? Everything that answers, built from settings.
+"""Authentication and authorization, built from settings.
 
 `Access` has an authenticator, an authorizer, the issuer of tokens and the admission policies.
 """
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
-OWN_USER = "system:apiserver"  # as which the server itself writes
+OWN_USER = "system:apiserver"  # the user of the server's own writes
 TokenUsed = Callable[[str, str, date], None]
 TokenIssued = Callable[[str, str, int], None]
 
@@ -124,7 +124,7 @@ class Access:
         store: Store,
         objects: Callable[[], InternalObjects],
     ) -> None:
-        """`objects`: the server's own writes, once they are there."""
+        """`objects`: the server's own writes, once they exist."""
         names = settings.names
         self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
         self._random = randomness
@@ -291,7 +291,7 @@ class Access:
         )
         members.append(BearerAuthenticator(self.tokens, audiences))
         members.append(WebSocketAuthenticator(self.tokens, audiences, names))
-        # Callers in this process present no credential, so they are looked for last.
+        # Callers in this process present no credential, so they are checked last.
         members.append(self.callers)
         anonymous = AnonymousAuthenticator(anonymous_paths)
         return UnionAuthenticator(members, audiences, anonymous)
@@ -312,14 +312,14 @@ class Access:
         )
 
     def _client_pool(self, path: str) -> Callable[[], ClientVerifier]:
-        """The authorities of a file, followed as it changes."""
+        """The CAs of a file, reloaded as it changes."""
         file = Path(path)
         pool = Reloading([file], functools.partial(ClientVerifier.load, file)).current
         self._client_pools.append(pool)
         return pool
 
     def policies(self, ensure_namespace: Ensure, catalog: Catalog) -> list[AdmissionPolicy]:
-        """Rules that look beyond one object, in the order in which they are asked."""
+        """Rules beyond one object, in the order in which they run."""
         names = self.settings.names
         lenient = self.settings.given.namespaces == "lenient"
         ensure = ensure_namespace if lenient else None
@@ -384,11 +384,11 @@ class Access:
         )
 
     def _clients_end(self) -> datetime:
-        """When the last authority ends whose certificates prove clients."""
+        """Expiry of the last CA for client certificates."""
         return max(pool().end for pool in self._client_pools)
 
     def _users_end(self) -> datetime | None:
-        """When the last credential of a user ends; None if some have no end that is known here."""
+        """Expiry of the last credential of a user; None if some have an unknown expiry."""
         is_unknown = self._accepts_outside_tokens() or self.settings.given.token_auth_file
         return None if is_unknown else self._clients_end()
 
@@ -409,13 +409,13 @@ class Access:
         )
 
     def _accepts_outside_tokens(self) -> bool:
-        """Whether tokens prove users that this server did not issue, and knows no end of."""
+        """Whether tokens of external issuers, with an unknown expiry, are accepted."""
         given = self.settings.given
         others = given.authentication_token_webhook_config_file, given.requestheader_client_ca_file
         return self.oidc is not None or any(others)
 
     def _issuers_of(self, signer: str) -> Issuers | None:
-        """The authorities that issue for a signer; None if it is not one of this server's."""
+        """The CAs of a signer; None if it is not one of this server's."""
         if signer in self.settings.names.issuing_signers:
             return Issuers(self._platform_issuers.of(signer), is_platform=True)
         if not self.authorities.of(signer):
@@ -424,12 +424,12 @@ class Access:
         return Issuers([issuer] if issuer else [], is_platform=False)
 
     def _keys_of(self, signer: str) -> set[str]:
-        """The keys that sign for a signer."""
+        """The keys of a signer."""
         issuers = self._issuers_of(signer)
         return {key_fingerprint(one) for one in issuers.certificates} if issuers else set()
 
     def _key_ids_of(self, signer: str) -> set[str]:
-        """The identifiers of the keys that sign for a signer, in hex."""
+        """The key identifiers of a signer, in hex."""
         issuers = self._issuers_of(signer)
         return {subject_key_id(one).hex() for one in issuers.certificates} if issuers else set()
 
@@ -440,8 +440,8 @@ class Access:
 
 
 @contextmanager
-def told_as_settings() -> Iterator[None]:
-    """Turn what a person has to fix into BadSettings: a key open to others, a missing file."""
+def as_bad_settings() -> Iterator[None]:
+    """Convert errors for the operator into BadSettings: a key open to others, a missing file."""
     try:
         yield
     except (
@@ -454,7 +454,7 @@ def told_as_settings() -> Iterator[None]:
 
 
 def _terms_of(platform: TermsOf, authorities_of: AuthoritiesOf) -> TermsOf:
-    """What each signer permits: the platform's, and those of CertificateAuthorities."""
+    """The terms of each signer: of the platform, and of CertificateAuthorities."""
 
     def own(signer: str) -> SignerTerms | None:
         found = authorities_of(signer)
@@ -464,7 +464,7 @@ def _terms_of(platform: TermsOf, authorities_of: AuthoritiesOf) -> TermsOf:
 
 
 def _remote(flag: str, path: str, monotonic: Monotonic) -> JsonEndpoint:
-    """A webhook, as a kubeconfig describes it now."""
+    """A webhook, as its kubeconfig describes it now."""
     try:
         return JsonEndpoint(FollowedKubeconfig(Path(path), monotonic))
     except (ValueError, Refusal) as problem:

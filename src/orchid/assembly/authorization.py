@@ -33,7 +33,7 @@ FLAGS = (
 def authorization(
     settings: Settings, feed: Feed, rbac: RBAC, authorities: SignerAuthorities, clock: Clock
 ) -> Authorization:
-    """The authorizers that the settings ask for; raises BadSettings."""
+    """The authorizers of the settings; raises BadSettings."""
     names, file = settings.names, settings.given.authorization_config
     types: dict[str, Callable[[], ListingAuthorizer]] = {
         ROLES: lambda: rbac,
@@ -87,6 +87,6 @@ def _webhook(settings: Settings) -> AuthorizerSettings:
 
 
 def _key_readers(names: Naming) -> list[str]:
-    """The users of the controllers that work with the keys of certificate authorities."""
+    """The users of the controllers that use the keys of certificate authorities."""
     prefix = f"system:serviceaccount:{names.system_namespace}:"
     return [prefix + one.account_name(names) for one in CONTROLLERS if one.reads_authority_keys]

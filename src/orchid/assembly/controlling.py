@@ -1,8 +1,8 @@
-"""What the controllers need: their context from settings and files, and a client for each.
+"""The context of the controllers, from settings and files, and a client for each.
 
-`controller_context` reads the authorities and the signing key, and follows their files.
-`InProcessClients` gives each controller a client straight into this server's chain, under a service
-account of its own. Controllers of a server elsewhere: remote_controllers.py.
+`controller_context` loads the CAs and the signing key, and follows their files. `InProcessClients`
+has a client for each controller into this server's chain, with a service account of its own.
+Controllers for a remote server: remote_controllers.py.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ from orchid.wire.naming import KUBERNETES, Naming
 from orchid.wire.struct import replace
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
-# Whatever goes through the API under an account of its own.
+# All components that use the API with an account of their own.
 IDENTITIES: tuple[ComponentIdentity, ...] = (*CONTROLLERS, door.IDENTITY)
 LARGEST_CLUSTER_ANSWER = 64 << 20
 CLUSTER_TIMEOUT = 30.0  # seconds
@@ -66,13 +66,13 @@ def user_agent(names: Naming) -> str:
 
 
 def controller_accounts(names: Naming) -> dict[str, str]:
-    """The service account, in the system namespace, under which each controller works."""
+    """The service account, in the system namespace, of each controller."""
     own = {one.name: one.account_name(names) for one in IDENTITIES}
     return {**own, LEADER: LEADER_ELECTION}
 
 
 def controller_rights(names: Naming) -> list[ControllerRights]:
-    """What each controller may do, for the bootstrap policy."""
+    """The permissions of each controller, for the bootstrap policy."""
     everywhere = [
         ControllerRights(one.account_name(names), one.rights(names), one.in_system_namespace)
         for one in IDENTITIES
@@ -125,7 +125,7 @@ def controller_context(
     clock: Clock,
     token_issuer: Callable[[], TokenSigner] | None = None,
 ) -> ControllerContext:
-    """What the controllers need besides the API; raises BadSettings if a file is unusable.
+    """Dependencies of the controllers besides the API; raises BadSettings if a file is unusable.
 
     `token_issuer` signs tokens of Secrets; without it, the key of the signing file does.
     """
@@ -193,10 +193,10 @@ def _fetching(url: str) -> Callable[[], Awaitable[Collection[str]]]:
 
 
 def _identity(settings: Settings) -> str:
-    """Who we are among the candidates for leader.
+    """Our identity among the candidates for leader.
 
-    The embedded store belongs to one server, so that after a crash that server may go on at once:
-    it is the same candidate. With a shared store every process is a new one.
+    The embedded store belongs to one server, so that after a crash that server may continue
+    immediately: it is the same candidate. With a shared store every process is a new one.
     """
     host = socket.gethostname()
     if settings.given.etcd_servers:
@@ -206,10 +206,10 @@ def _identity(settings: Settings) -> str:
 
 
 def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
-    """The authorities by which a client verifies this server, as PEM text; "" if we do not know."""
+    """The CAs that verify this server, as PEM text; "" if unknown."""
     path = files.ca_certificate
     if settings.given.tls_cert_file:
-        path = files.serving_certificate  # its chain may end in an authority
+        path = files.serving_certificate  # its chain may end in a CA
 
     def text() -> str:
         found = certificates.parse_blocks(read_bounded(path))
@@ -224,7 +224,7 @@ def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
 
 
 def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str, Signer]:
-    """The platform signers that have an authority: one for all, or each its own."""
+    """The platform signers with a CA: one for all, or each its own."""
     names = settings.names
     own = _own_pairs(settings)
     profiles = platform_profiles(names)
@@ -254,12 +254,12 @@ def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str,
 
 
 def _pod_signers(names: Naming, client: Signer) -> dict[str, Signer]:
-    """The signer of PodCertificateRequests, which issues with the authority of clients."""
+    """The signer of PodCertificateRequests, which issues with the CA of clients."""
     return {name: replace(client, profile=each) for name, each in pod_profiles(names).items()}
 
 
 def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, Path]:
-    """The files with the certificates of the platform signers' authorities, by signer."""
+    """The certificate files of the platform signers' CAs, by signer."""
     own = _own_pairs(settings)
     names = settings.names
     if own:
@@ -271,7 +271,7 @@ def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, 
 
 
 def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
-    """The authorities behind some signers, by the SHA-256 of their certificates."""
+    """The CAs of some signers, by the SHA-256 of their certificates."""
     known: dict[str, dict[str, list[str]]] = {}
     for name, signer in sorted(found.items()):
         der = certificates.encode(signer.authority().certificate)
@@ -280,7 +280,7 @@ def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
 
 
 def _own_pairs(settings: Settings) -> Mapping[str, tuple[Path, Path]]:
-    """The files of the signers that have their own."""
+    """The files of signers with a CA of their own."""
     shared, *others = signing_files(settings.given, settings.names)
     for each in others:
         if bool(each.certificate) != bool(each.key):

@@ -44,6 +44,6 @@ def encrypted(
         except (InvalidEncryption, Refusal) as problem:
             raise BadSettings(f"--encryption-provider-config: {problem}") from None
     for kind in kinds:
-        if kind.type is Secret:  # so that encrypted ones are noticed where nothing encrypts them
+        if kind.type is Secret:  # so that encrypted ones are detected where nothing encrypts them
             providers.setdefault(kind.key_prefix, [IdentityProvider(SEALED_VALUE)])
     return EncryptedStore(store, providers, sealed=SEALED_VALUE)

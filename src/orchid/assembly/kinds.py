@@ -1,4 +1,4 @@
-"""Every kind this server has. A new kind is one line here, beside its own file."""
+"""Every kind of this server. A new kind is one line here, beside its own file."""
 
 import dataclasses
 from collections.abc import Callable
@@ -41,8 +41,8 @@ from orchid.kinds import (
 from orchid.kinds.pod import pod
 from orchid.wire.naming import Naming
 
-# A change of one of these may take rights away, so open watches are judged again.
-RIGHTS_REST_ON = (
+# A change of one of these may remove permissions, so open watches are checked again.
+PERMISSION_KINDS = (
     service_account.ServiceAccount,
     secret.Secret,
     pod.Pod,
@@ -53,12 +53,12 @@ RIGHTS_REST_ON = (
     role_binding.ClusterRoleBinding,
 )
 
-# A new one of these revokes a credential.
-TAKES_BACK = (credential_revocation.CredentialRevocation,)
+# Creating one of these revokes a credential.
+REVOKING_KINDS = (credential_revocation.CredentialRevocation,)
 
 
 def stored_kinds(names: Naming) -> list[Kind[Any]]:
-    """Every kind that is kept in the store."""
+    """Every kind that is stored."""
     return [
         service_account.declare(names),
         namespace.declare(names),
@@ -96,7 +96,7 @@ def served_kinds(
     offload: Offload,
     monotonic: Callable[[], float],
 ) -> list[Kind[Any]]:
-    """Every kind that clients see: what is stored, and what acts when it is created."""
+    """Every kind that clients see: stored kinds, and acting ones."""
     token = issuance.counting(token_request.declare(names, issuer))
     endpoints = {service_account.ServiceAccount: token}
     return [

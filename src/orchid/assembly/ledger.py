@@ -1,4 +1,4 @@
-"""The ledger of one server: its key, the sequencer beside the server, the pages to read it by."""
+"""The ledger of one server: its key, the sequencer, and its pages."""
 
 import asyncio
 import contextlib
@@ -36,16 +36,17 @@ def ledger_key(files: DataDirectory) -> Ed25519PrivateKey:
 
 
 def origin(settings: Settings) -> str:
-    """The origin of a new log: the address at which it can be read, without the scheme."""
+    """The origin of a new log: its URL without the scheme."""
     place = settings.issuers[0].partition("://")[2] or settings.issuers[0]
     return "".join(place.split()).replace("+", "-").rstrip("/") + "/ledger"
 
 
 @contextlib.asynccontextmanager
 async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> AsyncIterator[None]:
-    """Run the sequencer while the block lasts; at its end, the last entries are sequenced."""
+    """Run the sequencer within the block; at its end, the last entries are sequenced."""
     given, kept = settings.given, settings.data_dir / FILE
-    lasts = bool(given.etcd_servers) or given.store != "memory"  # that one always begins empty
+    # the memory store always begins empty
+    lasts = bool(given.etcd_servers) or given.store != "memory"
 
     async def check(head: Checkpoint) -> None:
         if lasts:

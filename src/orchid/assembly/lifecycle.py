@@ -55,7 +55,7 @@ async def _start(server: Assembly) -> None:
 
 
 async def _import_token_keys(server: Assembly) -> None:
-    """Make objects of token keys that are only in files, and the first key if there is none."""
+    """Create objects for token keys that are only in files, and the first key if there is none."""
     await TokenKeyImport(
         server.settings,
         server.files,
@@ -120,7 +120,7 @@ async def run(
 
 
 async def _leave(server: Assembly) -> None:
-    """Write what only this process has, after the last request."""
+    """Write data that only this process has, after the last request."""
     await server.applied.leave()
     await server.cluster_status.leave()
     await server.trust.consumers.write()
@@ -155,7 +155,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
 
 
 async def _control(server: Assembly) -> None:
-    """Run the wanted controllers until cancelled."""
+    """Run the configured controllers until cancelled."""
     context = controlling.controller_context(
         server.settings, server.files, server.clock, server.access.keys.legacy_signer
     )

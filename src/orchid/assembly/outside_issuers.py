@@ -1,4 +1,4 @@
-"""Issuers of tokens that are not this server: OIDC, from the file or from the flags."""
+"""External issuers of tokens: OIDC, from the file or from the flags."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +15,10 @@ from orchid.settings.given import Given
 
 
 class OutsideIssuers(NamedTuple):
-    """Who checks their tokens, and for which paths the file admits anonymous callers."""
+    """The authenticator of their tokens, and the anonymous paths of the file."""
 
     authenticator: OidcAuthenticator | None
-    anonymous_paths: tuple[str, ...] | None  # None: it does not say
+    anonymous_paths: tuple[str, ...] | None  # None: not configured
 
 
 def configured(settings: Settings, clock: Clock, revocations: Revocations) -> OutsideIssuers:
@@ -31,12 +31,12 @@ def configured(settings: Settings, clock: Clock, revocations: Revocations) -> Ou
 
 
 def is_given(given: Given) -> bool:
-    """Whether the settings name outside issuers."""
+    """Whether external issuers are configured."""
     return bool(given.authentication_config or given.oidc_issuer_url or given.oidc_client_id)
 
 
 def read(settings: Settings) -> Configuration:
-    """The issuers that the settings name; raises BadSettings."""
+    """The configured issuers; raises BadSettings."""
     try:
         return _read(settings)
     except (ValueError, Refusal) as problem:

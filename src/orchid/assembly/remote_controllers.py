@@ -1,4 +1,4 @@
-"""The controllers by themselves, for a server elsewhere, with one credential for all of them."""
+"""The controllers alone, for a remote server, with one credential for all of them."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ KEPT_CONNECTIONS = 32
 
 
 async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:
-    """Run the controllers of the server that a kubeconfig names until `stop` is set."""
+    """Run the controllers of a kubeconfig's server until `stop` is set."""
     names = settings.names
     files = data_directory.located(settings)
     try:
@@ -50,7 +50,7 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
 
 
 class RemoteClients:
-    """One client for all, to a server elsewhere."""
+    """One client for all, to a remote server."""
 
     def __init__(self, remote: Remote, catalog: Catalog, names: Naming) -> None:
         self._transport = HttpsClient(

@@ -1,4 +1,4 @@
-"""One API server, built from settings. Read `Assembly` from top to bottom: it lists what exists."""
+"""One API server, built from settings. Read `Assembly` from top to bottom: it lists all parts."""
 
 import logging
 from collections.abc import Coroutine, Iterator
@@ -10,9 +10,9 @@ from orchid.access.clusters.reviews import ClusterReviews
 from orchid.access.impersonation.impersonation import Impersonation
 from orchid.access.token_keys import FileKeys
 from orchid.assembly import controlling
-from orchid.assembly.access import OWN_USER, Access, told_as_settings
+from orchid.assembly.access import OWN_USER, Access, as_bad_settings
 from orchid.assembly.encryption import encrypted
-from orchid.assembly.kinds import RIGHTS_REST_ON, TAKES_BACK, served_kinds, stored_kinds
+from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener
 from orchid.assembly.stores import AuditRecord
@@ -79,7 +79,7 @@ from orchid.wire.user import MASTERS, UserInfo
 
 log = logging.getLogger(__name__)
 
-# Pages that have a metric series each; all others share one.
+# Pages with a metric series of their own; all others share one.
 COUNTED_PAGES = (
     "/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis", clusters.PREFIX,
 )  # fmt: skip
@@ -111,7 +111,7 @@ class Assembly:
         self.feed = Feed(self.store, Catalog(stored), sole_writer=sole_writer)
         self.readiness = Readiness(self.feed, self.encryption, self.probe, store_problem)
         self.token_counts = TokenCounts(self.store, self.clock.now)
-        with told_as_settings():
+        with as_bad_settings():
             self.access = self._access()
         self.issuance = IssuanceMetrics(settings.names, self.feed, self.access.authorities)
         self.catalog = Catalog(self._served(stored))
@@ -137,7 +137,7 @@ class Assembly:
         self.offload.close()
 
     def _handle(self, http: HttpRequest) -> Coroutine[Any, Any, Response | Stream]:
-        """Answer a request of this process."""
+        """Handle a request of this process."""
         return self.chain(http)
 
     def _access(self) -> Access:
@@ -181,7 +181,7 @@ class Assembly:
         )
 
     def _record_credentials(self) -> None:
-        """What was issued and revoked: inventory, ledger, revocation lists and their copy."""
+        """Issued and revoked credentials: inventory, ledger, revocation lists and their copy."""
         settings, files, names = self.settings, self.files, self.settings.names
         self.own_certificates = OwnCertificates(
             OwnFiles(files.ca_certificate, files.serving_certificate, files.kubeconfig),
@@ -219,7 +219,7 @@ class Assembly:
         self.watchdog = LoopWatchdog(self.clock.monotonic, self.fairness.feel_lag)
 
     def _report_to_controllers(self) -> None:
-        """Facts that only this process has, written where controllers read them."""
+        """State of this process that controllers read through the API."""
         names, client = self.settings.names, self.clients.of_user(SELF)
         self.cluster_status = ClusterStatusWriter(self.cluster_calls, client, self.clock)
         self.token_uses = SecretTokenUses(client, self.clock, names)
@@ -227,7 +227,7 @@ class Assembly:
             client, self.clock, names, lambda: self.feed.revision, self._reported_keys
         )
         self.access.keys_changed.append(self.applied.changed)
-        for type_ in TAKES_BACK:
+        for type_ in REVOKING_KINDS:
             self.feed.of(type_).listen(self.applied, lambda _changes: self.applied.changed())
 
     def _audit(self, record: AuditRecord | None) -> PolicyAudit | None:
@@ -265,11 +265,11 @@ class Assembly:
         }
 
     async def note_token_keys(self) -> None:
-        """Record in the ledger which token keys of files were added or removed."""
+        """Record added and removed token keys of files in the ledger."""
         keys = {key.kid: {"algorithm": key.algorithm} for key in self.access.keys.verifying.keys}
         await note_keys(self.store, "token-key", keys, self.clock.now())
 
-    # -- the way of a request ----------------------------------------------------------------
+    # -- the request chain -------------------------------------------------------------------
 
     def _chain(self, others: OtherProcesses | None) -> Chain:
         requests = CountedRequests(self.catalog, self.clock.monotonic, COUNTED_PAGES)
@@ -280,8 +280,8 @@ class Assembly:
             self.access.authenticator,
             impersonation,
             self.access.authorizer,
-            [self.feed.of(type_) for type_ in RIGHTS_REST_ON],
-            ends_with=[self.feed.of(type_) for type_ in TAKES_BACK],
+            [self.feed.of(type_) for type_ in PERMISSION_KINDS],
+            ends_with=[self.feed.of(type_) for type_ in REVOKING_KINDS],
         )
         self.metrics = MetricsPage(
             requests,

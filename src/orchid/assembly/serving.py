@@ -1,6 +1,6 @@
-"""Run a server until told to stop.
+"""Run a server until stopped.
 
-A worker of it is run by worker.py, the controllers alone by remote_controllers.py.
+worker.py runs a worker of it, remote_controllers.py the controllers alone.
 """
 
 import asyncio
@@ -23,12 +23,11 @@ WORKER_PROGRAM = helper_process.command("orchid.worker")
 
 
 async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
-    """Serve until `stop` is set, then drain. `announce` is told when the server is ready."""
+    """Serve until `stop` is set, then drain. `announce` is called when the server is ready."""
     clock = SystemClock()
     data_directory.make(settings)
     async with contextlib.AsyncExitStack() as opened:
-        # The store comes first: its lock makes sure that only one server writes files in the
-        # directory.
+        # The store comes first: with its lock, only one server writes files in the directory.
         store = await opened.enter_async_context(opened_store(settings, clock))
         files = data_directory.prepare(settings, clock.now())
         await opened.enter_async_context(sequenced(settings, files, store))

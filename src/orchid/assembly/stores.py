@@ -1,4 +1,4 @@
-"""The store and the audit record that the settings ask for, opened and closed."""
+"""The configured store and audit log, opened and closed."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ NAMING = "~server/naming"  # sorts after all objects, like the ledger, so the fe
 
 @contextlib.asynccontextmanager
 async def opened_store(settings: Settings, clock: Clock) -> AsyncIterator[Store]:
-    """The store that the settings ask for, closed at the end."""
+    """The configured store, closed at the end."""
     try:
         backend = await _open(settings, clock)
     except StoreError as problem:
@@ -51,7 +51,7 @@ def _not_opened(problem: StoreError) -> BadSettings:
 
 
 async def _refuse_another_naming(backend: Store, settings: Settings) -> None:
-    """The first server stores which API names it uses; others must use the same."""
+    """The first server stores its API naming; others must use the same."""
     wanted = settings.names.name
     try:
         with contextlib.suppress(RevisionConflict):  # another server was first
@@ -78,7 +78,7 @@ async def _open(settings: Settings, clock: Clock) -> Store:
 
 
 async def _open_etcd(settings: Settings) -> Store:
-    # Imported only when needed: most servers use SQLite, and protobuf takes a while to load.
+    # Imported on demand: most servers use SQLite, and protobuf takes a while to load.
     try:
         from orchid.store.etcd.store import EtcdStore
     except ImportError:
@@ -110,7 +110,10 @@ def _warn_of_plaintext(servers: Iterable[str]) -> None:
             address = server.rpartition("@")[2].removeprefix("http://")
             log.warning(
                 "store.plaintext",
-                extra={"etcd": address, "why": "it is not https://: no TLS, no proof who answers"},
+                extra={
+                    "etcd": address,
+                    "why": "it is not https://: no TLS, no authentication of the server",
+                },
             )
 
 
@@ -119,7 +122,7 @@ def _path(given: str) -> Path | None:
 
 
 class AuditRecord(NamedTuple):
-    """What is to be recorded, and where."""
+    """The audit policy and its log."""
 
     policy: audit_policy.Policy
     log: AuditLog
@@ -127,7 +130,7 @@ class AuditRecord(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def opened_audit(settings: Settings) -> AsyncIterator[AuditRecord | None]:
-    """The audit record that the settings ask for, if they do, written to the end."""
+    """The configured audit log, if any, flushed at the end."""
     path, policy_file = settings.given.audit_log_path, settings.given.audit_policy_file
     if bool(path) != bool(policy_file):
         raise BadSettings("--audit-log-path and --audit-policy-file go together")

@@ -198,7 +198,7 @@ class TokenKeyImport:
         await self._store.commit([*changes, *store_keys.pending(facts, key.metadata.uid, now)])
 
     def _remove_retired(self, signing: keys.SigningKey | None) -> None:
-        """Delete the file that the server made, once its key is Retired."""
+        """Delete the file that the server created, once its key is Retired."""
         given = self._settings.given.service_account_signing_key_file
         states = {entry.object.key_id: entry.object.state for entry in self._cache.entries.values()}
         if signing is not None and not given and states.get(signing.kid) == RETIRED:

@@ -1,4 +1,4 @@
-"""What a worker process serves: the same as a server alone, with the parent's store."""
+"""The server in a worker process, with the parent's store."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from orchid.workers.remote_store import RemoteStore
 
 
 async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio.Event) -> None:
-    """Do the part of the work that the parent process has given to this one."""
+    """Serve the role that the parent process has assigned."""
     begin = parent.begin
     # Other servers write to etcd as well, so there each worker has its own connection.
     direct = opened_store(settings, SystemClock()) if settings.given.etcd_servers else None
@@ -31,7 +31,7 @@ async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio
             others=counts,
             sole_writer=direct is None,
         )
-        counts.tell(server.metrics.families, server.metrics.reset)
+        counts.report(server.metrics.families, server.metrics.reset)
         parent.forgotten = server.feed.forget_before
 
         async def ready() -> list[socket.socket]:

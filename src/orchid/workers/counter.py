@@ -1,8 +1,8 @@
 """The newest revision, in eight bytes of memory that the parent and all workers share.
 
-The parent writes it before anyone is told of a commit; a worker reads it, in a tenth of a
-microsecond, to learn whether its own copy of the objects is behind. The memory has no name in any
-file system: a process can reach it only by inheriting the descriptor.
+The parent writes it before any commit is reported; a worker reads it, in a tenth of a microsecond,
+to check whether its own objects are up to date. The memory has no name in any file system: a
+process can only access it by inheriting the descriptor.
 """
 
 import mmap
@@ -14,14 +14,13 @@ SIZE = mmap.PAGESIZE
 
 
 class SharedCounter:
-    """A number that only its owner writes. Make one with `create`, see another's with `inherit`."""
+    """A number that only its owner writes. Create one with `create`, open it with `inherit`."""
 
     def __init__(self, descriptor: int, *, owned: bool) -> None:
         self.descriptor = descriptor
         self._owned = owned
         self._memory = mmap.mmap(descriptor, SIZE)
-        # One aligned word: the processor stores and loads it atomically, so nobody reads half of
-        # it.
+        # One aligned word: the processor stores and loads it atomically.
         self._words = memoryview(self._memory).cast("Q")
 
     @classmethod
@@ -43,7 +42,7 @@ class SharedCounter:
         self._words[0] = revision
 
     def close(self) -> None:
-        """Release the memory. Safe to repeat."""
+        """Release the memory. Idempotent."""
         if not self._memory.closed:
             self._words.release()
             self._memory.close()

@@ -1,8 +1,9 @@
-"""What all processes of one server have counted, so that whichever is asked can show it.
+"""Metrics of all processes of one server, so that any of them can show the total.
 
-In the parent, `GatheredCounts` asks every worker and keeps what each said last, also of those that
-have ended: a counter never goes back because a worker was replaced. In a worker, `WorkerCounts`
-asks the parent. A worker that does not answer in time is shown as it was when it last did.
+In the parent, `GatheredCounts` requests the counts of every worker and caches them, also of workers
+that have ended: a counter never goes back because a worker was replaced. In a worker,
+`WorkerCounts` asks the parent. For a worker that does not respond in time, its last counts are
+shown.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ PATIENCE_SECONDS: Final = 1.0
 
 
 class CountingSession(Protocol):
-    """One worker, as far as it is asked to count."""
+    """A worker, as a source of counts."""
 
     def send(self, message: WorkerMessage) -> None: ...
 
@@ -32,12 +33,12 @@ class GatheredCounts:
     def __init__(self) -> None:
         self._last: dict[CountingSession, bytes] = {}
         self._asked: dict[CountingSession, asyncio.Future[None]] = {}
-        self._ended: list[Family] = []  # what workers that are gone have counted
+        self._ended: list[Family] = []  # the counts of ended workers
 
     async def gather(
         self, asking: CountingSession, own: bytes, sessions: Iterable[CountingSession]
     ) -> list[bytes]:
-        """What all but the one that asks have counted."""
+        """The counts of all but the requesting worker."""
         self._last[asking] = own
         others = [session for session in sessions if session is not asking]
         if others:
@@ -45,7 +46,7 @@ class GatheredCounts:
         return [packed(self._ended), *(self._last[each] for each in others if each in self._last)]
 
     def _ask(self, session: CountingSession) -> asyncio.Future[None]:
-        """Ask one worker; whoever asks while it is being asked shares its answer."""
+        """Request the counts of one worker; concurrent requests share its response."""
         waiting = self._asked.get(session)
         if waiting is None or waiting.done():
             waiting = self._asked[session] = asyncio.get_running_loop().create_future()
@@ -57,17 +58,17 @@ class GatheredCounts:
         self._answered(session)
 
     def left(self, session: CountingSession) -> None:
-        """Keep what a worker has counted that is gone."""
+        """Store the counts of a worker that has ended."""
         counts = self._last.pop(session, None)
         if counts is not None:
             try:
                 self._ended = joined([self._ended, lasting(unpacked(counts))])
-            except Exception:  # whatever it has said, its end must be noted
+            except Exception:  # whatever it has sent, its end must be recorded
                 log.exception("workers.counts_lost")
         self._answered(session)
 
     def reset(self, asking: CountingSession, sessions: Iterable[CountingSession]) -> None:
-        """Have everybody begin from nothing, as the one that asks has done."""
+        """Reset the counts of all workers, as the requesting one has done."""
         self._last.clear()
         self._ended = []
         for session in sessions:
@@ -81,13 +82,13 @@ class GatheredCounts:
 
 
 class WorkerCounts:
-    """A worker's way to what the others have counted."""
+    """A worker's access to the counts of the others."""
 
     def __init__(self, parent: RemoteStore) -> None:
         self._parent = parent
 
-    def tell(self, families: Callable[[], Iterable[Family]], reset: Callable[[], None]) -> None:
-        """Say what this worker has counted whenever the parent asks."""
+    def report(self, families: Callable[[], Iterable[Family]], reset: Callable[[], None]) -> None:
+        """Report this worker's counts whenever the parent requests them."""
         self._parent.counts = lambda: packed(families())
         self._parent.reset_counts = reset
 

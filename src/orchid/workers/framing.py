@@ -4,7 +4,7 @@
     | length, 4 bytes LE | one message, see below |
     +--------------------+------------------------+
 
-Start with `Reader`: it is fed what a socket delivers, in whatever pieces, and gives whole messages.
+Start with `Reader`: it is fed received bytes, in any portions, and returns complete messages.
 `framed` makes one. Both ends are the same program and inherit their socket, so there is nothing to
 negotiate; the limit on the length guards against a corrupt stream, not against an attacker.
 """
@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from typing import Final
 
 LARGEST: Final = 512 << 20
-"""More than any message can be: a commit is held to `messages.LARGEST_COMMIT`, and its echo carries
-the values that it has replaced as well."""
+"""More than any message can be: a commit is limited by `messages.LARGEST_COMMIT`, and its event
+also has the replaced values.
+"""
 
 _LENGTH = struct.Struct("<I")
 
@@ -23,7 +24,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Astray(Exception):
-    """The stream is corrupt: what came is not a message, and nothing after it can be read."""
+    """The stream is corrupt: the data is not a message, and nothing after it can be read."""
 
 
 def framed(message: bytes) -> bytes:
@@ -34,16 +35,16 @@ def framed(message: bytes) -> bytes:
 
 
 class Reader:
-    """Splits a stream into messages. Keeps at most one unfinished message."""
+    """Splits a stream into messages. Buffers at most one incomplete message."""
 
     def __init__(self, largest: int = LARGEST) -> None:
         self._held = bytearray()
         self._largest = largest
 
     def feed(self, data: bytes) -> Iterator[Buffer]:
-        """Return every message that is complete; raises Astray if one is too long.
+        """Return every complete message; raises Astray if one is too long.
 
-        Nothing is copied of a message that came whole.
+        A message that arrived completely is not copied.
         """
         held = self._held
         if held:
@@ -60,11 +61,13 @@ class Reader:
 
     @property
     def unfinished(self) -> int:
-        """Bytes of a message that has not come to its end."""
+        """Bytes of an incomplete message."""
         return len(self._held)
 
     def _length(self, data: Buffer, start: int) -> int:
-        """How long the message that starts here is, with its prefix; at least that of a prefix."""
+        """The length of the message at this position, with its prefix; at least that of a
+        prefix.
+        """
         if len(data) - start < _LENGTH.size:
             return _LENGTH.size
         (length,) = _LENGTH.unpack_from(data, start)

@@ -1,8 +1,8 @@
-"""Starting worker processes, with a spare one kept warm.
+"""Starting worker processes, with a warm spare.
 
 Start with `Launcher.launch`. A Python program takes most of a second to load its modules. The spare
 has loaded them and waits for its first message, so that a worker that dies is replaced sooner. It
-holds no objects, and accepts no connection before it is told to.
+holds no objects, and accepts no connection before its first message.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 
 class Launched(NamedTuple):
-    """A process that waits for its first message, and our end of the socket to it."""
+    """A process that waits for its first message, and our end of its socket."""
 
     process: asyncio.subprocess.Process
     link: socket.socket
 
 
 class Launcher:
-    """Starts a program with what it inherits: its link, the counter, the sockets to accept on."""
+    """Starts a program with its inherited link, counter and listening sockets."""
 
     def __init__(
         self, program: Sequence[str], counter: int, sockets: Sequence[socket.socket]
@@ -43,7 +43,7 @@ class Launcher:
         return tuple(bound.fileno() for bound in self._sockets) if listens else ()
 
     async def launch(self, *, listens: bool) -> Launched:
-        """A new process; one that is to listen may be the spare."""
+        """A new process; one that listens may be the spare."""
         if listens and self._spare is not None:
             spare, self._spare = self._spare, None
             return spare
@@ -66,12 +66,12 @@ class Launcher:
         )
 
     async def refill(self) -> None:
-        """Start a spare process for the next worker that listens, if there is none."""
+        """Start a spare process for the next listening worker, if there is none."""
         if self._spare is None and not self._closed:
             try:
                 await self._put_aside(await self.launch(listens=True))
             except OSError as problem:
-                log.warning("workers.no_spare: %s", problem)  # tried again at the next death
+                log.warning("workers.no_spare: %s", problem)  # retried when the next worker ends
 
     async def _put_aside(self, launched: Launched) -> None:
         if self._spare is None and not self._closed:
@@ -80,9 +80,9 @@ class Launcher:
             await discard(launched)
 
     async def close(self) -> None:
-        """Close the sockets and end the spare. Safe to repeat.
+        """Close the sockets and end the spare. Idempotent.
 
-        Workers that still accept have descriptors of their own for the sockets.
+        Workers that still accept have their own descriptors of the sockets.
         """
         self._closed = True
         for bound in self._sockets:
@@ -95,11 +95,11 @@ class Launcher:
 async def discard(launched: Launched) -> None:
     """End a process that has not started any work."""
     launched.link.close()
-    tell(launched.process, signal.SIGKILL)
+    send_signal(launched.process, signal.SIGKILL)
     await launched.process.wait()
 
 
-def tell(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     """Send a signal to a process, unless it has ended."""
     with suppress(ProcessLookupError):
         process.send_signal(number)

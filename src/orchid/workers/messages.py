@@ -1,13 +1,13 @@
-"""What a worker and its parent say to each other, and how a store's errors travel.
+"""The messages between a worker and its parent, and the encoding of store errors.
 
-A worker asks (`Commits`, `Read`, `Replay`, `Compact`, `Gather`, each with a number that the answer
-repeats) and reports (`Ready`, `UnfitMessage`, `Alive`, `Counted`, `ResetCounts`). The parent
-answers (`Outcomes`, `FoundMessage`, `HistoryMessage`, `Done`, `Gathered`, `RefusedMessage`), tells
-(`Happened`, `Moved`, `Forgotten`) and directs (`Begin`, `Open`, `Alive`, `Count`, `ResetCounts`).
-All go over one stream, so their order is part of their meaning: `Happened` comes before the
-`Outcomes` of its commits.
+A worker sends requests (`Commits`, `Read`, `Replay`, `Compact`, `Gather`, each with a number that
+the response repeats) and reports (`Ready`, `UnfitMessage`, `Alive`, `Counted`, `ResetCounts`). The
+parent sends responses (`Outcomes`, `FoundMessage`, `HistoryMessage`, `Done`, `Gathered`,
+`RefusedMessage`), notifications (`Happened`, `Moved`, `Forgotten`) and commands (`Begin`, `Open`,
+`Alive`, `Count`, `ResetCounts`). All go over one stream, so their order matters: `Happened` comes
+before the `Outcomes` of its commits.
 
-Every message is a msgpack array with a number in front; framing.py puts its length before it.
+Every message is a msgpack array with a leading number; framing.py adds its length.
 """
 
 from typing import Final, TypeVar
@@ -33,20 +33,21 @@ from orchid.store.interface import (
 from orchid.workers.framing import Astray, Buffer, framed
 
 LARGEST_COMMIT: Final = 64 << 20
-"""Bytes of values in one commit; ten times what a request can bring."""
+"""Bytes of values in one commit; ten times the limit of a request."""
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Something said by one end."""
+    """A message of either end."""
 
 
-# A worker asks
+# Requests of a worker
 
 
 class Commits(WorkerMessage, frozen=True, tag=1):
-    """All commits that a worker made in one turn of its loop; each stands for itself.
+    """All commits of a worker in one turn of its loop; each is independent.
 
-    One that deletes a range comes alone."""
+    One that deletes a range comes alone.
+    """
 
     number: int
     commits: list[tuple[Change, ...]]
@@ -62,7 +63,7 @@ class Read(WorkerMessage, frozen=True, tag=2):
 
 
 class Replay(WorkerMessage, frozen=True, tag=3):
-    """Ask for the next part of the history after a revision."""
+    """Request the next part of the history after a revision."""
 
     number: int
     start: str
@@ -76,13 +77,13 @@ class Compact(WorkerMessage, frozen=True, tag=4):
 
 
 class Gather(WorkerMessage, frozen=True, tag=5):
-    """What have the others counted? With what this one has, as orchid/metrics.py packs it."""
+    """Request the counts of the others, with this worker's own, as orchid/metrics.py packs them."""
 
     number: int
     counts: bytes
 
 
-# A worker reports
+# Reports of a worker
 
 
 class Ready(WorkerMessage, frozen=True, tag=10):
@@ -90,9 +91,10 @@ class Ready(WorkerMessage, frozen=True, tag=10):
 
 
 class UnfitMessage(WorkerMessage, frozen=True, tag=11):
-    """A setting keeps this worker from starting; the text is for the person who set it.
+    """A setting keeps this worker from starting; the message is for the operator.
 
-    Nothing follows: the parent closes the connection."""
+    Nothing follows: the parent closes the connection.
+    """
 
     problem: str
 
@@ -102,16 +104,16 @@ class Alive(WorkerMessage, frozen=True, tag=12):
 
 
 class Counted(WorkerMessage, frozen=True, tag=13):
-    """What this worker has counted, because the parent has asked."""
+    """The counts of this worker, requested by the parent."""
 
     counts: bytes
 
 
 class ResetCounts(WorkerMessage, frozen=True, tag=14):
-    """Begin to count from nothing; said by one worker, and passed on to all others."""
+    """Reset all counters; sent by one worker, and forwarded to all others."""
 
 
-# The parent answers
+# Responses of the parent
 
 
 class Done(WorkerMessage, frozen=True, tag=20):
@@ -136,7 +138,7 @@ class HistoryMessage(WorkerMessage, frozen=True, tag=22):
 
 
 class Gathered(WorkerMessage, frozen=True, tag=24):
-    """What each of the others has counted, and those that have ended."""
+    """The counts of each other worker, and of ended ones."""
 
     number: int
     counts: list[bytes]
@@ -154,24 +156,24 @@ class RefusedMessage(WorkerMessage, frozen=True, tag=23):
 
 
 class Outcomes(WorkerMessage, frozen=True, tag=25):
-    """What became of each of the commits in one message, in their order."""
+    """The result of each commit in one message, in order."""
 
     number: int
     outcomes: list[Revision | RefusedMessage]
 
 
-# The parent tells
+# Notifications of the parent
 
 
 class Happened(WorkerMessage, frozen=True, tag=30):
-    """What was committed since the last one."""
+    """The events since the last message."""
 
     events: tuple[StoreEvent, ...]
     revision: Revision
 
 
 class Moved(WorkerMessage, frozen=True, tag=31):
-    """The store is at a revision; the changes up to it are to be read from its history."""
+    """The store is at a revision; the changes up to it have to be read from its history."""
 
     revision: Revision
 
@@ -182,28 +184,28 @@ class Forgotten(WorkerMessage, frozen=True, tag=32):
     oldest: Revision
 
 
-# The parent directs
+# Commands of the parent
 
 
 class Begin(WorkerMessage, frozen=True, tag=40):
-    """The first message to a worker: what it is, and where the store stands."""
+    """The first message to a worker: its role, and the revision of the store."""
 
     given: Given
     listens: bool  # it serves clients
-    prepares: bool  # it writes what must always be there, before anybody serves
+    prepares: bool  # it writes the objects that must always exist, before any worker serves
     controls: bool  # it runs the controllers
-    sockets: tuple[int, ...]  # descriptors that it has inherited
+    sockets: tuple[int, ...]  # inherited descriptors
     counter: int
     revision: Revision
     oldest: Revision
 
 
 class Open(WorkerMessage, frozen=True, tag=41):
-    """All is prepared: accept connections."""
+    """Everything is prepared: accept connections."""
 
 
 class Count(WorkerMessage, frozen=True, tag=42):
-    """Say what you have counted."""
+    """Report your counts."""
 
 
 Request = Commits | Read | Replay | Compact | Gather
@@ -264,7 +266,7 @@ def refusal(number: int, error: BaseException) -> RefusedMessage:
 
 
 def outcomes_of(number: int, outcomes: list[Outcome]) -> Outcomes:
-    """What a store says of commits, as a message."""
+    """The results of commits, as a message."""
     said = [refusal(number, each) if isinstance(each, Exception) else each for each in outcomes]
     return Outcomes(number, said)
 

@@ -1,13 +1,13 @@
-"""The parent process: owns the listening sockets and the store, and keeps the others running.
+"""The parent process: owns the listening sockets and the store, and supervises the workers.
 
 Start with `Parent.run`. It starts one process per `WorkerRole` (always a new program, never a fork
-of this one, which has threads), tells it over an inherited socket what it is, and starts it again
-when it dies. The first worker writes what must always be there; until that is done, none accepts
-connections. When told to stop, the workers drain first; whoever opened the store closes it after.
+of this one, which has threads), sends its role over an inherited socket, and restarts it when it
+dies. The first worker writes the objects that must always exist; until then, none accepts
+connections. On stop the workers drain first; the store is closed after that.
 
-All workers accept from the same sockets, so that a connection goes to a worker that has time for
-it: nobody waits for one that is stopped, busy or being replaced. The parent serves no client
-itself, knows no kinds and holds no objects.
+All workers accept from the same sockets, so that a connection goes to an idle worker: no client
+waits for one that is stopped, busy or being replaced. The parent serves no client itself, knows no
+kinds and holds no objects.
 """
 
 import asyncio
@@ -27,34 +27,34 @@ from orchid.store.interface import GroupingStore, Store
 from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
 from orchid.workers.counter import SharedCounter
-from orchid.workers.launching import Launcher, tell
+from orchid.workers.launching import Launcher, send_signal
 from orchid.workers.messages import Begin, Open, Ready, UnfitMessage, packed
 from orchid.workers.store_server import Session, StoreServer
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-SILENT_LOOKS: Final = 20  # a worker that sent nothing during so many looks is replaced
-STARTING_LOOKS: Final = 120  # one that has yet to say its first word: a busy machine starts slowly
-STABLE_SECONDS: Final = 5.0  # a worker that lived shorter is started again only after a pause
+SILENT_LOOKS: Final = 20  # a worker that sent nothing during so many checks is replaced
+STARTING_LOOKS: Final = 120  # before its first message: a busy machine starts slowly
+STABLE_SECONDS: Final = 5.0  # a worker that lived shorter is restarted only after a pause
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-LATE_SECONDS: Final = 5.0  # on top of the grace period that a worker gives its clients
+LATE_SECONDS: Final = 5.0  # on top of a worker's grace period for its clients
 
 
 class WorkerRole(msgspec.Struct, frozen=True):
-    """What a process is for."""
+    """The role of a process."""
 
     name: str
     listens: bool = False
     prepares: bool = False
-    controls: bool = False  # runs the controllers, and what only one process may do
+    controls: bool = False  # runs the controllers, and other work of a single process
 
 
 def roles(settings: Settings) -> list[WorkerRole]:
-    """Every process that the settings ask for.
+    """All processes of a server with these settings.
 
-    The controllers have a process of their own. Without them the first worker has their role, for
-    it includes more: the copy of the revocations, warnings, and the listener for revocation lists.
+    The controllers have a process of their own. Without them the first worker has their role, which
+    includes more: the copy of the revocations, warnings, and the listener for revocation lists.
     """
     count, controlled = settings.given.workers, bool(settings.given.controllers)
     workers = [
@@ -65,7 +65,7 @@ def roles(settings: Settings) -> list[WorkerRole]:
 
 
 class Parent:
-    """Runs workers over a store and sockets that are handed in."""
+    """Runs workers over a given store and sockets."""
 
     def __init__(
         self,
@@ -81,20 +81,21 @@ class Parent:
         self._counter = SharedCounter.create()
         self._launcher = Launcher(program, self._counter.descriptor, sockets)
         # etcd is no GroupingStore: other servers write to it as well, so that each worker has its
-        # own connection to it, and nothing is shared here.
+        # own
+        # connection to it, and nothing is shared here.
         shared = store if isinstance(store, GroupingStore) else MemoryStore()
         self._server = StoreServer(shared, self._counter)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
-        self._waiting: dict[str, Session] = {}  # ready, but not all is prepared yet
+        self._waiting: dict[str, Session] = {}  # ready, but not everything is prepared yet
         self._unready = {role.name for role in roles(settings) if role.listens}
         self._stop = asyncio.Event()
         self._prepared = False
-        self._problem = ""  # what keeps a worker from starting, in words for a person
+        self._problem = ""  # why a worker cannot start, for the operator
         self._announce: Callable[[], None] = lambda: None
         self._tasks: asyncio.TaskGroup  # set by `run`
 
     async def run(self, stop: asyncio.Event, announce: Callable[[], None]) -> None:
-        """Serve until `stop` is set, then let everyone finish. `announce` is called when ready."""
+        """Serve until `stop` is set, then drain. `announce` is called when ready."""
         self._announce, self._stop = announce, stop
         await self._server.start()
         retention = Retention(
@@ -123,7 +124,7 @@ class Parent:
     # One process
 
     async def _keep(self, role: WorkerRole) -> None:
-        """Keep one process running for a role: start it, and start it again when it ends."""
+        """Keep one process running for a role: start it, and restart it when it ends."""
         pause = 0.0
         while not self._stop.is_set():
             begun = self._monotonic()
@@ -156,10 +157,10 @@ class Parent:
             session.begin(self._first_word(role))
             log.info("workers.started", extra={"role": role.name, "pid": process.pid})
             if self._stop.is_set():
-                tell(process, signal.SIGTERM)
+                send_signal(process, signal.SIGTERM)
             return await self._ended(process, role, session)
         finally:
-            tell(process, signal.SIGKILL)
+            send_signal(process, signal.SIGKILL)
             await process.wait()
             self._processes.pop(role.name, None)
             self._waiting.pop(role.name, None)
@@ -174,7 +175,7 @@ class Parent:
             controls=role.controls,
             sockets=self._launcher.descriptors(listens=role.listens),
             counter=self._counter.descriptor,
-            revision=self._server.told,
+            revision=self._server.sent_revision,
             oldest=self._server.oldest,
         )
 
@@ -183,7 +184,7 @@ class Parent:
     ) -> int:
         """Wait for a process to end; kill it when it has sent nothing for too long.
 
-        Looks are counted, not seconds: time in which the parent itself was stopped must not count
+        Checks are counted, not seconds: time in which the parent itself was stopped must not count
         against the worker.
         """
         waiting = asyncio.ensure_future(process.wait())
@@ -195,14 +196,14 @@ class Parent:
                 heard = session.heard
                 if silent >= (SILENT_LOOKS if heard else STARTING_LOOKS):
                     log.error("workers.silent", extra={"role": role.name, "pid": process.pid})
-                    tell(process, signal.SIGKILL)
+                    send_signal(process, signal.SIGKILL)
             # Its last messages may still be in the socket.
             await asyncio.wait([session.ended], timeout=LOOK_SECONDS)
             return waiting.result()
         finally:
             waiting.cancel()
 
-    # What it reports
+    # Reports
 
     def _reported(
         self, role: WorkerRole, session: Session | None, report: Ready | UnfitMessage
@@ -230,13 +231,13 @@ class Parent:
         if not self._unready and not self._stop.is_set():
             self._tasks.create_task(self._launcher.refill())
 
-    # The end
+    # Shutdown
 
     async def _finish(self, keepers: Sequence[asyncio.Task[None]]) -> None:
         """Stop accepting, let every worker drain, and end those that take too long."""
         await self._launcher.close()
         for process in self._processes.values():
-            tell(process, signal.SIGTERM)
+            send_signal(process, signal.SIGTERM)
         _, late = await asyncio.wait(keepers, timeout=self._settings.shutdown_grace + LATE_SECONDS)
         for task in late:
             log.error("workers.drain_incomplete: %s", task.get_name())

@@ -1,10 +1,9 @@
 """The worker's side: a Store whose data is in the parent process, at the other end of a socket.
 
 Start with `RemoteStore`. The commits of one turn of the loop are sent together, and do not wait for
-those before them. Every change is pushed to us and kept in a tail, as with the other backends;
-reads, and the history that is older than our tail, are asked for. `revision` looks at memory shared
-with the parent: that tells at once whether there is a commit of another worker which has not
-reached us yet.
+earlier ones. Every change is pushed to us and added to a tail, as with the other backends; reads,
+and history that is older than our tail, are requested. `revision` reads memory shared with the
+parent: it shows immediately whether a commit of another worker has not reached us yet.
 
 When the parent is gone, everything raises StoreUnavailable and `lost` is done: a worker then ends.
 """
@@ -72,9 +71,9 @@ from orchid.workers.messages import (
 
 log = logging.getLogger(__name__)
 
-RECORDS_PER_READ: Final = 1000  # asked for at once; a snapshot of any size comes in such pieces
-TAIL_BYTES: Final = 4 << 20  # small, because the feed keeps its own copy of every change
-PULLED_BYTES: Final = 64 << 10  # taken from the socket at once by a request that needs them
+RECORDS_PER_READ: Final = 1000  # per request; a large snapshot takes several
+TAIL_BYTES: Final = 4 << 20  # small, because the feed has its own copy of every change
+PULLED_BYTES: Final = 64 << 10  # read from the socket by a request that needs them
 BEAT_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 5.0
 
@@ -85,17 +84,17 @@ Directed = Callable[[Begin | Open | Count | ResetCounts], None]
 
 
 class ParentLink(asyncio.Protocol):
-    """The connection to the parent: numbered requests, their answers, and what is pushed."""
+    """The connection to the parent: numbered requests, their responses, and pushed changes."""
 
     def __init__(
         self,
         link: socket.socket,
-        told: Callable[[News], None],
+        pushed: Callable[[News], None],
         directed: Directed,
         monotonic: Monotonic,
     ) -> None:
         self._link = link
-        self._told = told
+        self._pushed = pushed
         self._directed = directed
         self._monotonic = monotonic
         self._reader = Reader()
@@ -108,25 +107,25 @@ class ParentLink(asyncio.Protocol):
         self._committing: dict[int, list[asyncio.Future[Revision]]] = {}
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.heard = self._monotonic()
-        self.idle = asyncio.Event()  # set while no request waits for its answer
+        self.idle = asyncio.Event()  # set while no request waits for its response
         self.idle.set()
 
     @classmethod
     async def over(
         cls,
         link: socket.socket,
-        told: Callable[[News], None],
+        pushed: Callable[[News], None],
         directed: Directed,
         monotonic: Monotonic,
     ) -> "ParentLink":
         loop = asyncio.get_running_loop()
         _, self = await loop.create_unix_connection(
-            lambda: cls(link, told, directed, monotonic), sock=link
+            lambda: cls(link, pushed, directed, monotonic), sock=link
         )
         return self
 
     async def ask(self, kind: type[A], make: Callable[[int], WorkerMessage]) -> A:
-        """Send a request, and return its answer or raise the error in it."""
+        """Send a request, and return its response or raise the error in it."""
         answer = await self.expect(make)
         assert isinstance(answer, kind)
         return answer
@@ -143,7 +142,7 @@ class ParentLink(asyncio.Protocol):
         return answer
 
     def commit(self, changes: tuple[Change, ...], size: int) -> asyncio.Future[Revision]:
-        """Have a commit sent, with all others of this turn of the loop."""
+        """Send a commit, with all others of this turn of the loop."""
         answer: asyncio.Future[Revision] = self._loop.create_future()
         if self._unsent_bytes + size > LARGEST_COMMIT:
             self._send_commits()
@@ -200,17 +199,17 @@ class ParentLink(asyncio.Protocol):
             self._transport.close()
 
     def pull(self) -> None:
-        """Take what has arrived already, without waiting for the loop to notice it."""
+        """Read data that has already arrived, without waiting for the loop."""
         if self._transport is None or self._transport.is_closing():
             return
         try:
             data = self._link.recv(PULLED_BYTES)
         except OSError:
-            return  # nothing is there; or the connection has ended, and the transport will say so
+            return  # there is nothing; or the connection has ended, which the transport will report
         if data:
             self.data_received(data)
 
-    # What the transport says
+    # Callbacks of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods
@@ -239,7 +238,7 @@ class ParentLink(asyncio.Protocol):
 
     def _take(self, message: Any) -> None:
         if isinstance(message, (Happened, Moved, Forgotten)):
-            self._told(message)
+            self._pushed(message)
         elif isinstance(message, Outcomes):
             self._settle_commits(message.number, message.outcomes)
         elif isinstance(message, (Done, FoundMessage, HistoryMessage, Gathered, RefusedMessage)):
@@ -287,21 +286,21 @@ def _fail(answers: list[asyncio.Future[Any]]) -> None:
 
 
 class RemoteStore:
-    """A Store in another process. Make one with `await RemoteStore.connect(socket)`."""
+    """A Store in another process. Create one with `await RemoteStore.connect(socket)`."""
 
     def __init__(self, begin: Begin, counter: SharedCounter) -> None:
         self.begin = begin
         self._counter = counter
         self._tail = Tail(begin.revision, begin.oldest, max_bytes=TAIL_BYTES)
-        self.opened = asyncio.Event()  # the parent has said that we may serve
-        self.forgotten: Callable[[Revision], None] = lambda before: None  # told of compactions
+        self.opened = asyncio.Event()  # the parent allows us to serve
+        self.forgotten: Callable[[Revision], None] = lambda before: None  # called after compactions
         self.counts: Callable[[], bytes] = lambda: packed_counts([])  # of this worker
         self.reset_counts: Callable[[], None] = lambda: None
         self.link: ParentLink  # set by `connect`
 
     @classmethod
     async def connect(cls, link: socket.socket, monotonic: Monotonic) -> "RemoteStore":
-        """Wait for the parent's first message and make a store of it; raises StoreUnavailable."""
+        """Wait for the parent's first message and create a store; raises StoreUnavailable."""
         begun: asyncio.Future[RemoteStore] = asyncio.get_running_loop().create_future()
 
         def directed(message: Begin | Open | Count | ResetCounts) -> None:
@@ -312,12 +311,12 @@ class RemoteStore:
             else:
                 begun.result()._obey(message)
 
-        def told(news: News) -> None:
+        def pushed(news: News) -> None:
             if not begun.done():
                 raise Astray("a change came before the first message")
             begun.result()._take(news)
 
-        parent = await ParentLink.over(link, told, directed, monotonic)
+        parent = await ParentLink.over(link, pushed, directed, monotonic)
         ends: list[asyncio.Future[Any]] = [begun, parent.lost]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not begun.done():
@@ -333,8 +332,8 @@ class RemoteStore:
             try:
                 return await self._read_whole(span, at, limit)
             except Compacted:
-                # A large snapshot takes several answers, and its revision may be compacted between
-                # two.
+                # A large snapshot takes several responses, and its revision may be compacted
+                # between two.
                 if at != LATEST:
                     raise
 
@@ -380,27 +379,27 @@ class RemoteStore:
         self._tail.oldest = max(self._tail.oldest, done.revision)
 
     async def close(self) -> None:
-        """End the watches, wait for the answers that are due, then close the connection."""
+        """End the watches, wait for pending responses, then close the connection."""
         self._tail.close()
         await self.link.idle.wait()
         self.link.close()
         await asyncio.wait([self.link.lost])
 
     async def ready(self) -> None:
-        """Report that this worker can serve, and wait until it may."""
+        """Report that this worker can serve, and wait for permission."""
         self.link.send(Ready())
         await self.opened.wait()
 
-    # Signs of life
+    # Heartbeat
 
     async def beat(self) -> None:
-        """Send a heartbeat every second; the parent sends it back, so both know of each other."""
+        """Send a heartbeat every second; the parent sends it back, so both detect a failure."""
         while True:
             self.link.send(Alive())
             await asyncio.sleep(BEAT_SECONDS)
 
     def problem(self) -> str | None:
-        """What is wrong with the connection to the parent, if anything; for the readiness check."""
+        """The problem of the connection to the parent, or None; for the readiness check."""
         if self.link.lost.done():
             return GONE
         if self.link.silence() > SILENT_SECONDS:

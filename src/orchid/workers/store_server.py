@@ -1,17 +1,18 @@
-"""The parent's side: one store, served to every worker over a socket that the worker has inherited.
+"""The parent's side: one store, served to every worker over an inherited socket.
 
-Start with `StoreServer`. It follows the store, encodes each batch once and gives the same bytes to
-every `Session`; commits of all workers go into the store side by side, so that its writer makes one
-group of them, and those that came in one message are answered in one. Only processes that the
-parent has started can talk to it: the socket has no name.
+Start with `StoreServer`. It follows the store, encodes each batch once and sends the same bytes to
+every `Session`; commits of all workers go into the store concurrently, so that its writer groups
+them, and commits of one message are answered in one. Only processes that the parent has started can
+connect: the socket has no name.
 
-The order that workers rely on, for each batch: the shared counter moves, every session is told, and
-only then is any commit in the batch answered. So whoever has an answer, on whichever worker, finds
-the counter at or beyond it; and a worker's own answer never overtakes the change it belongs to.
+The order that workers rely on, for each batch: the shared counter moves, every session gets the
+batch, and only then is any commit in the batch answered. So after a response, on any worker, the
+counter is at or beyond its revision; and a worker's own response never overtakes the change it
+belongs to.
 
-Nobody waits for a slow worker. Once too much is unread, a session is sent no more changes and its
-requests are not read. When there is room again, one `Moved` gives the store's revision, and the
-worker reads what it has missed from the history, at its own pace.
+Slow workers delay nobody. Once too much is unread, a session is sent no more changes and its
+requests are not read. When there is room again, one `Moved` has the store's revision, and the
+worker reads the missed changes from the history, at its own pace.
 """
 
 import asyncio
@@ -69,19 +70,19 @@ from orchid.workers.messages import (
 log = logging.getLogger(__name__)
 
 MOST_UNREAD: Final = 8 << 20  # bytes for one worker before it is sent no more changes
-LARGEST_PAGE: Final = 4 << 20  # bytes of values in one answer; whoever wants more asks again
-LARGEST_TOLD: Final = 16 << 20  # a batch beyond this is read from the history instead
+LARGEST_PAGE: Final = 4 << 20  # bytes of values in one response; the rest needs another request
+LARGEST_BATCH: Final = 16 << 20  # a batch beyond this is read from the history instead
 READS_AT_ONCE: Final = 4  # per worker
 LARGEST_REQUEST: Final = LARGEST_COMMIT + (1 << 20)
 AGAIN_SECONDS: Final = 0.2
-ANY_KEY: Final = Span.key("/")  # for reads that only ask for the store's revision
+ANY_KEY: Final = Span.key("/")  # for reads that only need the store's revision
 
 Reported = Callable[[Ready | UnfitMessage], None]
-Asked = Read | Replay | Compact | Gather  # what takes a while, and is no commit
+Asked = Read | Replay | Compact | Gather  # requests that take a while, except commits
 
 
 class StoreServer:
-    """Serves a store to sessions. The store is not closed here, but by whoever opened it."""
+    """Serves a store to sessions. The store is closed by its opener."""
 
     def __init__(self, store: GroupingStore, counter: SharedCounter) -> None:
         self._store = store
@@ -90,25 +91,27 @@ class StoreServer:
         self._unanswered: list[tuple[Revision, Session, Answer]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts = GatheredCounts()
-        self.told: Revision = 0  # every session was sent the changes up to this revision
+        self.sent_revision: Revision = 0  # every session was sent the changes up to this revision
         self.oldest: Revision = 0
 
     async def start(self) -> None:
-        """Read the store's revision; `run` goes on from there."""
+        """Read the store's revision; `run` continues from there."""
         page = await self._store.read(ANY_KEY)
         self.oldest = page.oldest
-        self.told = self._counter.value = await self._store.revision()
+        self.sent_revision = self._counter.value = await self._store.revision()
 
     async def run(self) -> None:
         """Send every change to every session, until cancelled."""
         while True:
             try:
-                async with aclosing(self._store.watch(Span.all(), after=self.told)) as batches:
+                async with aclosing(
+                    self._store.watch(Span.all(), after=self.sent_revision)
+                ) as batches:
                     async for batch in batches:
-                        self._tell(batch)
+                        self._broadcast(batch)
             except Compacted:
-                # What we have missed was compacted; workers that are sent `Moved` start over.
-                self._tell(Batch((), await self._store.revision()))
+                # The missed part was compacted; workers start over after `Moved`.
+                self._broadcast(Batch((), await self._store.revision()))
             except StoreError as failure:
                 log.warning("workers.store_failed: %s", failure)
                 await asyncio.sleep(AGAIN_SECONDS)
@@ -120,23 +123,23 @@ class StoreServer:
         return session
 
     def forgot(self, before: Revision) -> None:
-        """Tell the workers that history before a revision is gone."""
+        """Notify the workers that history before a revision is gone."""
         if before > self.oldest:
             self.oldest = before
             news = packed(Forgotten(before))
             for session in self._sessions:
                 session.write(news)
 
-    # Telling
+    # Broadcast
 
-    def _tell(self, batch: Batch) -> None:
+    def _broadcast(self, batch: Batch) -> None:
         news = packed(Happened(*batch)) if batch.events else b""
-        if not 0 < len(news) <= LARGEST_TOLD:
+        if not 0 < len(news) <= LARGEST_BATCH:
             news = packed(Moved(batch.revision))
-        self.told = batch.revision
+        self.sent_revision = batch.revision
         self._counter.value = batch.revision
         for session in self._sessions:
-            session.tell(news, batch.revision)
+            session.send_change(news, batch.revision)
         self._answer_waiting()
 
     def _answer_waiting(self) -> None:
@@ -145,8 +148,8 @@ class StoreServer:
             self._answer_at(revision, session, answer)
 
     def _answer_at(self, revision: Revision, session: "Session", answer: Answer) -> None:
-        """Answer once everyone has been told of a revision."""
-        if revision <= self.told:
+        """Answer once every session was sent a revision."""
+        if revision <= self.sent_revision:
             session.answer(answer)
         else:
             self._unanswered.append((revision, session, answer))
@@ -162,7 +165,7 @@ class StoreServer:
         self._unanswered = [each for each in self._unanswered if each[1] is not session]
 
     def commit(self, session: "Session", message: Commits) -> None:
-        """Hand commits to the store; they are answered when it has made them, without a task."""
+        """Pass commits to the store; they are answered when it has made them, without a task."""
         if message.delete is None:
             made = asyncio.ensure_future(self._store.commit_each(message.commits))
         else:
@@ -190,7 +193,7 @@ class StoreServer:
         self._answer_at(newest, session, outcomes_of(number, outcomes))
 
     def handle(self, session: "Session", request: Asked) -> None:
-        """Start to work on a request, in a task of its own."""
+        """Start to process a request, in a task of its own."""
         task = asyncio.get_running_loop().create_task(self._guarded(session, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -222,7 +225,7 @@ class StoreServer:
         async with session.reading:
             await session.writable.wait()
             if replay.after >= await self._store.revision():
-                # There is nothing to send; but a revision in the future is refused.
+                # There is nothing to send; but a future revision is refused.
                 await self._store.read(ANY_KEY, at=replay.after)
                 session.answer(HistoryMessage(replay.number, (), replay.after))
                 return
@@ -251,25 +254,25 @@ class Session(asyncio.Protocol):
         self._reported = reported
         self._reader = Reader(LARGEST_REQUEST)
         self._transport: asyncio.Transport | None = None
-        self._told: Revision = 0
+        self._sent: Revision = 0
         self.reading = asyncio.Semaphore(READS_AT_ONCE)
         self.writable = asyncio.Event()
         self.writable.set()
-        self.heard = 0  # how many pieces of data have come from it
+        self.heard = 0  # the number of data portions received from it
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    # What the server says
+    # Calls of the server
 
     def begin(self, message: WorkerMessage) -> None:
         """Send the first message; from now on the worker gets every change."""
-        self._told = self._server.told
+        self._sent = self._server.sent_revision
         self.write(packed(message))
         self._server.joined(self)
 
-    def tell(self, news: bytes, revision: Revision) -> None:
+    def send_change(self, news: bytes, revision: Revision) -> None:
         """Send a change, unless too much is unread; then `_catch_up` makes up for it."""
         if self.writable.is_set():
-            self._told = revision
+            self._sent = revision
             self.write(news)
 
     def answer(self, answer: Answer) -> None:
@@ -288,12 +291,12 @@ class Session(asyncio.Protocol):
             self._transport.abort()
 
     def _catch_up(self) -> None:
-        newest = self._server.told
-        if self._told < newest:
-            self._told = newest
+        newest = self._server.sent_revision
+        if self._sent < newest:
+            self._sent = newest
             self.write(packed(Moved(newest)))
 
-    # What the transport says
+    # Callbacks of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
@@ -350,7 +353,7 @@ def _refused(number: int, error: BaseException) -> Answer:
 
 
 def _cut(page: Page) -> Page:
-    """As much of a page as fits into one answer; always at least one record."""
+    """The part of a page that fits into one response; always at least one record."""
     size = 0
     for count, record in enumerate(page.records):
         size += len(record.value)

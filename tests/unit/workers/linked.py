@@ -40,7 +40,7 @@ class Parent:
             controls=False,
             sockets=(),
             counter=self.counter.descriptor,
-            revision=self.server.told,
+            revision=self.server.sent_revision,
             oldest=self.server.oldest,
         )
 

@@ -27,7 +27,7 @@ class CountingWorker:
         self.open.set(requests)
         self.objects.set(7)
         self.counts = WorkerCounts(store)
-        self.counts.tell(self.families, self.requests.reset)
+        self.counts.report(self.families, self.requests.reset)
 
     def families(self) -> list[Family]:
         metrics = (self.requests, self.seconds, self.open, self.objects)

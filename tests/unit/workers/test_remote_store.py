@@ -31,4 +31,4 @@ class TestSmallSteps(TestRemoteStore):
         monkeypatch.setattr(remote_store, "RECORDS_PER_READ", 3)
         monkeypatch.setattr(remote_store, "TAIL_BYTES", 64)
         monkeypatch.setattr(store_server, "LARGEST_PAGE", 16)
-        monkeypatch.setattr(store_server, "LARGEST_TOLD", 100)
+        monkeypatch.setattr(store_server, "LARGEST_BATCH", 100)

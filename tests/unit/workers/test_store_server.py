@@ -186,7 +186,7 @@ async def test_a_commit_is_answered_after_all_workers_are_notified(
     server, really_answer, really_notify = (
         parent.server,
         parent.server._answer_at,
-        parent.server._tell,
+        parent.server._broadcast,
     )
 
     def answer_at(revision: Revision, session: Session, answer: Any) -> None:
@@ -194,7 +194,9 @@ async def test_a_commit_is_answered_after_all_workers_are_notified(
         committed.set()
 
     monkeypatch.setattr(server, "_answer_at", answer_at)
-    monkeypatch.setattr(server, "_tell", unsent.append)  # the news stays with the store for now
+    monkeypatch.setattr(
+        server, "_broadcast", unsent.append
+    )  # the news stays with the store for now
     monkeypatch.setattr(Session, "write", lambda _, data: written.append(data))
     committing = asyncio.create_task(put(worker, "a", b"1"))
     async with asyncio.timeout(10):
