@@ -27,6 +27,7 @@ from orchid.credentials.x509.signing_request import parse
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener_state import ConnectionLimits, ListenerState, plain
+from tests.api.clusters import cluster, review, revoked, webhook
 from tests.api.world import ADMIN, Api, api
 from tests.security.certified import cluster_authority
 from tests.unit.credentials import samples
@@ -177,6 +178,7 @@ JOBS: dict[str, tuple[int, Job]] = {
 
 
 TOKEN_REVIEW = 67
+CLUSTER_REVIEW = 51  # of the webhook of a cluster
 BOUND_GET = 49  # by the token of an account, with a right from a binding
 APART = 22  # more calls for a body that comes apart from its head
 COMMIT = (
@@ -200,6 +202,18 @@ async def test_a_request_stays_within_its_budget(server: Api, row: str) -> None:
     budget, job = JOBS[row]
 
     assert await cheapest(server, job) <= budget
+
+
+async def test_a_review_of_a_cluster_stays_within_its_budget(server: Api) -> None:
+    """Each request of a cluster waits for one; revocations of others cost nothing."""
+    await cluster(server)
+    for number in range(20):
+        await revoked(server, f"r{number}", token={"jti": f"other-{number}"})
+
+    def job(number: int) -> tuple[str, str, Any]:
+        return "POST", f"{webhook('prod')}?timeout=3s", review("alice", f"JTI={number:03d}")
+
+    assert await cheapest(server, job) <= CLUSTER_REVIEW
 
 
 async def test_a_body_that_comes_apart_from_its_head_costs_little_more(server: Api) -> None:

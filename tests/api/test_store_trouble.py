@@ -10,6 +10,7 @@ from orchid.engine.cache import feed as feed_module
 from orchid.settings.errors import NotAvailable
 from orchid.store.interface import Change, DeleteRange, Revision, StoreFull
 from orchid.store.memory import MemoryStore
+from tests.api.clusters import asked, cluster, review, revoked, webhook
 from tests.api.world import Api, api
 from tests.unit.engine.troubled import TroubledStore
 
@@ -110,3 +111,23 @@ async def test_watchers_stay_through_a_short_absence(
 
     assert [e["object"]["metadata"]["name"] for e in (first, second)] == ["a", "b"]
     assert stream.now() == []
+
+
+async def test_the_webhook_of_a_cluster_does_not_answer_from_memory(
+    troubled: tuple[Api, TroubledStore],
+) -> None:
+    """Without the store nobody knows what was revoked: 503, and the failurePolicy decides."""
+    server, store = troubled
+    await cluster(server)
+    await revoked(server, "stolen", user={"username": "alice"})
+    store.cut()
+    await until(lambda: not server.server.feed.following)
+
+    known = await server.call("POST", webhook("prod"), review("alice"))
+    other = await server.call("POST", webhook("prod"), review("bob"))
+    store.mend()
+    await until(lambda: server.server.feed.following)
+
+    assert (known.status, other.status) == (503, 503)
+    assert (await asked(server, "alice"))["denied"] is True
+    assert "denied" not in await asked(server, "bob")

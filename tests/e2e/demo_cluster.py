@@ -29,18 +29,22 @@ from pathlib import Path
 
 import kubernetes
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.e2e import kube_apiserver
 from tests.e2e.balancer import balancing
-from tests.e2e.demo_revocation import Unexpected, require, say, summed_up
+from tests.e2e.demo_revocation import Unexpected, require, say, summed_up, until
 from tests.e2e.https import Https
 from tests.e2e.kube_apiserver import ApiServer, ClusterFiles, Identity
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.serving import Server, running_server, sealing_flags
+from tests.unit.credentials import samples
 from tests.unit.store import etcd_process
 
 NAME = "demo"
 PODS = "/api/v1/namespaces/ci/pods"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
 TOKENS = "/api/v1/namespaces/ci/serviceaccounts/builder/token"
 FORBIDDEN, OK = 403, 200
@@ -109,6 +113,7 @@ class Demonstration:
             clients[word]("-n", "ci", "get", "pods")
             say(f"kubectl with {word}: allowed")
         self._python_client(tokens)
+        self._inventory()
         self._doctor()
         with self.others(tokens[1], certificates[1]) as counted:
             times = self.measure(rounds)
@@ -133,6 +138,29 @@ class Demonstration:
                     status = refusal.status
             require(status == expected, f"the Python client got {status}")
             say(f"the Python client with token {number + 1}: {status}")
+
+    def _inventory(self) -> None:
+        """A certificate that the cluster issued for a request is recorded, and revoked by it."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        asked = samples.request("alice", key=key)
+        chain = samples.certificate_for(self.files.authority, asked)
+        with Https(self.asked.port, self.files.admin.file) as client:
+            issue(client, asked, chain)
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        file = self.files.write("recorded.pem", chain + pem)
+        words = ("issued", "--cluster", NAME)
+        until(lambda: json.loads(self.orchid(*words, "-o", "json")) != [], "nothing is recorded")
+        for line in self.orchid(*words).splitlines():
+            say(f"  {line}")
+        with Https(self.asked.port, file) as client:
+            require(client.send("GET", PODS).status == OK, "the certificate does not work")
+            self.orchid("revoke", "csr/laptop", "--cluster", NAME)
+            require(client.send("GET", PODS).status == FORBIDDEN, "the certificate works")
+        say("the certificate of the request laptop is recorded, and was revoked by its name")
 
     def _doctor(self) -> None:
         words = ("cluster", "doctor", NAME, "--kubeconfig", str(self.asked.kubeconfig))
@@ -191,6 +219,26 @@ class Demonstration:
             stop.set()
             for thread in threads:
                 thread.join(PATIENCE)
+
+
+def issue(client: Https, asked: bytes, chain: bytes) -> None:
+    """Request, approve and sign a certificate, as a person and the cluster's signer do."""
+    spec = {
+        "request": base64.b64encode(asked).decode(),
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth"],
+    }
+    made = client.send("POST", REQUESTS, {"metadata": {"name": "laptop"}, "spec": spec})
+    require(made.status == 201, made.body.decode())
+    body = made.json
+    condition = {"type": "Approved", "status": "True", "reason": "Demo", "message": "approved"}
+    body["status"] = {"conditions": [condition]}
+    approved = client.send("PUT", f"{REQUESTS}/laptop/approval", body)
+    require(approved.status == OK, approved.body.decode())
+    body = approved.json
+    body["status"]["certificate"] = base64.b64encode(chain).decode()
+    signed = client.send("PUT", f"{REQUESTS}/laptop/status", body)
+    require(signed.status == OK, signed.body.decode())
 
 
 def latency(demonstration: Demonstration, plain: ApiServer, count: int) -> None:
@@ -275,10 +323,11 @@ def demonstration(home: Path, program: Path) -> Iterator[tuple[Demonstration, Ap
         port = running.enter_context(balancing([one.port for one in servers]))
         prepare(Kubectl(plain.kubeconfig, home))
         out = str(home / "files")
-        words = ("cluster", "add", NAME, "--kubeconfig", str(plain.kubeconfig), "--out", out)
         url = f"https://127.0.0.1:{port}"
+        words = ("cluster", "add", NAME, "--kubeconfig", str(plain.kubeconfig), "--inventory")
+        words += ("--out", out, "--directory", out, "--url", url)
         done = subprocess.run(
-            [sys.executable, "-m", "orchid", *words, "--directory", out, "--url", url],
+            [sys.executable, "-m", "orchid", *words],
             env={**os.environ, "KUBECONFIG": str(servers[1].kubeconfig)},
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
