@@ -67,7 +67,7 @@ from orchid.server.pages.ledger import PREFIX as LEDGER
 from orchid.server.pages.readiness import Readiness
 from orchid.server.pages.site import Page, Pages, openid_page
 from orchid.server.sockets.listener import Listener
-from orchid.server.sockets.messages import HttpRequest, Response, Stream
+from orchid.server.sockets.messages import Handler, HttpRequest, Response, Stream
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.store.interface import Store
@@ -120,11 +120,12 @@ class Assembly:
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self._record_credentials()
         self._limit_load()
-        self.clients = controlling.InProcessClients(
-            self._handle, self.access.callers, self.catalog, settings.names
+        # Its pages are part of the chain, which its client calls.
+        self.trust = TrustDoor(
+            self._clients(self._handle)(door.IDENTITY.name), settings.names, self.clock
         )
-        self.trust = TrustDoor(self.clients(door.IDENTITY.name), settings.names, self.clock)
         self.chain = self._chain(others)
+        self.clients = self._clients(self.chain)
         self._report_to_controllers()
 
     def listener(self) -> Listener:
@@ -135,6 +136,10 @@ class Assembly:
         """Stop the threads."""
         self.access.issuer.close()
         self.offload.close()
+
+    def _clients(self, handler: Handler) -> controlling.InProcessClients:
+        names = self.settings.names
+        return controlling.InProcessClients(handler, self.access.callers, self.catalog, names)
 
     def _handle(self, http: HttpRequest) -> Coroutine[Any, Any, Response | Stream]:
         """Handle a request of this process."""

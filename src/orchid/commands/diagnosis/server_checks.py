@@ -19,6 +19,7 @@ from typing import Any, Final
 from orchid.access.policy.bootstrap import bootstrap_policy
 from orchid.assembly.controlling import controller_rights
 from orchid.commands.accounts import whoami
+from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
 from orchid.commands.diagnosis.key_checks import SIGNING_KEYS, stored_keys
 from orchid.commands.server import status
@@ -255,4 +256,5 @@ SERVER_CHECKS: Final[dict[str, Check]] = {
     "secrets": secrets,
     "roles": roles,
     "ledger": ledger,
+    "bundles": bundles,
 }
