@@ -266,7 +266,7 @@ async def apply_at(server: Api, target: str, body: dict[str, Any]) -> Any:
 
 
 async def test_a_key_that_is_always_there_is_empty_where_it_is_left_out(server: Api) -> None:
-    """An owner without a uid is judged by the rules for owners, not as a list without keys."""
+    """An owner without a uid is validated by the rules for owners, not as a list without keys."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p"}
     answer = await apply(server, config(metadata={"ownerReferences": [owner]}))
 

@@ -132,7 +132,7 @@ async def test_webhooks_are_asked_in_order_where_their_conditions_hold(
 async def test_the_failure_policy_decides_when_a_webhook_fails(
     server_files: Path, file: File, allowing: Server, policy: str, status: int
 ) -> None:
-    """Deny ends it there; NoOpinion goes on to the next, and is counted."""
+    """Deny ends the request; NoOpinion continues with the next authorizer, and is counted."""
     async with serving(BROKEN) as broken:
         path = file.write(
             file.webhook("broken", broken, failurePolicy=policy), file.webhook("open", allowing)

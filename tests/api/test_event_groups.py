@@ -214,7 +214,7 @@ async def test_an_event_is_selected_by_the_names_of_its_group(server: Api) -> No
 async def test_who_tracks_fields_in_one_group_is_forgotten_by_writes_in_the_other(
     server: Api,
 ) -> None:
-    """An entry of managedFields cannot be judged by other names; so it goes."""
+    """Entries of managedFields with the field names of the other group are dropped."""
     made = await server.make(f"{NEW}?fieldManager=new", event(NEW))
     patched = await server.call(
         "PATCH", f"{OLD}/a?fieldManager=old", b'{"message":"Changed."}', headers=MERGE

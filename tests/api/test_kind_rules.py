@@ -150,7 +150,7 @@ async def test_times_of_a_lease_have_microseconds_and_numbers_have_32_bits(
 
 
 async def test_times_of_a_lease_are_kept_in_utc(server: Api) -> None:
-    """Whatever zone they were written in."""
+    """In any time zone."""
     made = await server.make(
         LEASES,
         {"metadata": {"name": "l"}, "spec": {"renewTime": "2020-01-01T02:00:00.100000+02:00"}},

@@ -136,7 +136,7 @@ async def test_so_many_wait_for_a_revision_and_no_more(
 
 
 async def test_every_seat_is_given_back(narrow: Api) -> None:
-    """Whatever becomes of requests, nothing is left taken, also when they are given up."""
+    """All seats are released after any outcome, also after a cancellation."""
     seats = seats_of(narrow)
     for target in (SA, f"{SA}?limit=x", f"{SA}/none", f"{SA}?watch=1", "/nowhere"):
         await narrow.call("GET", target, token=BOB)

@@ -146,7 +146,7 @@ async def test_versions(server: Api) -> None:
 
 
 async def test_a_compacted_snapshot_can_be_continued(server: Api) -> None:
-    """410 with a token that goes on from the same place, now."""
+    """410 with a token that continues from the same key at the current revision."""
     for name in "abc":
         await server.account(name)
     token = (await server.call("GET", f"{SA}?limit=1")).json["metadata"]["continue"]

@@ -260,7 +260,7 @@ class Bench:
         self.loop.close()
 
     def ask(self, method: str, target: str, headers: dict[str, str], body: bytes = b"") -> Any:
-        """Send a request and judge the answer by what holds for every one."""
+        """Send a request and check the rules that hold for every answer."""
         answer = self.loop.run_until_complete(
             self.server.send(method, target, {"authorization": f"Bearer {ADMIN}", **headers}, body)
         )

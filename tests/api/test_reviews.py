@@ -52,7 +52,7 @@ REVIEWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("target", REVIEWS)
 async def test_a_status_that_is_sent_is_dropped(server: Api, target: str) -> None:
-    """Nothing of it comes back, not even as a field that somebody owns."""
+    """The response does not contain it, nor does managedFields."""
     await server.account("a")
     body, status = REVIEWS[target]
     answer = await server.make(target, {**body, "status": status})

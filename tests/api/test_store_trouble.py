@@ -97,7 +97,7 @@ async def test_readiness_follows_the_store(troubled: tuple[Api, TroubledStore]) 
 async def test_watchers_stay_through_a_short_absence(
     troubled: tuple[Api, TroubledStore],
 ) -> None:
-    """A watch that was open goes on, and sees what was written meanwhile, once."""
+    """An open watch continues, and receives the changes made meanwhile, once."""
     server, store = troubled
     async with server.watch(f"{SA}?watch=1") as stream:
         await server.account("a")

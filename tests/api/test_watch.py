@@ -261,7 +261,7 @@ async def test_old_watch_paths(server: Api) -> None:
 
 
 async def test_wrong_before_the_stream_is_an_ordinary_error(server: Api) -> None:
-    """Selectors, options and rights are judged while there is still a status to give."""
+    """Selectors, options and rights are checked before the status is sent."""
     selector = await server.call("GET", f"{SA}?watch=1&labelSelector=a@b")
     options = await server.call("GET", f"{SA}?watch=1&sendInitialEvents=true")
     rights = await server.call("GET", f"{SA}?watch=1", token=BOB)

@@ -119,7 +119,7 @@ def test_controllers_of_one_server_issue_for_both(etcd: str, tmp_path: Path) -> 
 
 
 def test_an_authority_outlives_the_server_that_made_its_key(etcd: str, tmp_path: Path) -> None:
-    """Whichever runs the controllers ends; the other goes on with the same key."""
+    """The server that runs the controllers ends; the other continues with the same key."""
     with two_servers(etcd, tmp_path) as servers:
         authority_on(servers[0])
         ready = until(servers[0], f"{AUTHORITIES}/web", says_ready("Issuing"))

@@ -65,7 +65,7 @@ def is_issued(csr: Any) -> bool:
 def test_controllers_run_in_the_servers_process_and_survive_its_crash(
     start_server: StartServer,
 ) -> None:
-    """After a kill the same server goes on at once, without waiting for its own old Lease."""
+    """After a kill the same server leads immediately, without waiting for its old Lease."""
     first = start_server()
     ask_and_approve(first, "before")
     until(first, f"{REQUESTS}/before", is_issued)

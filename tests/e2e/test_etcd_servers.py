@@ -145,7 +145,7 @@ def test_tokens_and_rights_of_one_server_count_on_the_other(start_two: StartTwo)
 def test_controllers_go_on_in_the_other_server_when_their_leader_is_killed(
     start_two: StartTwo,
 ) -> None:
-    """Within fifteen seconds of the kill, somebody else does their work."""
+    """Within fifteen seconds of the kill, another server leads."""
     servers = start_two()
     with Https(servers[0].port) as first, Https(servers[1].port) as second:
         clients = dict(zip(servers, (first, second), strict=True))

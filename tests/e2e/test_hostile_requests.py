@@ -165,7 +165,7 @@ def test_requests_are_refused_or_signed_within_the_profile(attack: Hostile) -> N
 
 
 def test_certificates_are_refused_or_stored_as_they_are(attack: Hostile) -> None:
-    """A signer of somebody else's sends what it likes as the certificate."""
+    """An external signer may send any bytes as the certificate."""
     good = next(one for one in samples(hostile.REQUEST) if one.name == "request-subject-empty")
     for number, sample in enumerate(samples(hostile.CERTIFICATE)):
         name = f"c{number}"
@@ -180,7 +180,7 @@ def test_certificates_are_refused_or_stored_as_they_are(attack: Hostile) -> None
 
 
 def test_bundles_are_refused_or_stored_as_they_are(attack: Hostile) -> None:
-    """Whatever is stored is text that can be read again."""
+    """Stored certificates can be parsed again."""
     for number, sample in enumerate(samples(hostile.BUNDLE)):
         sent = sample.data.decode("utf-8", "replace")
         body = {"metadata": {"name": f"b{number}"}, "spec": {"trustBundle": sent}}

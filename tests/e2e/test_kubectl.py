@@ -569,7 +569,7 @@ def test_acting_as_another(kubectl: Kubectl, server: Server, tmp_path: Path) -> 
 
 
 def config_with(kubectl: Kubectl, place: Path, user: object) -> Kubectl:
-    """The same server, met as somebody else."""
+    """The same server with another user."""
     config = yaml.safe_load(kubectl.kubeconfig.read_text())
     config["users"][0]["user"] = user
     path = place / "kubeconfig"

@@ -100,7 +100,7 @@ def test_a_token_is_spoken_with(kubectl: Kubectl, tmp_path: Path) -> None:
 
 
 def test_what_all_one_may(kubectl: Kubectl) -> None:
-    """can-i --list shows the rules of somebody else, the everyday ones among them."""
+    """can-i --list shows the rules of another user, including the default ones."""
     kubectl("-n", "may", "create", "role", "app", "--verb=get,list", "--resource=pods")
     kubectl("-n", "may", "create", "rolebinding", "app", "--role=app", "--user=jane")
 

@@ -255,7 +255,7 @@ def test_kind_and_version_may_be_left_out(client: Client) -> None:
 
 
 def test_token_is_requested_and_reviewed(client: Client) -> None:
-    """A token is asked for, given and judged without a word of JSON."""
+    """A token is requested, issued and reviewed in protobuf only."""
     client.send("POST", ACCOUNTS, account("holder"))
     wanted = TokenRequest(spec=TokenRequestSpec(expiration_seconds=1200))
     made, answer = client.send("POST", f"{ACCOUNTS}/holder/token", wanted, AUTHENTICATION)

@@ -82,7 +82,7 @@ async def test_token_as_a_subprotocol(client: aiohttp.ClientSession) -> None:
 async def test_client_messages_are_ignored_and_pings_answered(
     client: aiohttp.ClientSession,
 ) -> None:
-    """Whatever the client says, the events go on."""
+    """Messages of the client do not interrupt the events."""
     await make(client, "quiet")
 
     async with client.ws_connect(

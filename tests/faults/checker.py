@@ -172,7 +172,7 @@ def write_violations(calls: Iterable[Call], timelines: Timelines) -> Iterator[Vi
 
 
 def seen_violations(calls: Iterable[Call], timelines: Timelines) -> Iterator[Violation]:
-    """Whatever a get has shown was once written, as it was shown."""
+    """Every value that a get returned was written before."""
     for call in calls:
         for key, version in call.found.items() if call.action == "get" else ():
             if timelines[key].value(version.revision) != version.value:
@@ -259,7 +259,7 @@ def _current(timeline: Timeline, version: int) -> Callable[[int], int | None]:
 
 
 def _refusal(call: Call, timeline: Timeline) -> Callable[[int], int | None]:
-    """When a refusal is right: somebody else must have been there at some moment."""
+    """A refused write is correct if another value existed at some moment during it."""
     if call.status == NOT_FOUND:
         return _current(timeline, ABSENT)
     # A create expects nothing to be there; all others, their version.

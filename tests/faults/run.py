@@ -88,7 +88,7 @@ class Report:
 
 
 def run(store: str, minutes: float, seed: int, keep: Path | None = None, only: str = "") -> Report:
-    """The whole of it: start, work, strike, stop, judge."""
+    """One complete run: start, load, faults, stop, check."""
     system = SYSTEMS[store](minutes)
     try:
         system.start()

@@ -84,7 +84,7 @@ async def test_marks_and_lists_that_do_not_follow_are_found(
 
 
 async def test_revocation_that_is_gone_or_back_is_found(tmp_path: Path) -> None:
-    """Whatever was acknowledged of it counts."""
+    """Acknowledged revocations count."""
     async with revoking_on_a_server(tmp_path) as (revoking, server):
         held = revoking.subjects[1].holds[0]
         await server.call("DELETE", f"{REVOCATIONS}/{held}")

@@ -25,7 +25,7 @@ POD = {"containers": [{"name": "c", "image": "i"}]}
 
 @dataclass
 class Given:
-    """A right or a credential that somebody has."""
+    """A right or a credential of a caller."""
 
     ask: Callable[[], int]  # the request that rests on it; gives its status
     remove: Callable[[], Any]

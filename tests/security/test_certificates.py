@@ -335,7 +335,7 @@ def large(kind: str) -> dict[str, bytes]:
 async def test_a_megabyte_of_hostile_pem_is_refused_as_request_certificate_and_bundle(
     server: Api,
 ) -> None:
-    """A 4xx each, and the server goes on (CVE-2024-12401)."""
+    """A 4xx each, and the server continues to serve (CVE-2024-12401)."""
     refused = []
     for data in large(hostile.REQUEST).values():
         refused.append(await server.call("POST", REQUESTS, asking(data)))

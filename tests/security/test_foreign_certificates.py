@@ -81,7 +81,7 @@ async def revocation(server: Api, victim: Certified) -> Answer:
 async def test_nobody_revokes_a_certificate_by_writing_it_into_a_request(
     server: Api, signer: str, status: int
 ) -> None:
-    """The administrator's certificate is in no inventory, and its holder goes on."""
+    """The administrator's certificate has no record, and stays valid."""
     await own_authority(server)
     await mallory(server, signer)
     victim = issued(cluster_authority(server.server.files.path), "jane")

@@ -55,7 +55,7 @@ class LaggingStore(MemoryStore):
 
 
 class Behind:
-    """A server, and somebody else who writes to its store."""
+    """A server, and another writer to its store."""
 
     def __init__(self, server: Api, store: LaggingStore) -> None:
         self.server = server

@@ -62,7 +62,7 @@ HEADS: dict[str, tuple[list[str], int]] = {
 async def test_a_head_made_to_take_long_gets_its_answer(
     what: str, open_server: Running, trust: ssl.SSLContext
 ) -> None:
-    """From somebody and from nobody."""
+    """With and without a credential."""
     lines, status = HEADS[what]
     for credentials, wanted in ([], {401, status}), ([bearer(ADMIN)], {status}):
         client = await open_server.connect(trust)

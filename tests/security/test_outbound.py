@@ -134,7 +134,7 @@ async def test_our_credential_goes_to_the_configured_server_alone(call: Call) ->
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"])
 async def test_no_answer_sends_a_client_to_another_host(method: str, server: Api) -> None:
-    """Whatever path, host or query is asked for, there is no Location that leads away."""
+    """No path, host or query causes a redirect to another host."""
     evil = {"host": "evil.test", "x-forwarded-host": "evil.test", "x-forwarded-proto": "http"}
     for target in (
         "/", "//evil.test", "//evil.test/api/v1", "/\\evil.test", "/api", "/api/", "/apis//",

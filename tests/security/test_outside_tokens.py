@@ -72,7 +72,7 @@ def jti_of(token: str) -> str:
 
 @pytest.mark.parametrize("with_issuer", [True, False])
 def test_a_revoked_token_of_an_outside_issuer_is_refused(pair: Pair, with_issuer: bool) -> None:
-    """In requests and in reviews, on the same connection; another token goes on."""
+    """In requests and in reviews, on the same connection; other tokens stay valid."""
     token, other = pair.token(), pair.token()
     before = pair.known(token)
 

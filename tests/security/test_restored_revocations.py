@@ -81,7 +81,7 @@ def test_a_name_that_was_used_again_and_a_file_that_lags_behind_revive_nothing(
 
 
 def test_the_revocation_of_a_signer_holds_for_what_the_backup_does_not_know(tmp_path: Path) -> None:
-    """A certificate issued after the backup has no record; the administrator's own goes on."""
+    """A certificate issued after the backup has no record; the administrator's stays valid."""
     data, copy, home = tmp_path / "data", tmp_path / "copy.db", tmp_path / "home"
     home.mkdir()
     person = Person(home, data / "admin.kubeconfig")

@@ -132,7 +132,7 @@ async def test_a_certificate_is_named_by_what_one_knows_of_it(server: Api, by: s
 
 
 async def test_a_revoked_token_is_refused_and_reviewed_as_such(server: Api) -> None:
-    """By its id; another token of the account goes on."""
+    """By its id; other tokens of the account stay valid."""
     await server.account("robot")
     token, other = await server.token("robot"), await server.token("robot")
     named = {"jti": jti_of(token), "namespace": "default", "name": "robot"}

@@ -152,7 +152,7 @@ async def test_unknown_callers_leave_nothing_behind(server: Api, path: str) -> N
 async def test_a_certificate_on_the_connection_keeps_the_caller_from_being_remembered(
     server: Api,
 ) -> None:
-    """The certificate is judged first, and has a memory of its own."""
+    """The certificate is checked first, and has a separate cache."""
     warm = Warm(server, ADMIN, Peer("127.0.0.1:1", b"no certificate that anybody trusts"))
 
     assert [await warm.status(), await warm.status()] == [200, 200]
@@ -163,7 +163,7 @@ async def test_a_certificate_on_the_connection_keeps_the_caller_from_being_remem
 async def test_a_cached_head_with_another_body_counts_no_longer_than_its_token(
     server: Api, apart: bool
 ) -> None:
-    """Bodies differ in length and come later than the head; the caller is judged all the same."""
+    """Bodies differ in length and arrive after the head; the caller is checked each time."""
     await server.account("robot")
     token = (await server.token("robot")).encode()
     reader = new_reader()

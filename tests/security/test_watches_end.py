@@ -1,4 +1,4 @@
-"""The attack: a watch that goes on after its account, token, binding or time is gone."""
+"""The attack: a watch that continues after its account, token, binding or time has ended."""
 
 import asyncio
 import contextlib
@@ -162,7 +162,7 @@ async def test_no_watch_outlives_the_setting_doubled(server_files: Path) -> None
 
 
 async def test_a_watch_of_a_running_server_ends_soon_after_its_binding(server: Api) -> None:
-    """Nobody has to ask: the change itself has every watch judged."""
+    """The change itself triggers a check of every watch, without a request."""
     await prepared(server)
     token = await server.token("robot")
     judging = asyncio.create_task(server.server.watches.run())

@@ -101,7 +101,7 @@ class Chooser:
 
 
 def compare(data: bytes) -> None:
-    """Whatever happens to roles and bindings, all evaluators say the same."""
+    """After any change to roles and bindings, all evaluators agree."""
     asyncio.run(_compare(Chooser(data)))
 
 

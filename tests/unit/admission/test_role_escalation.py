@@ -45,7 +45,7 @@ async def here() -> AsyncIterator[World]:
 
 
 async def judge(here: World, new: Any, old: Any = None, by: UserInfo = EVE) -> None:
-    """Have a change judged as the engine would."""
+    """Run the admission policy for a change, as the engine does."""
     kind = here.catalog.of(type(new))
     evaluator = RBAC(ORCH, here.feed, here.offload)
     await RoleEscalation(evaluator, evaluator).review(a_request_for(new, old, by), kind, new, old)

@@ -63,7 +63,7 @@ async def test_masters_are_refused_in_every_spelling(text: bytes) -> None:
 
 
 async def test_others_pass() -> None:
-    """Other groups, other signers, later writes and deletions are not judged."""
+    """Other groups, other signers, later writes and deletions are not checked."""
     masters = request("eve", ("system:masters",))
 
     await POLICY.review(CREATE, SIGNING_REQUESTS, asked(request("eve", ("dev",))), None)

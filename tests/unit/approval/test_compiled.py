@@ -131,7 +131,7 @@ async def test_every_alternative_name_needs_a_pattern(
 
 
 async def test_the_lifetime_is_the_one_that_the_signer_gives() -> None:
-    """A request that says nothing gets the signer's longest, and that is what is judged."""
+    """A request without a lifetime is evaluated with the longest of the signer."""
     terms = signer_terms(samples.LEGACY)
 
     asked = case(HOST, signer=samples.LEGACY.signer_name, seconds=None, terms_of=terms)

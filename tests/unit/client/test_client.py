@@ -188,7 +188,7 @@ async def test_those_who_follow_in_process_share_what_is_decoded(world: Beside) 
 
 
 async def test_caller_without_rights_is_refused_by_name(world: Beside) -> None:
-    """In process, too, everybody is somebody."""
+    """In-process requests are authenticated, too."""
     nobody = world.server.clients.of_user(UserInfo(username="nobody"))
 
     with pytest.raises(Forbidden, match='User "nobody" cannot create resource "configmaps"'):

@@ -35,7 +35,7 @@ async def token_secret(world: Beside, name: str, account: str, place: str = "def
 
 
 async def test_every_namespace_gets_a_default_account_and_gets_it_again(world: Beside) -> None:
-    """Old namespaces, new ones, and after somebody deleted it: with another uid."""
+    """In old and new namespaces, and again after a deletion, with another uid."""
     await world.namespace("before")
     async with world.running("serviceaccount"):
         await world.until_like(ServiceAccount, "default", "before")
@@ -142,7 +142,7 @@ async def test_deleted_token_secret_is_taken_off_the_accounts_list(world: Beside
 
 
 async def test_root_ca_is_in_every_namespace_and_is_put_right(world: Beside) -> None:
-    """It comes back when deleted, and loses what somebody wrote into it."""
+    """It is created again after a deletion, and changes to it are reverted."""
     name, authority = ORCH.root_ca_config_map, world.server.files.ca_certificate.read_text()
     async with world.running("root-ca-certificate-publisher"):
         made = await world.until_like(ConfigMap, name, "default")

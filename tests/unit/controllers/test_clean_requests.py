@@ -60,7 +60,7 @@ def test_condition_without_a_time_never_counts() -> None:
 
 
 def test_expired_certificate_ends_its_request_at_once() -> None:
-    """Whatever its age: nobody can use the certificate any more."""
+    """At any age: the certificate cannot be used any more."""
     authority = Authority.create("ca", now=NOW - 10 * HOUR)
     issued = authority.issue_client("u", lifetime=HOUR, now=NOW - 3 * HOUR)
 

@@ -212,7 +212,7 @@ async def test_nothing_is_decided_while_policies_are_reloaded(world: Beside) -> 
 async def test_a_decision_never_rests_on_an_old_policy(
     world: Beside, host: str, change: Callable[[Beside, ApprovalPolicy], Any]
 ) -> None:
-    """A watch may be late: what has changed meanwhile is judged again first."""
+    """A watch may be late: a policy that has changed meanwhile is evaluated again first."""
     await may_request(world)
     await may_use(world, "new", "web")
     policy = await write(world, "web", otherwise="deny")
@@ -248,7 +248,7 @@ async def test_a_request_whose_slow_rules_could_not_be_judged_is_looked_at_again
 async def test_a_decision_made_meanwhile_is_kept(
     world: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Slow rules may be judged long after a person has approved the request."""
+    """Slow rules may be evaluated long after a person has approved the request."""
     await may_request(world)
     await may_use(world, "web")
     await write(world, "web")
@@ -369,7 +369,7 @@ async def test_a_policy_issues_from_the_platform_signers(world: Beside) -> None:
 
 
 async def test_two_looks_at_once_decide_once(world: Beside) -> None:
-    """The second finds that somebody was faster, and leaves it."""
+    """The second finds the decision of the first, and leaves it."""
     await may_request(world)
     await may_use(world, "web")
     await write(world, "web")

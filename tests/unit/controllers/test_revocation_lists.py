@@ -269,7 +269,7 @@ async def test_a_list_is_served_while_its_key_is_gone_and_others_are_made(world:
 async def test_an_authority_of_ones_own_that_may_not_sign_lists_says_so(
     world: Beside, tmp_path: Path
 ) -> None:
-    """In its status and by an event; it goes on signing certificates."""
+    """In its status and by an event; it still signs certificates."""
     chain, key = without_list_signing(tmp_path)
     async with world.running(KEEPER):
         await bring(world, crt=chain.read_bytes(), key=key.read_bytes())
@@ -341,7 +341,7 @@ async def test_a_long_list_is_kept_in_several_objects(
 async def test_an_authority_that_may_not_sign_lists_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets no list that nobody may trust, and goes on signing certificates."""
+    """No list is published that verifiers would refuse; it still signs certificates."""
     chain, key = without_list_signing(tmp_path)
     files = {"cluster_signing_cert_file": str(chain), "cluster_signing_key_file": str(key)}
     async with beside(tmp_path / "data", **files) as world, world.running(*CONTROLLERS):

@@ -69,7 +69,7 @@ async def test_all_controllers_run_and_stop_together(world: Beside) -> None:
 
 
 async def test_identity_is_stable_for_the_embedded_store(server_files: Path) -> None:
-    """After a crash the same server goes on at once."""
+    """After a crash the same server leads immediately."""
     async with beside(server_files) as one, beside(server_files) as other:
         assert one.context.identity == other.context.identity
 

@@ -419,7 +419,7 @@ def test_the_last_character_of_a_part_has_one_spelling() -> None:
 
 
 def test_oversized_tokens_headers_and_key_ids_are_refused() -> None:
-    """Size is judged before anything is decoded."""
+    """The size is checked before anything is decoded."""
     with pytest.raises(NotAToken, match=f"at most {tokens.MAX_TOKEN} bytes"):
         verifier().open(b"a" * (tokens.MAX_TOKEN + 1), NOW)
     for token in (
@@ -461,7 +461,7 @@ VERIFIER = verifier()
 
 @given(st.binary(max_size=400) | st.text(max_size=400))
 def test_any_input_is_refused_by_name(token: bytes | str) -> None:
-    """Whatever is sent, the answer is a refusal of ours."""
+    """Any input gives a named refusal."""
     with pytest.raises(TokenRefused):
         VERIFIER.open(token, NOW)
 

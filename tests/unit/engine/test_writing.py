@@ -94,7 +94,7 @@ class TestCreate:
         assert meta_of(await world.make("a")).namespace == "ns"
 
     async def test_all_that_is_wrong_is_said_at_once(self, world: Engine) -> None:
-        """Name, labels and finalizers are judged together, each by its path."""
+        """Errors of name, labels and finalizers are reported together, each with its path."""
         with pytest.raises(Invalid) as refused:
             await world.make("A", labels={"-": "x"}, finalizers=["abc"])
         fields = [cause.field for cause in refused.value.status().details.causes]

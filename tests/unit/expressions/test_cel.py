@@ -137,7 +137,7 @@ def test_escaped_names_find_what_cannot_be_written(
 def test_failure_says_why_and_quotes_no_claim(
     compiled: Callable[[str], Expression], source: str, claims: dict[str, Any], text: str
 ) -> None:
-    """Whatever a claim holds ends as one sentence of ours."""
+    """The error has our own message, without the values of claims."""
     found = failure(compiled(source).texts, claims)
 
     assert found == f"expression '{source}' resulted in error: {text}"

@@ -77,7 +77,7 @@ async def test_renewed_certificates_are_recorded_and_cut_no_connection(tmp_path:
 async def test_a_failure_is_logged_once_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server with a damaged authority goes on with the certificate that it has."""
+    """A server with a damaged authority keeps its certificate."""
     async with beside(tmp_path / "data") as world:
         own, files = world.server.own_certificates, world.server.files
         key = files.ca_key.read_bytes()

@@ -286,7 +286,7 @@ async def test_unfit_bound_object_is_refused(
 
 
 async def test_pod_of_another_account_is_refused_before_its_uid_is_compared(here: World) -> None:
-    """400: a token may not be bound to a Pod that runs as somebody else."""
+    """400: a token cannot be bound to a Pod of another account."""
     await here.put(replace(POD, spec={"serviceAccountName": "other"}))
 
     with pytest.raises(BadRequest) as refusal:

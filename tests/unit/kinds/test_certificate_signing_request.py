@@ -107,7 +107,7 @@ def test_a_good_request_is_accepted() -> None:
 
 
 def test_the_server_writes_down_who_asked() -> None:
-    """Whatever the client claims to be is overwritten, also by nothing."""
+    """User fields in the body are overwritten, also by empty ones."""
     claimed = csr(username="root", uid="0", groups=("system:masters",), extra={"a": ("b",)})
     user = UserInfo("jane", "u1", ("dev",), {"scopes": ("all",)})
 

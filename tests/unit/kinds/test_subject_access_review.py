@@ -70,7 +70,7 @@ async def test_the_question_reaches_the_authorizer_as_it_is() -> None:
 
 
 async def test_a_self_review_asks_for_the_caller() -> None:
-    """Whatever the body says, it is about who is asking."""
+    """The review is about the caller, whatever the body contains."""
     judge = Judge()
 
     await review(SELF, {"nonResourceAttributes": PATH, "user": "admin"}, judge=judge)

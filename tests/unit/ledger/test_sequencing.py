@@ -110,7 +110,7 @@ async def test_a_log_is_gone_on_with_by_a_server_that_did_not_begin_it(store: Me
 
 
 async def test_one_sequencer_remembers_the_edge(store: MemoryStore) -> None:
-    """The same sequencer goes on step after step, as a fresh one would."""
+    """A sequencer continues step by step like a new one."""
     one = sequencer(store)
     for number in range(300):
         await leave_pending(store, number, 1)
@@ -428,7 +428,7 @@ async def test_a_server_with_another_key_adds_nothing(store: MemoryStore) -> Non
 
 
 async def test_a_log_keeps_the_name_it_began_with(store: MemoryStore) -> None:
-    """A server whose address has changed goes on with the same log."""
+    """A server with a changed address continues the same log."""
     await grow(store, 0, 1)
     await leave_pending(store, 1, 1)
 
@@ -441,7 +441,7 @@ async def test_a_log_keeps_the_name_it_began_with(store: MemoryStore) -> None:
 async def test_a_log_that_does_not_fit_its_head_is_not_gone_on_with(
     store: MemoryStore, value: bytes | None
 ) -> None:
-    """A new signature must never cover a tile that somebody has changed or removed."""
+    """A new signature must never cover a changed or removed tile."""
     await grow(store, 0, 2)
     [tile] = (await store.read(Span.prefix(f"{store_keys.PREFIX}tile/"))).records
     await store.commit([Change(tile.key, value, tile.revision)])

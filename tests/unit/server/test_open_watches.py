@@ -1,4 +1,4 @@
-"""Open watches: which of them go on when they are judged again, and what has them judged."""
+"""Open watches: what triggers a new check of them, and which continue."""
 
 import asyncio
 from types import SimpleNamespace

@@ -446,7 +446,7 @@ class StoreSuite(RangeSuite):
             assert (await store.read(ALL, at=at)).records == records
 
     async def test_compaction_does_not_disturb_writers_and_watchers(self, store: Store) -> None:
-        """Forgetting goes on beside live work, and a caught-up watcher never notices."""
+        """Compaction during writes does not affect a watcher that is up to date."""
         final = 301
 
         async def write() -> None:

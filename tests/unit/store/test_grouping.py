@@ -1,4 +1,4 @@
-"""Several commits handed over at once: each is judged by itself, and in order."""
+"""Several commits in one batch: each is checked separately, in order."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

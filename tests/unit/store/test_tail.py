@@ -26,7 +26,7 @@ class Log:
 
 
 async def test_what_is_at_hand_is_not_given_again_to_the_one_who_waits() -> None:
-    """A task waits for the next batch; somebody else takes it before the task runs."""
+    """A task waits for the next batch; another caller takes it before the task runs."""
     tail = Tail(1, 1)
     watch = Following(tail, Span.all(), 1, Log().replay)
     waiting = asyncio.ensure_future(anext(watch))

@@ -227,7 +227,7 @@ async def test_the_spiffe_form_needs_a_trust_domain(world: Beside) -> None:
 
 
 async def test_the_last_edition_is_served_while_the_sources_are_empty(world: Beside) -> None:
-    """A client never loses its trust because somebody deleted an object."""
+    """The last edition stays published after its sources are deleted."""
     bundle = await published(world)
     await world.admin.delete(ClusterTrustBundle, "roots")
     await world.until_like(PublishedBundle, "pay", condition=lambda one: not one.is_ready)

@@ -1,4 +1,4 @@
-"""Query parameters: how they are split, read and judged."""
+"""Query parameters: splitting, parsing and validation."""
 
 import contextlib
 import urllib.parse
@@ -145,7 +145,7 @@ def test_the_user_agent_names_the_manager() -> None:
 
 
 def test_options_have_few_values() -> None:
-    """dryRun, fieldValidation and propagationPolicy are judged with the known texts."""
+    """dryRun, fieldValidation and propagationPolicy have the messages of Kubernetes."""
     assert list(dry_run_errors(["All", "All"])) == []
     assert [str(error) for error in dry_run_errors(["x"])] == [
         'dryRun: Unsupported value: ["x"]: supported values: "All"'

@@ -1,4 +1,4 @@
-"""Protobuf from somebody who means harm: a clean refusal, whatever the bytes."""
+"""Hostile protobuf: any bytes get a clean refusal."""
 
 import json
 

@@ -29,7 +29,7 @@ def problems(name: str) -> list[str]:
     ["example.com/a", "a.b/c", "orch.io/not-a-known-one", "example.com/a.b.c", "1.2/3"],
 )
 def test_good_names_pass(name: str) -> None:
-    """Any name of the right form is somebody's signer, known or not."""
+    """Any name of the right form is a valid signer name."""
     assert problems(name) == []
 
 

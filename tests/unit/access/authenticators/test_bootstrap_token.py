@@ -112,7 +112,7 @@ async def test_token_is_good_for_the_api_alone(here: World) -> None:
 
 
 async def test_the_token_of_a_revoked_user_is_refused() -> None:
-    """Its user name is in the revocation; another token goes on."""
+    """The revocation has its user name; other tokens stay valid."""
     async with world_of(*REVOCABLE, secret.declare(ORCH)) as here:
         tokens = BootstrapTokenAuthenticator(
             here.feed, here.clock, API, ORCH, Revocations(here.feed)

@@ -119,7 +119,7 @@ async def test_proof_is_kept_for_the_connection_and_dropped_with_the_pool() -> N
 
 
 async def test_a_refusal_is_kept_for_the_connection_for_a_moment() -> None:
-    """The chain is not judged again for each request, but again after a while and by a new pool."""
+    """A chain is verified again after a while and with new authorities, not for each request."""
     clock, pools = FakeClock(), [CountingPool()]
     guard = ClientCertificateAuthenticator(lambda: pools[-1], clock, ORCH)
     peer = Peer("", Authority().issue("jane"))

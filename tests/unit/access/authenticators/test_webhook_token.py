@@ -1,4 +1,4 @@
-"""Tokens judged by another server, and how long its word is good."""
+"""Tokens reviewed by a webhook, and the lifetime of its cached answers."""
 
 import asyncio
 import datetime

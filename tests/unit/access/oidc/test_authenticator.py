@@ -124,7 +124,7 @@ async def test_issuer_cannot_sign_for_another() -> None:
 
 @pytest.mark.parametrize("issuer", [f"{A}/", "https://A.example", "https://a.example.evil", ""])
 async def test_issuer_is_compared_as_a_whole_string(issuer: str) -> None:
-    """What only looks like a configured issuer is not ours to judge."""
+    """A token of an issuer that only resembles a configured one is ignored."""
     web = Web((A, KEY_A))
     tokens = await authenticator(web)
     fetched = list(web.fetched)
@@ -201,7 +201,7 @@ async def test_keys_come_over_real_tls_from_the_issuer_alone() -> None:
 
 
 async def test_token_before_the_keys_are_there_is_refused_not_left_to_others() -> None:
-    """The issuer is ours; that we cannot judge it yet is no reason to let it pass."""
+    """A token of a configured issuer without keys yet is refused."""
     clock = FakeClock()
     tokens = await authenticator(Web(), clock=clock)
 
@@ -261,7 +261,7 @@ async def test_made_up_key_ids_do_not_have_us_hammer_the_issuer() -> None:
 
 
 async def test_slow_issuer_blocks_nobody_elses_tokens() -> None:
-    """While one issuer's keys are being fetched, the others' tokens are judged."""
+    """While the keys of one issuer are fetched, tokens of the others are verified."""
     clock = FakeClock()
     web = Web((A, KEY_A), (B, KEY_B))
     other = IssuerSettings(url=B, audiences=("orchid",), username=ClaimMapping("sub", "b:"))

@@ -145,7 +145,7 @@ def test_what_lies_in_a_directory_runs_no_plugin(beside: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "clusters: 5", "\x00"])
 def test_a_file_that_is_no_kubeconfig_is_reported(tmp_path: Path, text: str) -> None:
-    """Whatever is in the file, there is no traceback."""
+    """No content of the file causes a traceback."""
     path = tmp_path / "config"
     path.write_text(text)
 
@@ -176,7 +176,7 @@ def test_own_data_directory_is_taken(beside: Path, tmp_path: Path) -> None:
 def test_data_directory_that_others_can_enter_is_not_taken(
     beside: Path, tmp_path: Path, mode: int
 ) -> None:
-    """The mode is judged as the server itself judges it."""
+    """The file mode is checked by the same rule as in the server."""
     beside.parent.chmod(mode)
 
     with pytest.raises(Complaint, match="can be reached by others"):

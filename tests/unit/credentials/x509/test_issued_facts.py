@@ -132,6 +132,6 @@ def test_the_facts_are_those_of_the_first_certificate_of_a_chain() -> None:
 
 
 def test_text_without_a_certificate_is_refused() -> None:
-    """By the rule by which the status of a request is judged."""
+    """By the same rule as the status of a request."""
     with pytest.raises(MalformedCertificate, match="at least one CERTIFICATE"):
         read_issued(b"nothing")

@@ -1,4 +1,4 @@
-"""Names: plain ones are judged in a short way, which must agree with the long one."""
+"""Names: the fast path for ASCII must agree with the full check."""
 
 import pytest
 from hypothesis import given

@@ -160,7 +160,7 @@ FRAGMENTS = st.sampled_from(
 
 @given(st.lists(FRAGMENTS, max_size=40).map("".join))
 def test_any_text_is_split_and_its_first_block_is_the_first(text: str) -> None:
-    """Whatever the text, nothing breaks, and both ways to read it agree."""
+    """For any text, the fast path and the full parser agree."""
     blocks = pem.split(text)
 
     assert pem.first(text) == next(iter(blocks), None)

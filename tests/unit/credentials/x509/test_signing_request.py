@@ -422,6 +422,6 @@ def test_broken_requests_are_refused_by_name() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_by_name(data: bytes) -> None:
-    """Whatever is sent as a request, the answer is a refusal of ours."""
+    """Any input gives a named refusal."""
     with pytest.raises(MalformedRequest):
         signing_request.parse_der(data)

@@ -295,7 +295,7 @@ def test_nothing_is_changed_in_place(one: dict[str, Any], other: dict[str, Any])
 
 
 def test_entries_of_a_version_that_is_not_served_go() -> None:
-    """What they own cannot be judged, so nobody is left to own it."""
+    """Entries of a version that is not served are dropped."""
     live = updated(None, account(labels={"a": "1"}))
     live["metadata"]["managedFields"][0]["apiVersion"] = "v1beta1"
     live["metadata"]["managedFields"][0]["manager"] = "old"

@@ -130,7 +130,7 @@ async def test_a_limit_holds_also_behind_a_token_at_any_version(world: Engine) -
 
 
 async def test_a_compacted_version_is_gone(world: Engine) -> None:
-    """An exact list is refused; a page goes on from the same key, with newer content."""
+    """An exact list is refused; a page continues from the same key, with newer content."""
     for name in "abc":
         await world.make(name)
     first = await world.list(limit=1)
@@ -277,7 +277,7 @@ def test_tokens_come_back_as_they_were(key: str, revision: int) -> None:
 
 
 async def test_many_are_selected_while_others_write(world: Engine) -> None:
-    """A long selection goes on in a thread, over what was there when it began."""
+    """A long selection runs in a thread, over the objects at its start."""
     for number in range(1200):
         await world.make(f"o{number:04}", labels={"x": str(number % 3)})
     wanted = [f"o{number:04}" for number in range(1200) if number % 3 == 1]

@@ -244,7 +244,7 @@ async def test_context_variables_stay_with_their_request() -> None:
 
 @pytest.mark.parametrize("path", ["/now", "/later"])
 async def test_an_exception_becomes_the_answer_that_failure_gives(path: str) -> None:
-    """Before or after waiting; the connection goes on."""
+    """Before or after an await; the connection stays open."""
 
     async def handler(request: HttpRequest) -> Response:
         if request.path == "/later":
@@ -278,7 +278,7 @@ async def test_an_answer_that_is_none_is_a_failure() -> None:
 
 
 async def test_a_handler_that_takes_too_long_is_cancelled_and_answered_for() -> None:
-    """The handler may set its own time; the connection goes on afterwards."""
+    """The handler may set its own deadline; the connection stays open afterwards."""
     ends = []
 
     async def handler(request: HttpRequest) -> Response:
@@ -331,7 +331,7 @@ async def test_a_handler_that_outlives_its_cancellation_is_not_answered_twice() 
 
 
 async def test_a_client_that_leaves_does_not_stop_its_handler() -> None:
-    """The work goes on to its end; the answer is dropped."""
+    """The work is finished; the answer is dropped."""
     begun, gate, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def handler(request: HttpRequest) -> Response:

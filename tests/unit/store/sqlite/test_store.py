@@ -418,7 +418,7 @@ async def test_unforeseen_error_fails_the_commit_not_the_store(
 
 
 async def test_conflict_does_not_harm_its_neighbours_in_a_group(store: SQLiteStore) -> None:
-    """Commits that share a transaction are judged one by one, each after those before it."""
+    """Commits in one transaction are checked one by one, in order."""
     results = await asyncio.gather(
         put(store, "a", b"1"),
         put(store, "a", b"2"),

@@ -46,7 +46,7 @@ def test_an_ordinary_name_passes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "App", "a_b", "a/b", "-a", "a-", "a..b", ".a", "a\n", "é"])
 def test_a_name_that_is_no_subdomain_gets_the_long_text(name: str) -> None:
-    """The pattern, a final newline included, is judged as a whole."""
+    """The pattern must match the whole text, including a final newline."""
     assert subdomain_errors(name) == (SUBDOMAIN,)
 
 
@@ -88,7 +88,7 @@ def test_an_ordinary_label_key_passes(key: str) -> None:
 
 
 def test_label_keys_name_the_part_that_is_wrong() -> None:
-    """Prefix and name are judged apart, and a second slash ends the judging."""
+    """Prefix and name are checked separately; a second slash is an error by itself."""
     assert qualified_name_errors("") == ("name part must be non-empty", NAME_PART)
     assert qualified_name_errors("/a") == ("prefix part must be non-empty",)
     assert qualified_name_errors("A/a") == (f"prefix part {SUBDOMAIN}",)
@@ -128,7 +128,7 @@ def test_the_rules_accept_what_their_printed_patterns_accept(text: str) -> None:
 
 
 def test_hostile_length_is_no_burden() -> None:
-    """Megabytes of almost valid text are judged in one pass."""
+    """Megabytes of almost valid text are checked in one pass."""
     long = "a" * 3_000_000 + "!"
 
     for rule in (subdomain_errors, label_errors, qualified_name_errors, label_value_errors):
