@@ -264,10 +264,10 @@ async def test_open_watches_of_a_revoked_credential_end(server: Api) -> None:
         watching(server, peer=jane.peer) as by_certificate,
     ):
         await revoked(server, "token", token={"jti": jti_of(token)})
-        await server.server.watches.judge_all()
+        await server.server.watches.check_all()
         between = (by_token.ended, by_certificate.ended)
         await revoked(server, "certificate", certificate={"sha256": fingerprint(jane)})
-        await server.server.watches.judge_all()
+        await server.server.watches.check_all()
 
         assert between == ("finish", None)
         assert by_certificate.ended == "finish"

@@ -103,7 +103,7 @@ async def test_open_watches_of_a_revoked_user_end(server: Api) -> None:
     jane = issued(authority, "jane")
     async with watching(server, peer=jane.peer) as hers:
         await revoked(server, "stolen", user={"username": "jane"})
-        await server.server.watches.judge_all()
+        await server.server.watches.check_all()
 
         assert hers.ended == "finish"
 

@@ -56,7 +56,7 @@ async def watching(
 
 async def judge(server: Api) -> None:
     await server.server.feed.fresh()
-    await server.server.watches.judge_all()
+    await server.server.watches.check_all()
 
 
 def removing(path: str) -> Callable[[Api], Awaitable[Any]]:
@@ -194,7 +194,7 @@ async def test_a_store_in_trouble_ends_no_watch(
             raise RuntimeError
 
         monkeypatch.setattr(server.server.feed, "fresh", broken)
-        await server.server.watches.judge_all()
+        await server.server.watches.check_all()
 
         assert stream.ended is None
 

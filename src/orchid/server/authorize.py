@@ -1,4 +1,4 @@
-"""Authorization: asks the authorizer, and refuses with the message that clients know."""
+"""Authorization: calls the authorizer, and refuses with the message of Kubernetes."""
 
 from orchid.access.denial import forbidden
 from orchid.engine.interfaces import Authorizer, Decision
@@ -7,7 +7,7 @@ from orchid.wire.user import UserInfo
 
 
 class AuthorizerFailed(Exception):
-    """No authorizer allowed it, and one that might have could not be asked."""
+    """No authorizer allowed it, and one that might have failed."""
 
 
 async def require_allowed(authorizer: Authorizer, user: UserInfo, target: Target) -> None:

@@ -1,9 +1,9 @@
-"""The way of a request, from the listener to its answer. The first file to read.
+"""The path of a request, from the listener to its response. The first file to read.
 
-    read the target -> authenticate (401) -> impersonate (403) -> find a seat (429)
-    -> authorize (403) -> a page, or dispatch to a kind's verb -> answer
+    parse the target -> authenticate (401) -> impersonate (403) -> find a seat (429)
+    -> authorize (403) -> a page, or dispatch to a kind's verb -> respond
 
-Audit and metrics see each request and its answer. An error becomes an answer in failures.py.
+Audit and metrics see each request and its response. failures.py turns errors into responses.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages.site import Pages
 from orchid.server.parse import parse_target
-from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
+from orchid.server.sockets.messages import CallerStatus, HttpRequest, Response, Stream
 from orchid.telemetry import MASK
 from orchid.wire.errors import NoSuchRoute, Timeout, Unauthorized
 from orchid.wire.naming import Naming
@@ -39,7 +39,7 @@ UNANSWERED = Response(0)
 
 
 class Chain:
-    """Every step of the way, handed in by the assembly."""
+    """All steps, passed in by the assembly."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Chain:
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = self._monotonic()
         head = http.memo.facts or facts_of(http)
-        # The client's own id, so that it finds its request again.
+        # The client's own id, so that it can find its request again.
         audit_id = head.audit_id or next(self._audit_ids)
         exchange = Exchange(http, head, audit_id, self._clock.now())
         answer: Response | Stream = UNANSWERED
@@ -85,7 +85,7 @@ class Chain:
                 answer = await self._answered(exchange)
             except FORESEEN as refusal:
                 answer = refused(exchange, refusal, self._names)
-        except asyncio.CancelledError:  # the deadline; the listener answers in our place
+        except asyncio.CancelledError:  # the deadline; the listener responds instead
             late = Timeout("request did not complete within the allotted timeout").status()
             exchange.status, answer = late, TIMEOUT
             raise
@@ -98,11 +98,11 @@ class Chain:
                 took = self._monotonic() - started - exchange.waited
                 self._metrics.observe(exchange, answer, took)
                 if self._tells_all:
-                    log.debug("request.answered", extra=_told(exchange, answer, took))
+                    log.debug("request.answered", extra=_log_fields(exchange, answer, took))
         return answer
 
     async def _answered(self, exchange: Exchange) -> Response | Stream:
-        """Who is it, and as whom do they act? Then find a seat, and go on with it."""
+        """Authenticate and impersonate; then find a seat, and continue."""
         http = exchange.http
         exchange.target, exchange.segments, exchange.query = parse_target(http)
         http.timeout = self._request_timeout
@@ -141,7 +141,7 @@ class Chain:
             flow.leave()
 
     async def _allowed(self, exchange: Exchange, request: Request, flow: Flow) -> Response | Stream:
-        """May they? Then a page, or a kind's verb."""
+        """Authorize; then a page, or a kind's verb."""
         user, target, fairness = request.user, request.target, self._fairness
         reads = target.verb in READ_VERBS
         fairness.reading += reads
@@ -167,21 +167,21 @@ class Chain:
             fairness.reading -= reads
             fairness.writing -= not reads
 
-    async def recognize(self, http: HttpRequest) -> CallerStanding:
-        """Say who sent a head, before its body is read; the request is authenticated once more."""
+    async def recognize(self, http: HttpRequest) -> CallerStatus:
+        """Authenticate from the headers, before reading the body. Runs again later."""
         try:
             caller = await self._authenticator.authenticate(http)
         except Rejected:
             caller = None
         if caller is None:
-            return CallerStanding.REFUSED
+            return CallerStatus.REFUSED
         if caller.user.username == ANONYMOUS:
-            return CallerStanding.UNKNOWN
+            return CallerStatus.UNKNOWN
         http.peer.known = True
-        return CallerStanding.KNOWN
+        return CallerStatus.KNOWN
 
     def _shorten_deadline(self, exchange: Exchange) -> None:
-        """`?timeout=5s` may shorten the time a request has; it never lengthens it."""
+        """`?timeout=5s` may shorten the deadline of a request, never lengthen it."""
         http, given = exchange.http, exchange.query.get("timeout")
         if given and given[0] and exchange.target.verb != "watch":
             asked = duration(given[0])
@@ -189,10 +189,10 @@ class Chain:
                 http.timeout = asked
 
 
-def _told(exchange: Exchange, answer: Response | Stream, took: float) -> dict[str, object]:
-    """What `--log-level debug` says of a request: never its query, headers or bodies.
+def _log_fields(exchange: Exchange, answer: Response | Stream, took: float) -> dict[str, object]:
+    """Fields of the debug log line of a request: never its query, headers or bodies.
 
-    The caller's own token is taken out of whatever they chose.
+    The presented token is removed from text of the client.
     """
     http, caller, token = exchange.http, exchange.caller, presented_token(exchange.http)
     chosen = {"method": http.method, "path": http.path, "audit_id": exchange.audit_id}

@@ -1,8 +1,8 @@
-"""Route a request to its kind and verb, decode its body, run the verb, and shape the answer.
+"""Route a request to its kind and verb, decode its body, run the verb, and build the response.
 
-The first screen is the table of verbs; each method below is one of them, in the order in which the
-contract says things are looked at: route (404, 405), Content-Type (415), Accept (406), body (413),
-query (400, 422), then the engine.
+The table of verbs comes first; each method below is one of them. Checks are in the order of the
+contract: route (404, 405), Content-Type (415), Accept (406), body (413), query (400, 422), then the
+engine.
 """
 
 import functools
@@ -78,7 +78,7 @@ Answer = Response | Stream
 
 
 class Dispatch:
-    """From an authorized request to its answer."""
+    """From an authorized request to its response."""
 
     def __init__(
         self,
@@ -124,9 +124,9 @@ class Dispatch:
     # -- routing ---------------------------------------------------------------------------
 
     def _route(self, exchange: Exchange, target: Target) -> Route:
-        """The kind and endpoint that a path names, if the method goes there."""
+        """The kind and endpoint of a path, if they support the method."""
         if target.path.startswith("//"):
-            raise NoSuchRoute  # authorized by what it resolves to, but no route begins so
+            raise NoSuchRoute  # authorized by its resolved path, but no route begins so
         rest = exchange.segments
         is_watch_path = rest[0] == parse.WATCH_PREFIX
         if is_watch_path or rest[0] == parse.PROXY_PREFIX:
@@ -192,7 +192,7 @@ class Dispatch:
         listed = await self._verbs.listing.page(kind, request)
         if exchange.form.is_kept and not kind.is_renamed and not listed.is_long:
             return list_response(exchange, kind, listed)
-        listed.entries = list(listed.entries)  # as they are now, whatever changes meanwhile
+        listed.entries = list(listed.entries)  # a copy, unaffected by later changes
         weight = sum(len(entry.tail) for entry in listed.entries)
         return await self._offload(weight, functools.partial(list_response, exchange, kind, listed))
 
@@ -214,7 +214,9 @@ class Dispatch:
         return Stream(200, head(exchange, stream.content_type), stream.opened)
 
     def _watch_seconds(self, asked: int) -> float:
-        """How long a watch lasts: as asked for, at most twice the least; else between both."""
+        """The requested timeout, capped at 2x the minimum; a random value between both if none was
+        requested.
+        """
         if asked:
             return min(float(asked), 2 * self._shortest_watch)
         return self._shortest_watch * (1.0 + random.random())  # noqa: S311 -- spread, not secrecy
@@ -269,7 +271,7 @@ class Dispatch:
     async def _create_by_update(
         self, exchange: Exchange, request: Request, kind: Kind[Any], new: Any
     ) -> Answer:
-        """PUT where nothing is: a create, for those who may create."""
+        """PUT of a missing object: a create, for users who may create."""
         new = in_namespace(kind, new, request.namespace)
         require_name(new, request)
         creating = request.with_target(replace(request.target, verb="create"))
@@ -321,7 +323,7 @@ class Dispatch:
     async def _delete_unreadable(
         self, exchange: Exchange, request: Request, kind: Kind[Any]
     ) -> Answer:
-        """Remove an object that cannot be decoded; this needs a right of its own."""
+        """Remove an object that cannot be decoded; this needs a permission of its own."""
         request.annotate(self._names.unsafe_delete_annotation, "")
         unsafe = replace(request.target, verb="unsafe-delete-ignore-read-errors")
         await require_allowed(self._authorizer, request.user, unsafe)
@@ -337,7 +339,7 @@ class Dispatch:
         kind, _ = route
         self._negotiate(exchange, kind, None)
         selected = parse.read_options(exchange.query)
-        # The errors of the selection come before those of the delete options.
+        # Errors of the selection come before those of the delete options.
         self._verbs.listing.selection(kind, selected)
         options = self._delete_options(exchange, request, collection=True)
         request.options = selected._replace(dry_run=request.options.dry_run)
@@ -347,7 +349,7 @@ class Dispatch:
             exchange, 200, Status(status="Success", details=details), exchange.form
         )
 
-    # -- what the verbs share --------------------------------------------------------------
+    # -- shared by the verbs ---------------------------------------------------------------
 
     def _negotiate(
         self,
@@ -371,7 +373,7 @@ class Dispatch:
         exchange.form = form
 
     async def _entry_answer(self, exchange: Exchange, code: int, entry: Entry[Any]) -> Response:
-        """One object; a form that has to be made first is made beside the loop if it is large."""
+        """A response with one object; a large one is converted in a thread."""
         if exchange.form.is_kept:
             return entry_response(exchange, code, entry)
         return await self._offload(
@@ -446,7 +448,7 @@ class Dispatch:
 
 
 def require_names(request: Request) -> None:
-    """Refuse a segment of the path that is empty, or that no name can be."""
+    """Refuse an empty or invalid name in the path."""
     name = request.target.name
     if not name:
         raise BadRequest(NO_NAME)
@@ -456,7 +458,7 @@ def require_names(request: Request) -> None:
 
 
 def body_media_type(exchange: Exchange) -> str:
-    """The form of a request body; JSON when nobody says."""
+    """The media type of a request body; JSON by default."""
     media = exchange.head.media
     if media not in SERVED:
         raise unsupported_media()

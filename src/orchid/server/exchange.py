@@ -24,16 +24,16 @@ NO_TARGET = Target(verb="")  # of a request whose path was not parsed
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """A request, its target, its caller, and the form of the answer."""
+    """A request, its target, its user, and the format of the response."""
 
     http: HttpRequest
     head: HeadFacts
     audit_id: str
     now: datetime
     target: Target = NO_TARGET
-    segments: Segments = ()  # of a resource path, behind its version
+    segments: Segments = ()  # of a resource path, after its version
     query: Query = NO_QUERY
-    request: Request | None = None  # once the caller is known
+    request: Request | None = None  # once the user is authenticated
     form: Form = PLAIN
     extra_headers: bytes = b""
     warnings: list[str] = []
@@ -42,11 +42,11 @@ class Exchange(msgspec.Struct, eq=False):
     impersonation_constraint: str = ""  # the verb that allowed a constrained impersonation
     decision: Decision | None = None  # of the authorizer
     sent: Any = None  # the object in the body, once it is decoded
-    shown: bytes | None = None  # the answer as JSON, in any form
-    status: Status | None = None  # the answer, if it is a Status
-    waited: float = 0.0  # seconds that the client asked to wait; not counted as latency
+    shown: bytes | None = None  # the response as JSON, in any format
+    status: Status | None = None  # the response, if it is a Status
+    waited: float = 0.0  # seconds that the client requested to wait; not counted as latency
     panicked: bool = False  # it failed with an unexpected exception
-    audit_plan: Plan | None = None  # once the caller is known
+    audit_plan: Plan | None = None  # once the user is authenticated
 
     __repr__ = object.__repr__  # shows no field: there are tokens in it
 

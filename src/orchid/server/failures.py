@@ -1,11 +1,11 @@
-"""Errors become answers: every answer to a request that was read and then failed is built here.
+"""Errors become responses: every response to a request that was read and then failed is built here.
 
-    refused     an error that a step of the chain raised (`FORESEEN`), most of them as a Status
-    panicked    any other exception in the chain: a bare 500, with the details in the log
-    failed      an exception that left the handler of a listener: the client's form is not known
-    TIMEOUT     a request that took too long; the listener sends it while the handler still runs
+    refused  an error of a step of the chain (`FORESEEN`), usually as a Status
+    panicked any other exception in the chain: a bare 500, with the details in the log
+    failed   an exception that left the handler of a listener: the client's format is unknown
+    TIMEOUT  a request that took too long; the listener sends it while the handler still runs
 
-docs/architecture.md lists the few other places, and tests/unit/server/test_failures.py holds the
+docs/architecture.md lists the few other places, and tests/unit/server/test_failures.py enforces the
 list.
 """
 
@@ -46,7 +46,7 @@ TIMEOUT: Final = Response(
 
 
 class NoSuchPage(Exception):
-    """A path that is no resource and no page: 404 in plain text, as in Kubernetes, or a reason."""
+    """A path without a resource or page: 404 in plain text, as in Kubernetes, or a reason."""
 
 
 class BareRefusal(Exception):
@@ -64,7 +64,7 @@ FORESEEN: Final = (
 
 
 def refused(exchange: Exchange, error: Exception, names: Naming) -> Response:
-    """The answer to an error that a step of the chain raised."""
+    """The response to an error of a step of the chain."""
     if isinstance(error, Forbidden | NoSuchRoute | NoSuchPage):
         _warn_of_naming(exchange, names)
     if isinstance(error, Rejected):
@@ -85,7 +85,7 @@ def refused(exchange: Exchange, error: Exception, names: Naming) -> Response:
 
 
 def panicked(exchange: Exchange, problem: BaseException) -> Response:
-    """The answer to an unforeseen exception; SystemExit and the like are raised again.
+    """The response to an unexpected exception; SystemExit and the like are raised again.
 
     The panic of a library ends its request, like any other failure.
     """
@@ -98,20 +98,22 @@ def panicked(exchange: Exchange, problem: BaseException) -> Response:
 
 
 def failed(http: HttpRequest, problem: BaseException) -> Response:
-    """The answer to an exception that left a handler."""
+    """The response to an exception that left a handler."""
     if isinstance(problem, MethodNotAllowed):
         return Response(405, PLAIN + b"Allow: GET, HEAD\r\n", f"{problem}\n".encode())
     if isinstance(problem, ApiError):  # from revocation lists over plain HTTP
         return Response(problem.code, PLAIN, f"{problem}\n".encode())
     if isinstance(problem, asyncio.CancelledError):
-        # The server stops in the middle of the request: its outcome is not known.
+        # The server stops in the middle of the request: its outcome is unknown.
         return Response(503, PLAIN, b"the server is stopping\n")
     log.error("request.failed", extra={"story": failure_story(problem)})
     return Response(500, PLAIN, b"internal error\n")
 
 
 def _status(exchange: Exchange, error: ApiError) -> Response:
-    """A failure as a Status. Transforms do not apply to it; if no form fits, it is sent anyway."""
+    """A failure as a Status. Transforms do not apply; without an acceptable format it is sent
+    anyway.
+    """
     form = form_of(exchange.accept, table=False, transforms=False) or RAW
     if error.details and error.details.retry_after_seconds:
         exchange.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
@@ -121,7 +123,7 @@ def _status(exchange: Exchange, error: ApiError) -> Response:
 
 
 def _warn_of_naming(exchange: Exchange, names: Naming) -> None:
-    """Clients of the other naming get 403 or 404, which does not say why."""
+    """Clients of the other naming get 403 or 404, which does not explain the reason."""
     asked = exchange.target.group
     if group := names.instead_of(asked):
         exchange.warnings.append(

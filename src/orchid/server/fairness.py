@@ -1,15 +1,16 @@
-"""Priority and fairness: how many requests are worked on at once, and whose.
+"""Priority and fairness: limits of concurrent requests, shared between users.
 
 Start with `Fairness.flow_of`: it finds the flow of a request, which is one user at one priority
-level. Levels have seats of their own and lend some to the others; when there is none left, requests
-wait in a short queue of their flow, flows are served in turn, and what does not fit into its queue
-gets 429. So a caller who sends too much delays only his own requests. Levels, schemas and shares
-follow the defaults of the reference; they are not objects here, and cannot be changed.
+level. Levels have seats of their own and lend some to the others; without a free seat, requests
+wait in a short queue of their flow, flows are served in turn, and requests beyond the queue get
+429. So a client that sends too much delays only its own requests. Levels, schemas and shares follow
+the defaults of Kubernetes; they are not objects here, and cannot be changed.
 
-Seats say how many requests may wait for something at once. What they need most is the processor,
-and there is one event loop: while that is late, each user has a few seats only (`feel_lag`).
+Seats limit how many requests may await something concurrently. The scarcest resource is the
+processor, and there is one event loop: while that is late, each user has only a few seats
+(`feel_lag`).
 
-While nobody waits, a request costs a few additions. Watches take a seat only while they open.
+Without waiting requests, a request costs a few additions. Watches take a seat only while they open.
 """
 
 import asyncio
@@ -30,17 +31,17 @@ LEASES: Final = "leases"
 MOST_QUEUED_PER_FLOW: Final = 50
 MOST_QUEUED: Final = 1_000  # at one level
 MOST_PARKED_PER_FLOW, MOST_PARKED = 500, 5_000  # requests that wait for a revision
-MOST_FLOWS: Final = 10_000  # remembered
-CROWDED_FROM, CROWDED_UNTIL = 0.05, 0.01  # seconds that the event loop is late
-MOST_PER_FLOW_CROWDED: Final = 4
+MOST_FLOWS: Final = 10_000  # cached
+LATE_FROM, LATE_UNTIL = 0.05, 0.01  # seconds that the event loop is late
+MOST_PER_FLOW_LATE: Final = 4
 
 
 class Overloaded(Exception):
-    """No room for this request now."""
+    """No seat for this request now."""
 
 
 class LevelDefault(NamedTuple):
-    """A priority level: its part of all seats, and how many percent of them others may use."""
+    """A priority level: its share of all seats, and the percentage that others may borrow."""
 
     name: str
     shares: int
@@ -59,7 +60,7 @@ EXEMPT: Final = "exempt"
 
 
 class Pool:
-    """The seats that levels lend each other, and how many requests wait for any seat."""
+    """The seats that levels lend each other, and the number of waiting requests."""
 
     __slots__ = ("levels", "parked", "patience", "queued", "size", "taken")
 
@@ -72,7 +73,7 @@ class Pool:
         self.levels: list[PriorityLevel] = []
 
     def hand_out(self) -> None:
-        """Give free seats to those who wait, level by level, flow by flow."""
+        """Assign free seats to waiting requests, level by level, flow by flow."""
         for level in self.levels:
             level.hand_out()
 
@@ -95,14 +96,15 @@ class PriorityLevel:
 
     def __init__(self, name: str, own: float, pool: Pool) -> None:
         self.name = name
-        self.own = own  # seats that nobody else gets
+        self.own = own  # seats that are not lent
         self.pool = pool
         self.calm_per_flow = inf if own == inf else max(1, (own + pool.size) // 2)
         self.most_per_flow = self.calm_per_flow
         self.taken = 0
         self.borrowed = 0
         self.queued = 0
-        self.rotation: deque[Flow] = deque()  # flows that wait, in the order of their turns
+        # flows with waiting requests, in the order of their turns
+        self.rotation: deque[Flow] = deque()
         self.rejected: dict[str, int] = {}
 
     def has_seat(self) -> bool:
@@ -142,7 +144,7 @@ class Flow:
 
     def __init__(self, level: PriorityLevel, headers: bytes) -> None:
         self.level = level
-        self.headers = headers  # that name the flow schema and the level
+        self.headers = headers  # with the flow schema and the level
         self.taken = 0
         self.parked = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
@@ -152,7 +154,7 @@ class Flow:
         return not (self.taken or self.parked or self.waiting)
 
     def enter(self) -> bool:
-        """Take a seat if there is one and nobody else waits for it."""
+        """Take a seat if there is one and no other request waits for it."""
         level = self.level
         if level.queued or self.taken >= level.most_per_flow:
             return False
@@ -177,7 +179,7 @@ class Flow:
     # Waiting for a seat
 
     async def wait(self) -> None:
-        """Wait for a seat; raises Overloaded if that is hopeless, or takes too long."""
+        """Wait for a seat; raises Overloaded if the queue is full, or after a timeout."""
         level = self.level
         if len(self.waiting) >= MOST_QUEUED_PER_FLOW or level.queued >= MOST_QUEUED:
             raise level.reject("queue-full")
@@ -185,7 +187,7 @@ class Flow:
         waiter: asyncio.Future[None] = loop.create_future()
         self._enqueue(waiter)
         timer = loop.call_later(level.pool.patience, self._give_up, waiter)
-        level.pool.hand_out()  # a flow at its limit may stand before one that is not
+        level.pool.hand_out()  # a flow at its limit may be ahead of one that is not
         try:
             await waiter
         except BaseException:
@@ -247,7 +249,7 @@ class Flow:
 
 
 class FlowSchema(NamedTuple):
-    """Which requests belong to which level."""
+    """The requests of a level."""
 
     name: str
     level: str
@@ -283,7 +285,7 @@ def default_schemas(names: Naming) -> tuple[FlowSchema, ...]:
 
 
 class Fairness:
-    """All levels, and the flows that are known."""
+    """All levels, and the cached flows."""
 
     def __init__(
         self, names: Naming, reading: int, writing: int, *, patience: float = 15.0
@@ -299,11 +301,11 @@ class Fairness:
             if schema.level == level
         }
         self._flows: dict[tuple[str, tuple[str, ...], str], Flow] = {}
-        self.reading = self.writing = 0  # requests that are worked on
-        self._crowded = False
+        self.reading = self.writing = 0  # requests in progress
+        self._is_late = False
 
     def flow_of(self, user: UserInfo, target: Target) -> Flow:
-        """Find the flow that a request belongs to."""
+        """The flow of a request."""
         resource = target.resource
         special = target.path if not resource and target.path in PROBES else ""
         key = (user.username, user.groups, LEASES if resource == LEASES else special)
@@ -320,27 +322,27 @@ class Fairness:
         return flow
 
     def feel_lag(self, late: float) -> None:
-        """Take note of how late the event loop is; users get fewer seats while it is late."""
-        if late > CROWDED_FROM and not self._crowded:
-            self._set_crowded(True)
-        elif late < CROWDED_UNTIL and self._crowded:
-            self._set_crowded(False)
+        """Record how late the event loop is; users get fewer seats while it is late."""
+        if late > LATE_FROM and not self._is_late:
+            self._set_late(True)
+        elif late < LATE_UNTIL and self._is_late:
+            self._set_late(False)
 
-    def _set_crowded(self, crowded: bool) -> None:
-        self._crowded = crowded
+    def _set_late(self, late_loop: bool) -> None:
+        self._is_late = late_loop
         pool = self.levels[EXEMPT].pool
-        for level in pool.levels:  # the exempt are not among them
+        for level in pool.levels:  # the exempt level is not among them
             calm = level.calm_per_flow
-            level.most_per_flow = min(calm, MOST_PER_FLOW_CROWDED) if crowded else calm
+            level.most_per_flow = min(calm, MOST_PER_FLOW_LATE) if late_loop else calm
         pool.hand_out()
 
     def families(self) -> Iterable[Family]:
-        """What the metrics page shows."""
+        """The metrics."""
         levels = self.levels.values()
         yield Family(
             "apiserver_current_inflight_requests",
             "gauge",
-            "Requests being worked on.",
+            "Requests in progress.",
             [
                 Sample((("request_kind", "readOnly"),), self.reading),
                 Sample((("request_kind", "mutating"),), self.writing),
@@ -361,7 +363,7 @@ class Fairness:
         yield Family(
             "apiserver_flowcontrol_rejected_requests_total",
             "counter",
-            "Requests that found no seat, by priority level and reason.",
+            "Requests refused for lack of a seat, by priority level and reason.",
             [
                 Sample((("priority_level", level.name), ("reason", reason)), count)
                 for level in levels
@@ -371,7 +373,7 @@ class Fairness:
 
 
 def made_levels(seats: int, patience: float) -> list[PriorityLevel]:
-    """Share seats among the levels; with none to share, there is no limit."""
+    """Share seats among the levels; 0 means no limit."""
     shares = sum(default.shares for default in LEVELS)
     nominal = [ceil(seats * default.shares / shares) for default in LEVELS]
     lent = [count * default.lends // 100 for count, default in zip(nominal, LEVELS, strict=True)]
@@ -384,7 +386,7 @@ def made_levels(seats: int, patience: float) -> list[PriorityLevel]:
 
 
 def _headers(names: Naming, schema: uuid.UUID, level: uuid.UUID) -> bytes:
-    """Two headers that clients of the reference find on every answer past the limits."""
+    """Two headers that Kubernetes clients find on every response past the limits."""
     return (
         f"X-{names.flow_header}-Pf-Flowschema-Uid: {schema}\r\n"
         f"X-{names.flow_header}-Pf-Prioritylevel-Uid: {level}\r\n"

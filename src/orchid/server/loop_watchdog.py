@@ -1,9 +1,9 @@
 """The watchdog of the event loop: how late it is, and what blocked it.
 
 Everything that a request does without awaiting blocks the loop, and with it all other requests.
-`run` notes a beat many times a second and counts how late each is. A thread beside it looks at the
-loop's stack when a beat is overdue; the log then names the functions that were found there. The
-line has only names of functions: never a value, an argument or a line of source.
+`run` records a heartbeat many times a second and measures how late each is. A thread examines the
+loop's stack when a heartbeat is overdue; the log then names the functions on it: never a value, an
+argument or a line of source.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from orchid.metrics import Counter, Durations
 
 log = logging.getLogger(__name__)
 
-BEAT: Final = 0.05  # seconds between two beats
+BEAT: Final = 0.05  # seconds between two heartbeats
 TOO_LATE: Final = 0.05  # seconds after which the loop counts as blocked
 SAY_AT_MOST_EVERY: Final = 1.0
 MOST_NAMES: Final = 8
 BOUNDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-# Frames of the event loop itself: when there are no others on the stack, the loop was idle.
+# Frames of the event loop itself: if there are no others on the stack, the loop was idle.
 _MACHINERY: Final = ("asyncio", "uvloop", "selectors", "concurrent", "threading")
 IDLE: Final = "idle (process not scheduled)"
 
@@ -33,29 +33,29 @@ class LoopWatchdog:
     """Measures one event loop."""
 
     def __init__(
-        self, monotonic: Monotonic, told: Callable[[float], None] = lambda late: None
+        self, monotonic: Monotonic, notify: Callable[[float], None] = lambda late: None
     ) -> None:
-        """`told` hears at each beat how many seconds late it was."""
+        """`notify` is called at each heartbeat with its delay in seconds."""
         self._monotonic = monotonic
-        self._told = told
-        self._due = 0.0  # when the next beat is due
-        self._found = ""  # what the loop was doing when its beat was overdue
+        self._notify = notify
+        self._due = 0.0  # when the next heartbeat is due
+        self._found = ""  # the functions on the stack when the heartbeat was overdue
         self._stopped = threading.Event()
         self._said = -SAY_AT_MOST_EVERY
         self.lag = Durations(
-            "orchid_event_loop_lag_seconds", "How late the event loop was, at each beat.", BOUNDS
+            "orchid_event_loop_lag_seconds", "Delay of the event loop, at each heartbeat.", BOUNDS
         )
         self.held = Counter(
-            "orchid_event_loop_held_total", "How often something held the loop for over 50 ms."
+            "orchid_event_loop_held_total", "Number of times the loop was blocked for over 50 ms."
         )
 
     @property
     def found(self) -> str:
-        """What holds the loop now, if its beat is overdue; innermost function first."""
+        """The functions that block the loop, if its heartbeat is overdue; innermost first."""
         return self._found
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Send heartbeats until cancelled."""
         self._due = self._monotonic() + BEAT
         self._stopped.clear()
         watching = threading.Thread(
@@ -75,18 +75,18 @@ class LoopWatchdog:
         found, self._found = self._found, ""
         self._due = now + BEAT
         self.lag.observe(late)
-        self._told(late)
+        self._notify(late)
         if late > TOO_LATE:
             self.held.count()
             if now - self._said >= SAY_AT_MOST_EVERY:
                 self._said = now
                 by = found or IDLE
-                # A busy machine is no fault of ours, and nothing that a person could act on.
+                # A busy machine is no fault of the server.
                 level = logging.DEBUG if by == IDLE else logging.WARNING
                 log.log(level, "loop.held", extra={"seconds": round(late, 3), "by": by})
 
     def _watch(self, thread: int) -> None:
-        """Look every now and then; in a thread of its own."""
+        """Check regularly; in a thread."""
         while not self._stopped.wait(BEAT):
             if not self._found and self._monotonic() > self._due + TOO_LATE:
                 frame = sys._current_frames().get(thread)

@@ -1,7 +1,7 @@
-"""Which form the answer takes: media type, transform (Table, metadata only), pretty or not.
+"""Content negotiation: media type, transform (Table, metadata only), pretty or not.
 
-A client asks by Accept, by `?pretty` and by what it is (curl gets indented JSON). Answers are
-cached by header text, since clients repeat themselves.
+A client chooses by Accept, by `?pretty` and by its User-Agent (curl gets indented JSON). Results
+are cached by header text, since clients repeat them.
 """
 
 import functools
@@ -19,12 +19,12 @@ JSON, YAML, PROTOBUF = "application/json", "application/yaml", PROTOBUF_MEDIA_TY
 SERVED = (JSON, YAML, PROTOBUF)
 STREAMED = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 LONGEST_CONTENT_TYPE = 1024
-LONGEST_ACCEPT = 1024  # characters that are looked at: forms are cached, and sorting takes time
+LONGEST_ACCEPT = 1024  # characters that are parsed: forms are cached, and sorting takes time
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
-# RFC 9110 section 5.6.6; a last semicolon with nothing behind it is let pass.
+# RFC 9110 section 5.6.6; a trailing semicolon is accepted.
 _WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _ONE = rf';[ \t]*({_WORD})[ \t]*=[ \t]*({_WORD}|"(?:[^"\\]|\\.)*")[ \t]*'
 _PARAMETER = re.compile(_ONE).findall
@@ -40,19 +40,19 @@ class Transform(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How an answer is to be written."""
+    """The format of a response."""
 
     media: str = JSON
     transform: Transform = Transform.NONE
-    meta_version: str = ""  # the apiVersion of the transform, as asked for
+    meta_version: str = ""  # the requested apiVersion of the transform
     pretty: bool = False
-    raw: bool = False  # nothing fitted: indented JSON, whatever was asked
-    # Whether it is the form in which objects are kept, so that next to nothing is left to do.
+    raw: bool = False  # nothing acceptable: indented JSON
+    # Whether it is the stored format of objects, so that next to nothing is left to do.
     is_kept: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         kept = self.media == JSON and self.transform is Transform.NONE
-        object.__setattr__(self, "is_kept", kept)  # as dataclasses themselves do it when frozen
+        object.__setattr__(self, "is_kept", kept)  # as frozen dataclasses do it themselves
 
 
 PLAIN = Form()
@@ -122,7 +122,7 @@ def form_of(
     transforms: bool,
     served: tuple[str, ...] = SERVED,
 ) -> Form | None:
-    """The form for an answer, or None if no clause can be served."""
+    """The form of a response, or None if no clause can be served."""
     if not accept:
         return PLAIN
     for clause in clauses(accept):
@@ -186,7 +186,7 @@ def _route_accepts(accept: str, offered: str) -> bool:
 
 
 def media_type_of(content_type: str) -> str:
-    """The media type of a body, without its parameters; empty if the header cannot be read."""
+    """The media type of a body, without its parameters; empty if the header is malformed."""
     if content_type in SERVED:
         return content_type
     if len(content_type) > LONGEST_CONTENT_TYPE:
@@ -207,7 +207,7 @@ def not_acceptable(served: tuple[str, ...]) -> NotAcceptable:
 
 
 def wants_pretty(parameter: str | None, user_agent: str) -> bool:
-    """`?pretty` decides if it is given; otherwise clients that people use get indented JSON."""
+    """`?pretty` decides if given; otherwise clients for people get indented JSON."""
     if parameter:
         return parameter in _TRUE
     return user_agent.startswith(_INDENTED_AGENTS)

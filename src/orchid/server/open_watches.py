@@ -1,11 +1,11 @@
-"""Open watches: whose they are, how many each may have, and whether they still may.
+"""Open watches: limits per user, and repeated checks of credentials and permissions.
 
-A watch lasts for many minutes, and its credential or its right may end before it does. So what was
-presented is authenticated and authorized again: soon after a change of an object that credentials
-or rights depend on, soon after a call of `look_again`, and every few seconds, since credentials
-expire. What ends a watch is a clear no; a store or a webhook that cannot be asked ends nothing.
+A watch lasts for many minutes, and its credential or permission may end before it does. So its
+request is authenticated and authorized again: soon after a change of an object that credentials or
+permissions depend on, soon after a call of `check_soon`, and every few seconds, since credentials
+expire. A watch is ended by a clear refusal; a failing store or webhook ends nothing.
 
-Start with `OpenWatches.follow`. It never looks at events: watch_stream.py sends those.
+Start with `OpenWatches.follow`. It never reads events: watch_stream.py sends those.
 """
 
 import asyncio
@@ -27,27 +27,27 @@ from orchid.wire.user import MASTERS, UserInfo
 log = logging.getLogger(__name__)
 
 MOST_PER_USER: Final = 1_000
-LOOK_EVERY: Final = 10.0  # seconds, for the ends of tokens and certificates
-SHARE: Final = 0.1  # of the time, for rounds, so that a crowd of changes costs no more
+LOOK_EVERY: Final = 10.0  # seconds, for the expiry of tokens and certificates
+SHARE: Final = 0.1  # of the time, for rounds, so that many changes cost no more
 LONGEST_PAUSE: Final = 0.5  # seconds; rounds of over 50 ms take a larger share
-AT_ONCE: Final = 20  # watches that are judged together, before other tasks may run
+AT_ONCE: Final = 20  # watches that are checked together, before other tasks may run
 
 
 def pause_after(took: float) -> float:
-    """How long to wait after a round; with few watches open, the next one may follow at once."""
+    """The pause after a round; with few watches, the next one may follow immediately."""
     return min(took / SHARE, LONGEST_PAUSE)
 
 
 class _Followed(NamedTuple):
-    """What was presented to open a watch, and what it shows to whom."""
+    """The request that opened a watch, its target, and its user."""
 
     http: HttpRequest
     target: Target
-    username: str  # whom it is shown to: the impersonated user, if there is one
+    username: str  # the impersonated user, if there is one
 
 
 class OpenWatches:
-    """Every watch that is open now."""
+    """All open watches."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class OpenWatches:
         ends_with: Iterable[KindCache[Any]] = (),
         most_per_user: int = MOST_PER_USER,
     ) -> None:
-        """`rests_on`: the kinds whose objects give credentials and rights; `ends_with`: those
-        whose objects take them back.
+        """`rests_on`: the kinds that grant credentials and permissions; `ends_with`: those that
+        revoke them.
         """
         self._authenticator = authenticator
         self._impersonation = impersonation
@@ -74,7 +74,7 @@ class OpenWatches:
         self.refused = Counter("orchid_watch_refused_total", "Watches beyond a user's share.")
         self.ended = Counter("orchid_watch_ended_total", "Watches ended with their right.")
         for cache in rests_on:
-            cache.listen(self, self._told, self.look_again)
+            cache.listen(self, self._on_changes, self.check_soon)
         for cache in ends_with:
             cache.listen(self, lambda _changes: self._on_revocation(), self._on_revocation)
 
@@ -86,7 +86,7 @@ class OpenWatches:
         return self.users, self.refused, self.ended
 
     def follow(self, stream: Stream, http: HttpRequest, target: Target, user: UserInfo) -> None:
-        """Look after a watch until it is over; raise Overloaded if the user has too many."""
+        """Supervise a watch until it is over; raises Overloaded if the user has too many."""
         username = user.username
         count = self._per_user.get(username, 0)
         if count >= self._most_per_user and MASTERS not in user.groups:
@@ -97,12 +97,12 @@ class OpenWatches:
         self._open[stream] = _Followed(http, target, username)
         stream.on_close(lambda: self._closed(stream))
 
-    def look_again(self) -> None:
-        """Have every watch judged again soon: a credential or a right may have ended."""
+    def check_soon(self) -> None:
+        """Check every watch again soon: a credential or a permission may have ended."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Judge watches again whenever there is reason to, until cancelled."""
+        """Check watches whenever necessary, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             with suppress(TimeoutError):
@@ -111,13 +111,14 @@ class OpenWatches:
             self._changed.clear()
             self._revoked.clear()
             begun = loop.time()
-            await self.judge_all()
+            await self.check_all()
             await self._pause(loop.time() - begun)
 
-    async def judge_all(self) -> None:
-        """End every watch whose opener would not be let in now."""
-        # Several together: each asks whether what is known is fresh, and one answer of the store
-        # serves all who ask at the same time.
+    async def check_all(self) -> None:
+        """End every watch whose request would be refused now."""
+        # Several together: each needs fresh data, and one response of the store serves all
+        # concurrent
+        # requests for it.
         watches = tuple(self._open.items())
         for first in range(0, len(watches), AT_ONCE):
             some = watches[first : first + AT_ONCE]
@@ -158,8 +159,8 @@ class OpenWatches:
         self._revoked.set()
         self._changed.set()
 
-    def _told(self, changes: list[ObjectChange[Any]]) -> None:
-        # What is new gives rights; only what was there before can take them.
+    def _on_changes(self, changes: list[ObjectChange[Any]]) -> None:
+        # New objects grant permissions; only changed or deleted ones can remove them.
         if self._open and any(change.old is not None for change in changes):
             self._changed.set()
 

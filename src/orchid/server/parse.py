@@ -1,7 +1,7 @@
-"""From method, path and query to what is asked for: a `Target`, and the options of its verb.
+"""From method, path and query to a `Target` and the options of its verb.
 
-`parse_target` comes before authorization, which needs it; whether such a resource exists is found
-out later (`dispatch.py`), so that nobody learns it without the right to ask. Functions are pure.
+`parse_target` runs before authorization, which needs it; whether such a resource exists is checked
+later (`dispatch.py`), so that it is not disclosed without a permission. Functions are pure.
 """
 
 import urllib.parse
@@ -38,13 +38,13 @@ _FORCE = Path() / "force"
 LONGEST_TARGET = 32_768  # characters of path and query together
 WATCH_PREFIX: Final = "watch"  # the first segment of old paths, as in /api/v1/watch/pods
 PROXY_PREFIX: Final = "proxy"
-_BEHIND_VERSION: Final = {"api": 2, "apis": 3}  # index of the segment behind the version
+_BEHIND_VERSION: Final = {"api": 2, "apis": 3}  # index of the segment after the version
 _COLLECTION_VERBS: Final = {"get": "list", "delete": "deletecollection"}  # without a name
 _OF_COLLECTIONS: Final = frozenset({"list", "watch", "deletecollection"})
 
 
 class UnreadableTarget(Exception):
-    """The path cannot mean anything; answered before everything else."""
+    """The path is invalid; answered before everything else."""
 
 
 NO_QUERY: Query = {}
@@ -53,8 +53,8 @@ NO_QUERY: Query = {}
 def parse_target(http: HttpRequest) -> tuple[Target, Segments, Query]:
     """Parse method, path and query.
 
-    The segments are those of a resource path behind its version, for routing. The caller is not
-    known yet, so the length is limited.
+    The segments are those of a resource path after its version, for routing. The user is not
+    authenticated yet, so the length is limited.
     """
     path = http.path
     if len(path) + len(http.query) > LONGEST_TARGET:
@@ -90,15 +90,15 @@ def parse_target(http: HttpRequest) -> tuple[Target, Segments, Query]:
 
 def _decoded(raw_path: str) -> str:
     """The path as text. Invalid UTF-8 becomes U+FFFD, which matches no name."""
-    raw = raw_path.encode("latin-1", "replace")  # the listener hands bytes on as characters
+    raw = raw_path.encode("latin-1", "replace")  # the listener passes bytes as characters
     return urllib.parse.unquote_to_bytes(raw).decode("utf-8", "replace")
 
 
 def _selected(target: Target, query: Query, *, hidden: bool) -> Target:
-    """The same with the selectors, as authorization sees them; an old watch path hides them."""
+    """The target with the selectors, for authorization; an old watch path hides them."""
     fields, labels = _first(query, "fieldSelector"), _first(query, "labelSelector")
     name = ""
-    # A right to delete one object by name is no right to delete collections.
+    # A permission to delete one object by name is no permission to delete collections.
     if fields and target.verb != "deletecollection":
         selected = _selected_name(query)
         if selected and not path_segment_errors(selected):
@@ -127,7 +127,7 @@ def is_true(query: Query, name: str) -> bool:
 
 
 def pinned_to_name(selector: str, name: str) -> str:
-    """A field selector for one object, as the old /watch/.../name paths mean it."""
+    """A field selector for one object, for the old /watch/.../name paths."""
     if not selector:
         return f"metadata.name={name}"
     if FieldMatcher.parse(selector).exact("metadata.name") != name:
@@ -170,7 +170,7 @@ _NO_WRITE_OPTIONS = Options()
 
 
 def write_options(query: Query) -> Options:
-    """The options of a create, update or patch; `write_option_errors` judges them."""
+    """The options of a create, update or patch; `write_option_errors` validates them."""
     if not query:
         return _NO_WRITE_OPTIONS
     return Options(
@@ -182,7 +182,7 @@ def write_options(query: Query) -> Options:
 
 
 def write_option_errors(query: Query, options: Options, *, patch: str = "") -> Iterator[FieldError]:
-    """What is wrong with write options; `patch` is `apply`, `other`, or empty for no patch."""
+    """Errors in write options; `patch` is `apply`, `other`, or empty for no patch."""
     if patch == "other" and options.force is not None:
         yield forbidden(_FORCE, "may not be specified for non-apply patch")
     if patch == "apply" and not options.field_manager:
@@ -196,7 +196,7 @@ def write_option_errors(query: Query, options: Options, *, patch: str = "") -> I
 
 
 def query_delete_options(query: Query, *, collection: bool = False) -> DeleteOptions:
-    """Delete options as the query has them; of a collection, resourceVersion says which state."""
+    """Delete options of the query; for a collection, resourceVersion selects the revision."""
     if not query:
         return DeleteOptions()
     uid, version = query.get("uid"), None if collection else query.get("resourceVersion")
@@ -219,13 +219,13 @@ def query_delete_options(query: Query, *, collection: bool = False) -> DeleteOpt
 
 
 def both(sent: DeleteOptions, asked: DeleteOptions) -> DeleteOptions:
-    """The options of the body and of the query as one; a dry run is one if either says so."""
+    """The options of the body and of the query merged; a dry run if either says so."""
     agreed = _agreed(sent, replace(asked, dry_run=()))
     return replace(agreed, dry_run=(*sent.dry_run, *asked.dry_run))
 
 
 def _agreed(sent: W, asked: W) -> W:
-    """Either may leave a value out; if both give one, they must agree."""
+    """Either may omit a value; if both have one, they must agree."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(sent):
         one, other = getattr(sent, field.name), getattr(asked, field.name)
@@ -251,7 +251,9 @@ def delete_option_errors(
 
 
 def _unreadable_errors(options: DeleteOptions, collection: bool) -> Iterator[FieldError]:
-    """Removing what cannot be read goes with nothing else: there is no object to apply it to."""
+    """Removing an undecodable object excludes all other options: there is no object to apply them
+    to.
+    """
     if collection:
         yield invalid(IGNORE, True, "is not allowed with DELETECOLLECTION")
     others = {

@@ -1,8 +1,7 @@
-"""Answers in protobuf: one object, its metadata alone, a list of either, an event, a Status.
+"""Responses in protobuf: one object, its metadata alone, a list of either, an event, a Status.
 
-An object is encoded once per revision: its entry keeps the message, and bodies, lists and events
-are put together around it. Which form an answer takes is decided in negotiate.py; what a body
-looks like is known to wire/codec/protobuf.py.
+An object is encoded once per revision: its entry caches the message, and bodies, lists and events
+are built around it. negotiate.py chooses the format; wire/codec/protobuf.py implements it.
 """
 
 from typing import Any
@@ -15,7 +14,7 @@ from orchid.wire.codec.protobuf import list_message, message_of, metadata_messag
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.status import ListMeta
 
-_WHOLE, _METADATA = "protobuf", "protobuf metadata"  # where an entry keeps what was made of it
+_WHOLE, _METADATA = "protobuf", "protobuf metadata"  # keys of the cached encodings of an entry
 
 
 def entry_body(entry: Entry[Any], form: Form) -> bytes:

@@ -1,7 +1,7 @@
-"""Answers as bytes: an object, a list, a Table or a Status, in the form the client asked for.
+"""Responses as bytes: an object, a list, a Table or a Status, in the requested format.
 
-Objects are stored as JSON, so JSON costs nothing: other forms are made from it. Errors become
-answers in failures.py.
+Objects are stored as JSON, so JSON costs nothing: other formats are converted from it. failures.py
+turns errors into responses.
 """
 
 import gzip
@@ -30,7 +30,7 @@ from orchid.wire.errors import NotAcceptable
 from orchid.wire.status import ListMeta, Status
 
 GZIP_ABOVE = 131_072
-LARGEST_YAML = 8 << 20  # of the JSON that it is made of
+LARGEST_YAML = 8 << 20  # of its JSON
 WARNING_BUDGET, WARNING_CUT = 4096, 256
 
 _CONTENT_TYPE = {
@@ -64,7 +64,7 @@ def text(exchange: Exchange, status: int, body: str, *, content_type: bytes = TE
 def document(
     exchange: Exchange, status: int, data: bytes, form: Form, packed: bytes | None = None
 ) -> Response:
-    """JSON data in the form asked for; `packed` is the same in protobuf, if that is the form."""
+    """JSON data in the requested format; `packed` is the same in protobuf, if requested."""
     exchange.shown = data
     headers = head(exchange, _CONTENT_TYPE[form.media])
     if packed is not None:
@@ -81,7 +81,7 @@ def document(
 
 
 def is_large(response: Response) -> bool:
-    """Whether compressing it is worth the time, if the client takes it so."""
+    """Whether compression is worth the time, if the client accepts it."""
     return len(response.body) > GZIP_ABOVE
 
 
@@ -159,7 +159,7 @@ def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> R
 
 
 def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes:
-    """A list as JSON: the entries' own bytes, joined; items carry no kind and apiVersion."""
+    """A list as JSON: the entries' own bytes, joined; items have no kind and apiVersion."""
     if isinstance(listed.entries, Whole):
         items = listed.entries.cache.joined_tails(listed.entries.prefix)
     else:
@@ -179,7 +179,9 @@ def status_response(exchange: Exchange, code: int, status: Status, form: Form) -
 
 
 def warning_headers(texts: list[str]) -> bytes:
-    """One Warning line for each distinct text, within the budget; long ones are cut if need be."""
+    """One Warning line for each distinct text, within the limit; long ones are truncated if
+    necessary.
+    """
     distinct = [t for t in dict.fromkeys(texts) if t.isprintable()]
     if sum(map(len, distinct)) > WARNING_BUDGET:
         distinct = [t[:WARNING_CUT] for t in distinct][: WARNING_BUDGET // WARNING_CUT]

@@ -1,8 +1,8 @@
-"""Watch streams: events out, as fast as the client reads; bookmarks, time-outs and the end.
+"""Watch streams: events out, as fast as the client reads; bookmarks, timeouts and the end.
 
-An event is encoded once per form and shared by every watcher: the `ObjectChange` keeps it. A
-stream that falls behind is cut off by the sink; the client comes back with the last version it saw.
-What was there before a watch is no reason to be cut off: it is sent as the client takes it.
+An event is encoded once per format and shared by every watcher: the `ObjectChange` caches it. A
+stream that falls behind is aborted by the sink; the client resumes with its last version. Initial
+objects do not count for that: they are sent as the client reads them.
 """
 
 import asyncio
@@ -28,8 +28,9 @@ from orchid.wire.struct import replace
 
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
-# What happened before a watch is sent in pieces of so many bytes or events. The client takes one,
-# and others have their turn, before the next is made.
+# Events from before a watch are sent in pieces of so many bytes or events. The client reads one,
+# and
+# other connections get a turn, before the next is built.
 PIECE_SIZE, PIECE_EVENTS = 65_536, 100
 
 _JSON_STREAM = b"Content-Type: application/json\r\n"
@@ -37,7 +38,7 @@ _PROTOBUF_STREAM = b"Content-Type: %b;stream=watch\r\n" % PROTOBUF.encode()
 
 
 class EventForm:
-    """How one watcher wants its events: plain objects, metadata only, or one-row Tables."""
+    """The event format of one watcher: plain objects, metadata only, or one-row Tables."""
 
     def __init__(self, watch: Watch[Any], exchange: Exchange, clock: Clock) -> None:
         form: Form = exchange.form
@@ -49,7 +50,7 @@ class EventForm:
         self._clock = clock
         if self.transform is Transform.TABLE:
             tables.require_known_include(self.include)
-        # What two watchers must share for their events to be the same bytes.
+        # Watchers with equal keys get equal bytes.
         self.key = (
             form.media, self.transform, self.meta_version, self.include, self.kind.api_version
         )  # fmt: skip
@@ -69,7 +70,7 @@ class EventForm:
         return b'{"type":"%b","object":%b}\n' % (type_.encode(), self._transformed(entry))
 
     def shared(self, change: ObjectChange[Any], type_: str, entry: Entry[Any]) -> Chunk:
-        """The event of a change, encoded by whoever needs it first."""
+        """The event of a change, encoded on first use."""
         if self.transform is Transform.TABLE and self._columns_due:
             return Chunk(self.event(type_, entry))
         key = (type_, self.key)
@@ -95,7 +96,7 @@ class EventForm:
             encode(ListMeta(resource_version=entry.object.metadata.resource_version)),
             api_version=self.meta_version,
             include=self.include,
-            now=self._clock.now(),  # ages are those of the moment, not of the beginning
+            now=self._clock.now(),  # current ages, not those of the start
             columns=columns,
         )
 
@@ -105,7 +106,7 @@ class EventForm:
         return b'{"type":"ERROR","object":%b}\n' % encode(status)
 
     def bookmark(self, revision: int, *, marked: bool) -> bytes:
-        """An empty object that carries only the revision of the stream."""
+        """An empty object with only the revision of the stream."""
         empty = self.kind.type(kind=self.kind.name, api_version=self.kind.api_version)
         annotations = dict.fromkeys(INITIAL_EVENTS_END, "true") if marked else {}
         meta = replace(empty.metadata, resource_version=str(revision), annotations=annotations)
@@ -125,22 +126,22 @@ class WatchStream:
         joins: bool = True,
     ) -> None:
         self._watch = watch
-        self._joins = joins  # whether several events may go out as one chunk
+        self._joins = joins  # whether several events may be sent as one chunk
         self._form = form = EventForm(watch, exchange, clock)
-        # Whoever selects nothing sees the same event of a change as all others of this form.
+        # Without selectors, a watcher gets the same event of a change as all others of this format.
         is_common = watch.plain and form.transform is not Transform.TABLE
         self._common_key = form.key if is_common else None
         self._seconds = seconds
         self._sink: Sink
         self._past: Generator[bytes, None, None]
         self.content_type = self._form.content_type
-        self._told = watch.after  # the newest revision this client knows of
+        self._sent_revision = watch.after  # the newest revision this client has received
         self._ends = 0.0  # by the loop's clock
         self._end_timer: asyncio.TimerHandle | None = None
         self._bookmark_timer: asyncio.TimerHandle | None = None
 
     def opened(self, sink: Sink) -> None:
-        """Send what is there, then follow. Called once, when the head of the answer is out."""
+        """Send initial events, then follow. Called once, when the head of the response is out."""
         self._sink = sink
         if self._watch.error is not None:
             return self._fail(self._watch.error)
@@ -163,7 +164,7 @@ class WatchStream:
                 if event is None:
                     event = self._event(change)
                 if event is not None:
-                    self._told = change.revision
+                    self._sent_revision = change.revision
                     events.append(event)
         if len(events) > 1 and self._joins:
             events = self._joined(events)
@@ -171,9 +172,9 @@ class WatchStream:
             self._sink.send(event)
 
     def _joined(self, events: list[Chunk]) -> list[Chunk]:
-        """A few events as one piece, made by the first of all watchers that are told the same.
+        """A few events as one piece, built by the first of all watchers with the same events.
 
-        So many who do not read hold the same bytes. More than a few are shared one by one.
+        So many slow watchers hold the same bytes. More than a few events are shared one by one.
         """
         cache = self._watch.cache
         if cache.last_batch is None or cache.last_batch[0] != events:
@@ -184,7 +185,7 @@ class WatchStream:
         return cache.last_batch[1]
 
     def _send_past(self) -> None:
-        """Send one piece of what has happened already. After the last one, follow the cache."""
+        """Send one piece of past events. After the last one, follow the cache."""
         sink = self._sink
         if sink.closed:
             return None
@@ -204,7 +205,7 @@ class WatchStream:
         return sink.when_taken(self._send_past) if more else self._follow()
 
     def _past_events(self) -> Generator[bytes, None, None]:
-        """The objects that are shown first, then all changes up to now, whenever that is."""
+        """The initial objects, then all changes up to now, whenever that is."""
         watch, form = self._watch, self._form
         for entry in watch.initial:
             yield form.event(ADDED, entry)
@@ -217,12 +218,12 @@ class WatchStream:
             for change in watch.cache.since(watch.after):
                 event = self._event(change)
                 if event is not None:
-                    self._told = change.revision
+                    self._sent_revision = change.revision
                     yield event.data
             watch.after = now
 
     def _event(self, change: ObjectChange[Any]) -> Chunk | None:
-        """What this client is told of a change, if anything."""
+        """The event of a change for this client, or None."""
         seen = self._watch.event(change)
         if seen is None:
             return None
@@ -241,9 +242,9 @@ class WatchStream:
         self._fail(too_old(self._watch.after, self._watch.cache.oldest))
 
     def _next_bookmark(self) -> None:
-        """Every minute, and once more shortly before the end, which is when it helps most.
+        """Every minute, and once more shortly before the end, when it helps most.
 
-        A watch that is shorter than that gets none, as in the reference.
+        A shorter watch gets none, as in Kubernetes.
         """
         loop = asyncio.get_running_loop()
         wait = min(BOOKMARK_EVERY, self._ends - BOOKMARK_BEFORE_END - loop.time())
@@ -256,8 +257,8 @@ class WatchStream:
 
     def _send_bookmark(self) -> None:
         revision = self._watch.feed.notified
-        if revision > self._told:
-            self._told = revision
+        if revision > self._sent_revision:
+            self._sent_revision = revision
             self._sink.send(Chunk(self._form.bookmark(revision, marked=False)))
 
     def _fail(self, error: ApiError) -> None:
@@ -273,6 +274,6 @@ class WatchStream:
 
 
 def _named(chunks: list[Chunk]) -> list[Any]:
-    """The events in several chunks; none unless every chunk names its own."""
+    """The events in several chunks; none unless every chunk has its own."""
     named = [chunk.events for chunk in chunks]
     return list(itertools.chain.from_iterable(named)) if all(named) else []

@@ -80,7 +80,7 @@ async def test_a_watch_ends_only_by_a_clear_no(change: dict[str, Any], ends: boo
     for name, value in change.items():
         setattr(answers, name, value)
 
-    await watches.judge_all()
+    await watches.check_all()
 
     assert stream.finished is ends
 
@@ -141,7 +141,7 @@ async def test_watches_are_judged_together() -> None:
         watches.follow(stream, HTTP, TARGET, UserInfo(username="jane"))
 
     async with asyncio.timeout(30):
-        await watches.judge_all()
+        await watches.check_all()
 
 
 async def test_a_revocation_shortens_the_pause_between_rounds(

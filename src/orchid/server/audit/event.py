@@ -1,4 +1,4 @@
-"""The form of an audit event, as the reference writes it: `AuditEvent`. trail.py fills it."""
+"""The format of an audit event, as in Kubernetes: `AuditEvent`. trail.py fills it."""
 
 from datetime import datetime
 
@@ -32,7 +32,7 @@ class AuditOutcome(Wire):
 
 
 class AuthenticationMetadata(Wire):
-    """How the caller came to be whom the request is made as."""
+    """The authentication of an impersonated request."""
 
     impersonation_constraint: str = ""
 

@@ -1,13 +1,13 @@
-"""Where audit events go: a file of JSON lines, or standard output.
+"""The audit log: a file of JSON lines, or standard output.
 
-`AuditLog.put` takes one finished line and returns at once; a thread of its own writes what has
-gathered, one system call for many events. It also finishes lines that take long to make, which
-`put_later` hands over. What waits is bounded: when it is `full`, requests are refused before they
-are worked on, so that nothing happens unrecorded.
+`AuditLog.put` takes one finished line and returns immediately; a thread writes queued lines, with
+one system call for many events. It also builds expensive lines, passed with `put_later`. The queue
+is limited: when it is `full`, requests are refused before they are processed, so that nothing
+happens unrecorded.
 
-The file is opened for appending with mode 0600. If it is renamed or removed, the next batch goes
-to a new file of the old name, so that any rotation works without a signal. An event that cannot be
-written is counted in `errors` and told to the log; it is never printed there.
+The file is opened for appending with mode 0600. If it is renamed or removed, the next batch goes to
+a new file of the old name, so that any rotation works without a signal. An event that cannot be
+written is counted in `errors` and logged without its content.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 STANDARD_OUTPUT = "-"
 MOST_WAITING = 64 << 20  # bytes
 CLOSE_SECONDS = 10.0
-GATHER_SECONDS = 0.02  # what arrives within this time is written together
+GATHER_SECONDS = 0.02  # lines within this time are written together
 _STDOUT = 1
 
 
 class AuditLogUnusable(Exception):
-    """The file cannot be opened; the text says why."""
+    """The file cannot be opened; the message has the reason."""
 
 
 class AuditLog:
-    """One open record. `close` writes everything that waits."""
+    """An open audit log. `close` writes all queued lines."""
 
     def __init__(self, path: str, *, most_waiting: int = MOST_WAITING) -> None:
         self.errors = 0  # events that could not be written
@@ -41,11 +41,11 @@ class AuditLog:
         self._most = most_waiting
         self._lines: list[bytes | Callable[[], bytes]] = []
         self._gathered = 0  # the size of these lines
-        self._size = 0  # and with those that are being written
+        self._size = 0  # including lines that are being written
         self._lock = threading.Lock()
         self._arrived = threading.Event()
         self._closing = threading.Event()
-        self._torn = False  # the last line may have been cut off
+        self._torn = False  # the last line may be incomplete
         self._file = _STDOUT
         if self._path is not None:
             try:
@@ -57,19 +57,19 @@ class AuditLog:
 
     @property
     def full(self) -> bool:
-        """Whether too much waits to be written."""
+        """Whether the queue is full."""
         return self._size >= self._most
 
     def put(self, line: bytes) -> None:
-        """Have a line written; it brings its own line feed.
+        """Queue a line, which ends with a line feed.
 
         It is accepted even when the log is `full`: the request has begun, and the number of those
-        is bounded.
+        is limited.
         """
         self._take(line, len(line))
 
     def put_later(self, line: Callable[[], bytes], size: int) -> None:
-        """Have a line made and written, in order with the others; `size` is an estimate."""
+        """Queue the creation of a line, in order with the others; `size` is an estimate."""
         self._take(line, size)
 
     def _take(self, line: bytes | Callable[[], bytes], size: int) -> None:
@@ -81,11 +81,11 @@ class AuditLog:
             self._arrived.set()
 
     def close(self) -> None:
-        """Write what waits and close the file. Nothing may be put afterwards."""
+        """Write all queued lines and close the file. Nothing may be put afterwards."""
         self._closing.set()
         self._arrived.set()
         self._thread.join(CLOSE_SECONDS)
-        if self._thread.is_alive():  # a disk that hangs must not keep the server from ending
+        if self._thread.is_alive():  # a hanging disk must not keep the server from ending
             log.error("audit.not_written", extra={"problem": "the file takes no more"})
         elif self._path is not None and self._file >= 0:
             os.close(self._file)

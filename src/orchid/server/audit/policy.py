@@ -1,12 +1,11 @@
-"""The audit policy: which requests are recorded, and how much of each.
+"""The audit policy: which requests are recorded, and at which level.
 
-`load` reads the policy file strictly and raises `BadPolicy` with a sentence for whoever wrote it;
-`Policy.plan` says for one request what to record. Rules are looked at in order and the first that
-fits decides; a request that none fits is not recorded.
+`load` parses the policy file strictly and raises `BadPolicy` with a message for its author;
+`Policy.plan` returns the plan for one request. The first rule that matches decides; a request
+without a matching rule is not recorded.
 
-Rules look at the caller who authenticated, not at the impersonated user. What holds secrets is
-never recorded beyond `Metadata`, whatever a rule says: the kinds themselves say so, and trail.py
-asks.
+Rules match the authenticated user, not the impersonated one. Confidential kinds are never recorded
+beyond `Metadata`, whatever a rule says: the kinds declare it, and trail.py checks it.
 """
 
 import enum
@@ -29,11 +28,11 @@ STAGES: Final = (REQUEST_RECEIVED, RESPONSE_STARTED, RESPONSE_COMPLETE, PANIC)
 
 
 class BadPolicy(ValueError):
-    """A policy that cannot be used; the text says where and why."""
+    """An invalid policy; the message has the path and the reason."""
 
 
 class AuditLevel(enum.IntEnum):
-    """How much of a request is recorded; each level adds to the one before."""
+    """The level of detail; each level adds to the one before."""
 
     NONE = 0
     METADATA = 1
@@ -69,7 +68,7 @@ class Policy:
         self._rules = [(tuple(matchers), plan) for matchers, plan in rules]
 
     def plan(self, user: UserInfo | None, target: Target) -> Plan:
-        """What to record of a request; `user` is None when nobody authenticated."""
+        """The plan for a request; `user` is None without authentication."""
         for matchers, plan in self._rules:
             for matches in matchers:
                 if not matches(user, target):
@@ -83,7 +82,7 @@ class Policy:
 
 
 class _Written(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The base of what stands in the file; a misspelt key is an error."""
+    """The base of the types of the file; an unknown key is an error."""
 
 
 class _Resources(_Written, frozen=True):
@@ -132,7 +131,7 @@ def parse(text: bytes) -> Policy:
     except yaml_text.YamlError as problem:
         raise BadPolicy(str(problem)) from None
     if repeated:
-        raise BadPolicy(f"key {repeated[0]!r} stands twice")
+        raise BadPolicy(f"key {repeated[0]!r} occurs twice")
     try:
         written = msgspec.convert(value, _File)
     except msgspec.ValidationError as problem:
@@ -195,7 +194,7 @@ def _check_rule(rule: _Rule, place: str) -> None:
             )
 
 
-# --- what a rule asks -----------------------------------------------------------------------------
+# --- conditions of a rule -------------------------------------------------------------------------
 
 
 def _matchers(rule: _Rule) -> list[Matcher]:

@@ -1,14 +1,14 @@
-"""What an audit event leaves out, field by field.
+"""Redaction of audit events, field by field.
 
-Who, what and where are never hidden: users and groups, addresses, verbs, paths, selectors, and the
-names in bodies are recorded as they are, whatever they look like. Otherwise a caller could hide
-behind a name that looks like a token.
+Identities are never hidden: users and groups, addresses, verbs, paths, selectors, and the names in
+bodies are recorded as they are, whatever they look like. Otherwise a client could hide behind a
+name that looks like a token.
 
-    always hidden     values of query parameters that the API does not know; secret fields
-    hidden on sight   in every other text that a caller chose: the token that they presented,
-                      and what has the shape of a token or a private key
+    always hidden     values of unknown query parameters; secret fields
+    hidden if found   in every other text of the client: the presented token, and all that looks
+                      like a token or a private key
 
-Start with `rendered`, which makes a line of an event, and `tidied`, which readies a body.
+Start with `rendered`, which makes a line of an event, and `tidied`, which prepares a body.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from orchid.wire.codec.documents import encode
 from orchid.wire.struct import Wire, replace
 from orchid.wire.user import UserInfo
 
-SHORTEST_TOKEN: Final = 8  # a shorter text may stand anywhere, and hiding it would hide much else
-LONGEST_SIGN: Final = 24  # so much of a token is looked for first; the whole is seldom there
+SHORTEST_TOKEN: Final = 8  # a shorter text may occur anywhere, and hiding it would hide much else
+LONGEST_SIGN: Final = 24  # this prefix of a token is searched first; the whole token seldom occurs
 
-# What the API knows of; other parameters may be anybody's secrets.
+# Known parameters of the API; others may be secrets.
 PARAMETERS: Final = frozenset(
     {
         "allowWatchBookmarks", "continue", "dryRun", "exclude", "export", "fieldManager",
@@ -37,9 +37,9 @@ PARAMETERS: Final = frozenset(
         "timeoutSeconds", "uid", "verbose", "watch",
     }
 )  # fmt: skip
-SELECTING: Final = ("fieldSelector=", "labelSelector=")  # they name the objects that are meant
+SELECTING: Final = ("fieldSelector=", "labelSelector=")  # they identify objects
 SECRET_FIELDS: Final = frozenset({"token", "password", "privateKey", "clientSecret", "stringData"})
-# Fields of bodies that say who, what or where; with `labels` everything below.
+# Fields of bodies that identify users or objects; with `labels` everything below.
 NAMING_FIELDS: Final = frozenset(
     {
         "apiGroup", "apiGroups", "apiVersion", "finalizers", "generateName", "group", "groups",
@@ -54,10 +54,10 @@ Change = Callable[[str], str]
 
 
 def presented_token(http: HttpRequest) -> str:
-    """The credential of the Authorization header, if it is what the caller is judged by.
+    """The credential of the Authorization header, if it authenticates the request.
 
-    One who shows a certificate, or a token elsewhere, could write here what they want to have
-    hidden from the record.
+    A client with a certificate, or a token elsewhere, could use this header to hide text from the
+    record.
     """
     given = http.headers.get("authorization")
     if given is None or http.peer.certificate or "sec-websocket-protocol" in http.headers:
@@ -67,7 +67,7 @@ def presented_token(http: HttpRequest) -> str:
 
 
 def rendered(event: AuditEvent, token: str) -> bytes:
-    """An event as one line, without the token that the caller presented."""
+    """An event as one line, without the presented token."""
     try:
         data = encode(event)
     except UnicodeEncodeError:  # a path may escape bytes that are no text
@@ -79,13 +79,13 @@ def rendered(event: AuditEvent, token: str) -> bytes:
 
 
 def _sign(token: str) -> bytes:
-    """The beginning of a token as it stands within JSON."""
+    """The prefix of a token, encoded as JSON."""
     sign = token[:LONGEST_SIGN]
     return encode(_printable(sign))[1:-1]
 
 
 def hiding(token: str) -> Change:
-    """Take a token, and whatever has the shape of one, out of a text."""
+    """Remove a token, and anything that looks like one, from a text."""
     if not token:
         return masked
     escaped = encode(_printable(token))[1:-1].decode()
@@ -93,7 +93,7 @@ def hiding(token: str) -> Change:
 
 
 def redacted(event: AuditEvent, hide: Change) -> AuditEvent:
-    """The event with every text changed that says neither who nor what nor where."""
+    """Apply `hide` to all strings except user, object and path fields."""
     return replace(
         event,
         audit_id=hide(event.audit_id),
@@ -155,7 +155,7 @@ def _unnamed(value: Any, hide: Change) -> Any:
 
 
 def _named_members(value: dict[str, Any]) -> frozenset[str]:
-    """The members that name something; the value of a JSON patch does if its path ends so."""
+    """The identifying members; the value of a JSON patch is one if its path ends so."""
     path = value.get("path") if "op" in value else None
     if isinstance(path, str) and NAMING_FIELDS.intersection(path.split("/")[-2:]):
         return NAMING_FIELDS | {"value"}
@@ -163,7 +163,7 @@ def _named_members(value: dict[str, Any]) -> frozenset[str]:
 
 
 def _kept(value: Any, hide: Change, key: str) -> Any:
-    """A member that names something: its texts stand; what is below has members of its own."""
+    """An identifying member: its strings stay; objects below are processed further."""
     if isinstance(value, dict):
         return value if key == "labels" else _unnamed(value, hide)
     if isinstance(value, list):
@@ -171,11 +171,11 @@ def _kept(value: Any, hide: Change, key: str) -> Any:
     return value
 
 
-# --- what is always hidden ------------------------------------------------------------------------
+# --- always hidden --------------------------------------------------------------------------------
 
 
 def shown_uri(http: HttpRequest) -> str:
-    """Path and query; of parameters that the API does not know, only the names."""
+    """Path and query; of unknown parameters only the names."""
     if not http.query:
         return http.path
     return f"{http.path}?{'&'.join(map(_shown_pair, http.query.split('&')))}"
@@ -192,7 +192,7 @@ _SECRET = tuple(name.encode() for name in sorted(SECRET_FIELDS))
 
 
 def tidied(data: bytes, plan: Plan) -> msgspec.Raw | None:
-    """A body as it is recorded: on one line, without secret fields, perhaps without owners."""
+    """A body as recorded: on one line, without secret fields, perhaps without managedFields."""
     omits = plan.omits_managed_fields and b'"managedFields"' in data
     if not omits and b"\n" not in data and not any(name in data for name in _SECRET):
         return msgspec.Raw(data)
@@ -208,9 +208,9 @@ def _tidy(value: Any, omits_managed_fields: bool) -> Any:
         return [_tidy(item, omits_managed_fields) for item in value]
     if not isinstance(value, dict):
         return value
-    told = SECRET_FIELDS | {"value"} if _patches_secret_field(value) else SECRET_FIELDS
+    hidden = SECRET_FIELDS | {"value"} if _patches_secret_field(value) else SECRET_FIELDS
     return {
-        key: MASK if key in told and item else _tidy(item, omits_managed_fields)
+        key: MASK if key in hidden and item else _tidy(item, omits_managed_fields)
         for key, item in value.items()
         if not (omits_managed_fields and key == "managedFields")
     }

@@ -1,15 +1,15 @@
-"""Audit: what happened, one event per stage of a request.
+"""Audit: one event per stage of a request.
 
-`AuditTrail` is what the chain calls, if auditing is on; `PolicyAudit` writes what the policy asks
-for (policy.py) to the log (log_file.py), in the event form of the reference.
+The chain calls `AuditTrail`, if auditing is enabled; `PolicyAudit` writes events according to the
+policy (policy.py) to the log (log_file.py), in the format of Kubernetes.
 
-    RequestReceived    the caller is known; nothing has been done yet
-    ResponseStarted    a watch has begun; or nobody was authenticated, which is the only event then
-    ResponseComplete   the answer is made, or the watch has ended
-    Panic              something went wrong that nobody foresaw
+    RequestReceived    the user is authenticated; nothing has been done yet
+    ResponseStarted    a watch has begun; or the only event of an unauthenticated request
+    ResponseComplete   the response is complete, or the watch has ended
+    Panic              an unexpected exception
 
 Never recorded, at any level: headers other than the user agent and the addresses, and the bodies of
-what holds secrets. What is left out of the rest is said in redaction.py.
+confidential kinds. Redaction of the rest: redaction.py.
 """
 
 import ipaddress
@@ -53,15 +53,17 @@ from orchid.wire.user import UserInfo
 
 LONGEST_AGENT = 1024
 MOST_SOURCES = 100
-LARGE_BYTES = 32 * 1024  # of bodies; more is readied for the record beside the event loop
+LARGE_BYTES = 32 * 1024  # of bodies; larger ones are prepared in a thread
 
 
 class AuditTrail(Protocol):
     def begin(self, exchange: Exchange) -> None:
-        """The caller is known; nothing has been done yet. Raises if this cannot be recorded."""
+        """The user is authenticated; nothing has been done yet. Raises if this cannot be
+        recorded.
+        """
 
     def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
-        """The answer is made (or, for a stream, begins)."""
+        """The response is complete (or, for a stream, begins)."""
 
 
 _NOBODY = UserInfo()
@@ -74,7 +76,7 @@ _PANICKED = AuditOutcome(
 
 
 class PolicyAudit:
-    """Record what the policy asks for. The counts are for the metrics page."""
+    """Record according to the policy. The counts are for the metrics page."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class PolicyAudit:
         return self._end(exchange, plan, RESPONSE_COMPLETE, outcome)
 
     def _nobody(self, exchange: Exchange, answer: Response | Stream) -> None:
-        """The event of a request that ended before anybody was authenticated."""
+        """The event of a request that ended before authentication."""
         if exchange.target is NO_TARGET:
             return
         plan = self._plan(exchange, None)
@@ -151,8 +153,7 @@ class PolicyAudit:
     ) -> None:
         if RESPONSE_COMPLETE in plan.omitted_stages:
             return
-        # A watch stays open for long: keep the finished event instead of everything it was made
-        # from.
+        # A watch stays open for long: keep the finished event instead of its inputs.
         event = self._completed(exchange, plan, RESPONSE_COMPLETE, outcome)
         token = presented_token(exchange.http)
 
@@ -204,7 +205,7 @@ class PolicyAudit:
     def _completed(
         self, exchange: Exchange, plan: Plan, stage: str, outcome: AuditOutcome
     ) -> AuditEvent:
-        """The event of a stage at which the answer is known, without bodies."""
+        """The event of a stage with a response, without bodies."""
         request = exchange.request
         impersonated = request is not None and request.real_user is not None
         return replace(
@@ -242,7 +243,7 @@ def authentication_metadata(exchange: Exchange) -> AuthenticationMetadata | None
 
 
 def micro_time(moment: datetime) -> datetime:
-    """A time that is written with its six digits after the second, which readers insist on."""
+    """A time that is written with six digits after the second, as parsers require."""
     return moment if moment.microsecond else moment.replace(microsecond=1)
 
 
@@ -252,7 +253,7 @@ def shown_agent(http: HttpRequest) -> str:
 
 
 def source_ips(http: HttpRequest) -> tuple[str, ...]:
-    """The client addresses that proxies report, then the one that we see ourselves."""
+    """The client addresses that proxies report, then that of the peer."""
     peer = peer_address(http.peer)
     forwarded = http.headers.get("x-forwarded-for", "")
     real = http.headers.get("x-real-ip", "")
@@ -276,7 +277,7 @@ def peer_address(peer: Peer) -> str:
 
 
 def _address(text: str) -> str:
-    """An address in its usual form; empty if it is none, so that nothing else gets in."""
+    """An address in canonical form; empty if it is invalid."""
     try:
         return str(ipaddress.ip_address(text.strip()))
     except ValueError:
@@ -284,7 +285,7 @@ def _address(text: str) -> str:
 
 
 def reference(target: Target, sent: object) -> AuditObjectReference | None:
-    """The object that a request is about, from the path and, where that is incomplete, the body."""
+    """The object of a request, from the path and, where that is incomplete, the body."""
     if not target.is_resource:
         return None
     name, namespace, uid, version = target.name, target.namespace, "", ""
@@ -311,13 +312,13 @@ def _outcome(status: Status | None, code: int) -> AuditOutcome:
 
 
 def bodies_size(exchange: Exchange, plan: Plan) -> int:
-    """How much there is to record of bodies; 0 if nothing is wanted."""
+    """The size of the bodies to record; 0 if none."""
     if plan.level < AuditLevel.REQUEST:
         return 0
     body = exchange.http.body
     size = len(body) + (len(exchange.shown or b"") if plan.level > AuditLevel.REQUEST else 0)
     is_yaml = exchange.target.verb == "patch" and body[:1] not in (b"{", b"[")
-    return size + LARGE_BYTES if is_yaml else size  # small YAML may unfold to much
+    return size + LARGE_BYTES if is_yaml else size  # small YAML may expand to much
 
 
 def with_bodies(event: AuditEvent, exchange: Exchange, plan: Plan) -> AuditEvent:
@@ -329,7 +330,7 @@ def with_bodies(event: AuditEvent, exchange: Exchange, plan: Plan) -> AuditEvent
 
 
 def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
-    """What was sent: the object, or a patch as it came."""
+    """The request body: the object, or a patch as sent."""
     if (
         plan.level < AuditLevel.REQUEST
         or exchange.decision is None

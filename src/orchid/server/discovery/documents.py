@@ -1,7 +1,7 @@
-"""Discovery: which groups, versions and resources there are. Made once, from the catalog.
+"""Discovery documents: groups, versions and resources. Created once, from the catalog.
 
-Three forms of the same facts: a document per group and version, the list of groups, and the
-aggregated document that current clients ask for.
+Three formats: a document per group and version, the list of groups, and the aggregated document of
+current clients.
 """
 
 import base64
@@ -14,12 +14,12 @@ import msgspec
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Endpoint, Kind
 
-# Groups in the order in which clients should prefer them; what is not listed comes last.
+# Groups in the order of preference for clients; others come last.
 _PRIORITY = ("events", "authentication", "authorization", "certificates", "rbac", "coordination")
 
 Resource = dict[str, Any]
 
-_in_order = msgspec.json.encode  # keys as written here, which is the order clients know
+_in_order = msgspec.json.encode  # keys in this order, as in Kubernetes
 
 
 class Discovery:

@@ -1,7 +1,6 @@
-"""Discovery in protobuf, for clients that prefer it: the same documents as in documents.py.
+"""Discovery in protobuf: the same documents as in documents.py.
 
-`packed` takes a document as it stands in JSON and gives the whole body. The types only say which
-field has which number; what the documents hold is decided where they are made.
+`packed` converts a JSON document into the body. The types only declare field numbers.
 """
 
 from typing import Annotated, Any
@@ -113,7 +112,7 @@ _TYPES: dict[str, type[Wire]] = {
 
 
 def packed(document: bytes) -> bytes:
-    """The body that says the same as a document in JSON."""
+    """The protobuf body of a JSON document."""
     said: dict[str, Any] = msgspec.json.decode(document)
     kind = said["kind"]
     for resource in said.get("resources", ()):

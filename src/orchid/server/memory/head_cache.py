@@ -58,7 +58,7 @@ class HeadCache:
         self._seen: list[int] = []  # hashes of heads that came once
 
     def find(self, data: bytes, start: int) -> FoundHead | None:
-        """Find the cached headers that follow the first line of the data."""
+        """The cached headers that follow the first line of the data, or None."""
         # The first line ends here, however it ends; a cached head has CRLF at this point.
         end = data.find(b"\n", start) - len(_VERSION_AND_CR)
         if end <= start:
@@ -77,7 +77,7 @@ class HeadCache:
         return None
 
     def add(self, head: bytes, request: HttpRequest) -> None:
-        """Cache a head the second time its headers come; most of others never come again."""
+        """Cache a head the second time its headers arrive; most others never repeat."""
         if head.find(b"\r\n\r\n") != len(head) - 4:
             return  # there is more than a head
         end = head.find(b"\n") - len(_VERSION_AND_CR)
@@ -90,7 +90,7 @@ class HeadCache:
                 return
         reported = request.headers.get("content-length", "")
         if length.decode("latin-1") != reported or not before.startswith(_VERSION_AND_CR):
-            return  # the parser has read something else than what was cut here
+            return  # the parser has read something else than was cut here
         mark = hash((before, after))
         if mark not in self._seen:
             self._seen = [*self._seen[1 - self.MOST :], mark]

@@ -1,8 +1,8 @@
-"""What follows from the headers of a request: computed once for requests with the same headers.
+"""Values derived from the headers of a request, cached for requests with the same headers.
 
-All requests that share a cached head (head_cache.py) share one `HeadMemo`; any other request has a
-memo of its own. `facts_of` returns the values that the headers contain. The caller is set by
-authentication (access/authenticators/union.py), which checks in every request that it is valid.
+All requests that share a cached head (head_cache.py) share one `HeadMemo`; any other request has
+its own. `facts_of` returns the decoded headers. Authentication sets the caller
+(access/authenticators/union.py), and checks in every request that it is still valid.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ class HasHead(Protocol):
 
 
 def facts_of(request: HasHead) -> HeadFacts:
-    """Return the facts about the headers of a request; compute them the first time."""
+    """The decoded headers of a request; computed the first time."""
     memo = request.memo
     if memo.facts is None:
         memo.facts = HeadFacts(request.headers)

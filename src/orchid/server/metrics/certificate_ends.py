@@ -1,7 +1,7 @@
-"""The ends of the certificates that the server itself uses: as a metric, and as warnings.
+"""Expiry of the server's own certificates: as a metric, and as warnings.
 
-`CertificateEnds.run` looks at the files every minute, since they may be replaced. Before one ends
-it warns in the log 30 days, 7 days and 1 day ahead, once each, and once when it has ended.
+`CertificateEnds.run` checks the files every minute, since they may be replaced. It logs a warning
+30 days, 7 days and 1 day before the expiry, once each, and once after it.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ WARN_BEFORE: Final = tuple(timedelta(days=days) for days in (0, 1, 7, 30))
 
 
 class CertificateEnds:
-    """Where the server's own certificates are, and when each ends."""
+    """The server's own certificates, and their expiry."""
 
     def __init__(self, files: Sequence[CertificateFile], clock: Clock) -> None:
         self.gauge = Gauge(
             NAME,
-            "When a certificate of the server's own ends, since the epoch.",
+            "Expiry of a certificate of the server, in seconds since the epoch.",
             "certificate",
             joins=Joining.MOST,
         )
         self._files = files
         self._clock = clock
-        self._told: dict[str, tuple[datetime, timedelta]] = {}
+        self._warned: dict[str, tuple[datetime, timedelta]] = {}
         self.take(self.read(), warns=False)
 
     async def run(self, *, warns: bool) -> None:
@@ -44,7 +44,7 @@ class CertificateEnds:
             await asyncio.sleep(CHECK_INTERVAL_SECONDS)
 
     def read(self) -> dict[str, datetime]:
-        """When each ends; a file that cannot be read right now is left out."""
+        """The expiry of each; unreadable files are omitted."""
         found = {}
         for file in self._files:
             try:
@@ -63,9 +63,9 @@ class CertificateEnds:
     def _warn(self, purpose: str, end: datetime) -> None:
         left = end - self._clock.now()
         reached = next((limit for limit in WARN_BEFORE if left <= limit), None)
-        if reached is None or self._told.get(purpose) == (end, reached):
+        if reached is None or self._warned.get(purpose) == (end, reached):
             return
-        self._told[purpose] = end, reached
+        self._warned[purpose] = end, reached
         event = "certificate.ends" if reached else "certificate.ended"
         about = {"certificate": purpose, "end": end.isoformat(), "days": left.days}
         log.log(logging.WARNING if reached else logging.ERROR, event, extra=about)

@@ -1,11 +1,10 @@
-"""GET /metrics: what the server has counted, as Prometheus reads it (text format 0.0.4).
+"""GET /metrics: all metrics in the format of Prometheus (text format 0.0.4).
 
-`MetricsPage` joins the counts of requests, audit and the feed, and what others count and hand in,
-with what the operating system says of the process. A family is printed by one small function.
-Where several processes are one server, whichever answers shows what all have counted.
-DELETE /metrics resets the counts.
+`MetricsPage` joins the metrics of requests, audit, the feed and other components with those of the
+process. A family is printed by one small function. With several processes, any of them shows the
+total. DELETE /metrics resets the counters.
 
-With many series the text has megabytes, so that it is written beside the event loop.
+With many series the text has megabytes, so it is built in a thread.
 """
 
 import functools
@@ -46,11 +45,11 @@ class OtherProcesses(Protocol):
     """The other processes of this server."""
 
     async def gather(self, own: list[Family]) -> list[list[Family]]:
-        """What each of the others has counted; `own` is kept for when they ask."""
+        """The metrics of each other process; `own` is cached for their requests."""
         ...
 
     def reset(self) -> None:
-        """Have all others begin to count from nothing."""
+        """Reset the counters of all others."""
         ...
 
 
@@ -97,7 +96,7 @@ class MetricsPage:
         return Response(200, head(exchange, _CONTENT_TYPE), written)
 
     def render(self) -> str:
-        """What this process has counted, as text."""
+        """The metrics of this process, as text."""
         return page_text(self.families())
 
     def reset(self) -> None:
@@ -107,7 +106,7 @@ class MetricsPage:
             metric.reset()
 
     def families(self) -> Iterator[Family]:
-        """What this process has counted."""
+        """The metrics of this process."""
         counted = {Labels(*key): series for key, series in self._requests.series.items()}
         yield from request_families(counted)
         yield from access_families(self._requests)
@@ -119,7 +118,7 @@ class MetricsPage:
         yield Family(
             "orchid_build_info",
             "gauge",
-            "Which version this is.",
+            "The version.",
             [one(1, version=__version__)],
             Joining.MOST,
         )
@@ -153,7 +152,7 @@ class MetricsPage:
         yield Family(
             "apiserver_resource_objects",
             "gauge",
-            "Objects in memory, which are all there are.",
+            "Objects in memory.",
             [
                 one(len(cache.entries), group=cache.kind.group, resource=cache.kind.plural)
                 for cache in caches
@@ -170,7 +169,7 @@ class MetricsPage:
         yield Family(
             "orchid_feed_listeners",
             "gauge",
-            "Watches and indexes that are told of changes.",
+            "Watches and indexes that follow changes.",
             [
                 one(len(cache.listeners), group=cache.kind.group, resource=cache.kind.plural)
                 for cache in caches
@@ -192,7 +191,7 @@ def request_families(series: Mapping[Labels, Series]) -> Iterator[Family]:
     yield Family(
         "apiserver_request_total",
         "counter",
-        "Requests by what they asked for and how they were answered.",
+        "Requests by target and status code.",
         [
             Sample((("code", str(code)), *_pairs(labels, "dry_run")), count)
             for labels, counted in series.items()
@@ -202,32 +201,32 @@ def request_families(series: Mapping[Labels, Series]) -> Iterator[Family]:
     yield Family(
         "apiserver_request_duration_seconds",
         "histogram",
-        "How long requests took, watches included.",
+        "Duration of requests, watches included.",
         _histograms(series, "dry_run", SECONDS, lambda counted: counted.seconds),
     )
     short = {labels: counted for labels, counted in series.items() if labels.verb != WATCH}
     yield Family(
         "apiserver_request_sli_duration_seconds",
         "histogram",
-        "How long requests took, without watches.",
+        "Duration of requests, without watches.",
         _histograms(short, "", SECONDS, lambda counted: counted.seconds),
     )
     yield Family(
         "apiserver_response_sizes",
         "histogram",
-        "Bytes in the bodies of answers.",
+        "Size of response bodies in bytes.",
         _histograms(short, "", ANSWER_BYTES, lambda counted: counted.answer_bytes),
     )
     yield Family(
         "apiserver_request_body_size_bytes",
         "histogram",
-        "Bytes in the bodies of requests.",
+        "Size of request bodies in bytes.",
         _histograms(series, "few", BODY_BYTES, lambda counted: counted.body_bytes),
     )
     yield Family(
         "apiserver_longrunning_requests",
         "gauge",
-        "Watches that are open.",
+        "Open watches.",
         [Sample(_pairs(labels), c.open) for labels, c in series.items() if labels.verb == WATCH],
     )
 
@@ -236,25 +235,25 @@ def access_families(requests: CountedRequests) -> Iterator[Family]:
     yield Family(
         "authentication_attempts",
         "counter",
-        "Requests by whether somebody was authenticated.",
+        "Requests by result of the authentication.",
         [one(count, result=result) for result, count in requests.authentications.items()],
     )
     yield Family(
         "authenticated_user_requests",
         "counter",
-        "Authenticated requests by the sort of user.",
+        "Authenticated requests by type of user.",
         [one(count, username=sort) for sort, count in requests.users.items()],
     )
     yield Family(
         "authorization_attempts_total",
         "counter",
-        "Requests by whether they were allowed.",
+        "Requests by result of the authorization.",
         [one(count, result=result) for result, count in requests.authorizations.items()],
     )
 
 
 def process_families(started: float) -> Iterator[Family]:
-    """What the operating system says of this process; on others than Linux, a part of it."""
+    """Metrics of this process from the operating system; on others than Linux, a part of them."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu = usage.ru_utime + usage.ru_stime
     yield plain("process_cpu_seconds_total", "counter", "Time on a processor.", cpu)
@@ -273,7 +272,7 @@ def process_families(started: float) -> Iterator[Family]:
 
 
 def process_start(now: datetime) -> float:
-    """When this process started, in seconds; `now` if the system does not say."""
+    """The start time of this process, in seconds; `now` if unknown."""
     try:
         since_boot = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
         ticks = os.sysconf("SC_CLK_TCK")
@@ -305,7 +304,7 @@ def _histograms(
     bounds: tuple[float, ...],
     pick: Callable[[Series], Histogram],
 ) -> list[Sample]:
-    """One histogram per set of labels; series that differ in labels left out are added up."""
+    """One histogram per set of labels; series that differ in omitted labels are added up."""
     found: dict[LabelPairs, Histogram] = {}
     for labels, counted in series.items():
         histogram = pick(counted)
@@ -331,7 +330,7 @@ def plain(name: str, type_: str, help_: str, value: float, joins: Joining = Join
 
 
 def page_of(counted: list[list[Family]]) -> bytes:
-    """The page that shows what one or more processes have counted."""
+    """The page with the metrics of one or more processes."""
     return page_text(joined(counted) if len(counted) > 1 else counted[0]).encode()
 
 

@@ -1,10 +1,10 @@
-"""What is counted about requests: how many, how long, with which result.
+"""Metrics of requests: number, duration, result.
 
-`CountedRequests.observe` is called once per request by the chain; page.py prints what it
-has counted, under the names that dashboards for the reference look for.
+The chain calls `CountedRequests.observe` once per request; page.py prints the counts, under the
+names that Kubernetes dashboards use.
 
 Labels come from closed sets only (verbs, our own resources and pages, status codes): a client
-cannot make series by inventing names.
+cannot create series by inventing names.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ SECONDS: Final = (
 ANSWER_BYTES: Final = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
 BODY_BYTES: Final = (1e3, 1e4, 5e4, 1e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 2.5e6, 3e6)
 
-# What each verb is called in a label; other methods of non-resource paths share one name.
+# The label of each verb; other methods of non-resource paths share one name.
 VERBS: Final = {
     "get": "GET",
     "head": "GET",
@@ -43,8 +43,8 @@ VERBS: Final = {
 }
 OTHER_VERB: Final = "other"
 WATCH: Final = "WATCH"
-COUNTED_TOGETHER: Final = 64  # requests; few enough to be counted in between
-NOT_YET: Final = -1  # the size of an answer that has not ended
+COUNTED_TOGETHER: Final = 64  # requests; few enough for one turn of the loop
+NOT_YET: Final = -1  # the size of a response that has not ended
 
 
 class RequestMetrics(Protocol):
@@ -57,7 +57,7 @@ class NoMetrics:
 
 
 class Labels(NamedTuple):
-    """Of what a series counts requests; every field is one of a known few."""
+    """Labels of a time series; each has a closed set of values."""
 
     verb: str
     group: str = ""
@@ -69,14 +69,14 @@ class Labels(NamedTuple):
     component: str = "apiserver"
 
 
-Key = tuple[str, ...]  # the fields of Labels, or the first few; cheaper to make than Labels
-# What requests have in common that are counted in one go: labels, the name of a user who was let
-# in, bytes of the body, status, bytes of the answer.
-Alike = tuple[Key, str, int, int, int]
+Key = tuple[str, ...]  # the fields of Labels, or the first few; cheaper to create than Labels
+# Requests with equal values are counted together: labels, name of the authenticated user, bytes of
+# the body, status, bytes of the response.
+RequestGroup = tuple[Key, str, int, int, int]
 
 
 class Series:
-    """All that is counted about requests with the same labels."""
+    """All counts of requests with the same labels."""
 
     __slots__ = ("answer_bytes", "body_bytes", "codes", "open", "seconds")
 
@@ -92,17 +92,17 @@ class Series:
         self.seconds.observe(seconds)
 
     def fresh(self) -> "Series":
-        """Begin again, but streams that are open stay open."""
+        """Reset, but streams that are open stay open."""
         series = Series()
         series.open = self.open
         return series
 
 
 class CountedRequests:
-    """Counts of everything the chain has answered since the start or the last reset.
+    """Counts of all responses since the start or the last reset.
 
-    A request is noted when it is answered, and counted together with others: histograms that are
-    touched now and then are cold memory, and took as long as the request's authentication.
+    A request is queued when it is complete, and counted together with others: rarely used
+    histograms are cold memory, and took as long as the request's authentication.
     """
 
     def __init__(self, catalog: Catalog, monotonic: Monotonic, pages: Iterable[str] = ()) -> None:
@@ -110,8 +110,8 @@ class CountedRequests:
         self._resources = frozenset(_paths(catalog.kinds))
         self._pages = frozenset(pages)
         self._prefixes = tuple(page for page in self._pages if page.endswith("/"))
-        self._noted: dict[Alike, list[float]] = {}  # how long each took
-        self._waiting = 0  # requests that are noted
+        self._queued: dict[RequestGroup, list[float]] = {}  # the duration of each
+        self._waiting = 0  # queued requests
         self._series: dict[Key, Series] = {}
         self._authentications = {"success": 0, "failure": 0}
         self._users = {"admin": 0, "email_id": 0, "other": 0}
@@ -119,22 +119,22 @@ class CountedRequests:
 
     @property
     def series(self) -> dict[Key, Series]:
-        self._count_noted()
+        self._count_queued()
         return self._series
 
     @property
     def authentications(self) -> dict[str, int]:
-        self._count_noted()
+        self._count_queued()
         return self._authentications
 
     @property
     def users(self) -> dict[str, int]:
-        self._count_noted()
+        self._count_queued()
         return self._users
 
     @property
     def authorizations(self) -> dict[str, int]:
-        self._count_noted()
+        self._count_queued()
         return self._authorizations
 
     def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
@@ -151,19 +151,19 @@ class CountedRequests:
         else:
             size = len(answer.body)
         alike = key, allowed, len(exchange.http.body), answer.status, size
-        times = self._noted.get(alike)
+        times = self._queued.get(alike)
         if times is None:
-            times = self._noted[alike] = []
+            times = self._queued[alike] = []
         times.append(seconds)
         self._waiting += 1
         if self._waiting >= COUNTED_TOGETHER:
-            self._count_noted()
+            self._count_queued()
 
-    def _count_noted(self) -> None:
-        noted, self._noted, self._waiting = self._noted, {}, 0
+    def _count_queued(self) -> None:
+        queued, self._queued, self._waiting = self._queued, {}, 0
         users, found = self._users, self._series
         allowed = 0
-        for (key, username, sent, status, size), times in noted.items():
+        for (key, username, sent, status, size), times in queued.items():
             series, count = found.get(key) or self._series_of(key), len(times)
             if username:
                 allowed += count
@@ -187,13 +187,13 @@ class CountedRequests:
         return self._series.setdefault(key, Series())
 
     def reset(self) -> None:
-        self._count_noted()
+        self._count_queued()
         self._series = {key: s.fresh() for key, s in self._series.items() if s.open}
         for counts in (self._authentications, self._users, self._authorizations):
             counts.update(dict.fromkeys(counts, 0))
 
     def _key(self, exchange: Exchange) -> Key:
-        """The labels of a request; all resources that are not served share one set."""
+        """The labels of a request; all unserved resources share one set."""
         target, query = exchange.target, exchange.query
         verb = VERBS.get(target.verb, OTHER_VERB)
         if not target.is_resource:
@@ -235,7 +235,7 @@ class CountedRequests:
             self._authorizations[result] += 1
 
     def _follow(self, key: Key, stream: Stream, seconds: float) -> None:
-        """Count a stream when it ends; until then it is one that is open."""
+        """Count a stream when it ends; until then it counts as open."""
         started = self._monotonic() - seconds
         status = stream.status
         self._series_of(key).open += 1
@@ -249,14 +249,14 @@ class CountedRequests:
 
 
 def user_class(username: str) -> str:
-    """One of three classes, because user names would make too many series."""
+    """One of three classes, because user names would create too many series."""
     if username == "admin":
         return "admin"
     return "email_id" if "@" in username else "other"
 
 
 def _paths(kinds: Iterable[Kind[Any]]) -> Iterable[tuple[str, str, str, str]]:
-    """Every resource and subresource there is."""
+    """Every resource and subresource."""
     for kind in kinds:
         yield kind.group, kind.version, kind.plural, ""
         for endpoint in kind.endpoints:

@@ -1,4 +1,4 @@
-"""OpenAPI for what is not a resource: the discovery documents, the version and OpenID.
+"""OpenAPI for non-resource paths: the discovery documents, the version and OpenID.
 
 The types here only describe these documents: server/discovery/documents.py and server/pages/site.py
 write them. Start with `page_documents`.
@@ -28,7 +28,7 @@ class GroupVersionForDiscovery(Wire):
 
 
 class ServerAddressByClientCIDR(Wire):
-    """Where clients of a network find the server."""
+    """The server address for clients of a network."""
 
     published_as = "meta.v1.ServerAddressByClientCIDR"
 
@@ -39,18 +39,18 @@ class ServerAddressByClientCIDR(Wire):
 
 
 class _Typed(Wire):
-    kind: Annotated[str, describe("What the document is.")] = ""
-    api_version: Annotated[str, describe("The version of its form.")] = ""
+    kind: Annotated[str, describe("The kind of the document.")] = ""
+    api_version: Annotated[str, describe("The API version of the document.")] = ""
 
 
 class APIVersions(_Typed):
-    """The versions of the group that has no name."""
+    """The versions of the core group."""
 
     published_as = "meta.v1.APIVersions"
 
     versions: Annotated[tuple[str, ...], describe("The versions.")] = always(tuple)
     server_address_by_client_cidrs: Annotated[
-        tuple[ServerAddressByClientCIDR, ...], describe("Where the server is.")
+        tuple[ServerAddressByClientCIDR, ...], describe("The server addresses.")
     ] = field(default_factory=tuple, name="serverAddressByClientCIDRs")
 
 
@@ -64,15 +64,15 @@ class APIGroup(_Typed):
         tuple[GroupVersionForDiscovery, ...], describe("The versions that are served.")
     ] = always(tuple)
     preferred_version: Annotated[
-        GroupVersionForDiscovery | None, describe("The version to use if nothing else decides.")
+        GroupVersionForDiscovery | None, describe("The preferred version.")
     ] = None
     server_address_by_client_cidrs: Annotated[
-        tuple[ServerAddressByClientCIDR, ...], describe("Where the server is.")
+        tuple[ServerAddressByClientCIDR, ...], describe("The server addresses.")
     ] = field(default=(), name="serverAddressByClientCIDRs")
 
 
 class APIGroupList(_Typed):
-    """Every group that has a name."""
+    """Every named group."""
 
     published_as = "meta.v1.APIGroupList"
 
@@ -87,15 +87,15 @@ class APIResource(Wire):
     name: Annotated[str, describe("The plural in paths; `plural/name` of a subresource.")] = always(
         str
     )
-    singular_name: Annotated[str, describe("What clients may call one of them.")] = always(str)
-    namespaced: Annotated[bool, describe("Whether its objects stand in namespaces.")] = always(bool)
-    group: Annotated[str, describe("The group of the kind, if it is another.")] = ""
-    version: Annotated[str, describe("The version of the kind, if it is another.")] = ""
+    singular_name: Annotated[str, describe("The singular name.")] = always(str)
+    namespaced: Annotated[bool, describe("Whether its objects are namespaced.")] = always(bool)
+    group: Annotated[str, describe("The group of the kind, if it differs.")] = ""
+    version: Annotated[str, describe("The version of the kind, if it differs.")] = ""
     kind: Annotated[str, describe("The kind of its objects.")] = always(str)
-    verbs: Annotated[tuple[str, ...], describe("What can be done with it.")] = always(tuple)
+    verbs: Annotated[tuple[str, ...], describe("The supported verbs.")] = always(tuple)
     short_names: Annotated[tuple[str, ...], describe("Shorter names for it.")] = ()
     categories: Annotated[tuple[str, ...], describe("Sets of resources it belongs to.")] = ()
-    storage_version_hash: Annotated[str, describe("Changes with the form that is stored.")] = ""
+    storage_version_hash: Annotated[str, describe("A hash of the stored version.")] = ""
 
 
 class APIResourceList(_Typed):
@@ -108,19 +108,19 @@ class APIResourceList(_Typed):
 
 
 class Info(Wire):
-    """What the server is and at which level of the API it stands."""
+    """Version information of the server and its API level."""
 
     published_as = "version.Info"
 
     major: Annotated[str, describe("The API level: the number before the dot.")] = always(str)
     minor: Annotated[str, describe("The API level: the number behind the dot.")] = always(str)
-    git_version: Annotated[str, describe("The whole version.")] = always(str)
+    git_version: Annotated[str, describe("The full version.")] = always(str)
     git_commit: Annotated[str, describe("The commit it was built from.")] = always(str)
-    git_tree_state: Annotated[str, describe("Whether that was all of it.")] = always(str)
+    git_tree_state: Annotated[str, describe("Whether the tree had other changes.")] = always(str)
     build_date: Annotated[str, describe("When it was built.")] = always(str)
-    go_version: Annotated[str, describe("Kept for clients that look for it; empty.")] = always(str)
-    compiler: Annotated[str, describe("What runs it.")] = always(str)
-    platform: Annotated[str, describe("System and processor.")] = always(str)
+    go_version: Annotated[str, describe("Empty; for compatibility.")] = always(str)
+    compiler: Annotated[str, describe("The interpreter.")] = always(str)
+    platform: Annotated[str, describe("Operating system and processor.")] = always(str)
 
 
 Pages = dict[str, dict[str, PathItem]]
@@ -129,7 +129,7 @@ Pages = dict[str, dict[str, PathItem]]
 def page_documents(
     catalog: Catalog, names: Naming, definitions: Definitions, openid_paths: Iterable[str]
 ) -> Pages:
-    """The paths of everything that is no resource, by the key of the document they stand in."""
+    """The paths of all non-resource pages, by the key of their document."""
 
     def discovered(type_: type[Wire], path: str, name: str, text: str) -> dict[str, PathItem]:
         schema = definitions.of_type(type_, META)

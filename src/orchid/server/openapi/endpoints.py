@@ -1,11 +1,11 @@
-"""OpenAPI: what the API looks like, for clients that read it instead of knowing it.
+"""OpenAPI endpoints.
 
-    /openapi/v2              everything in one Swagger 2.0 document, as JSON or protobuf
-    /openapi/v3              which documents there are, each with its hash
-    /openapi/v3/apis/G/V     one group and version in OpenAPI 3.0; with ?hash= to be kept for ever
+    /openapi/v2           everything in one Swagger 2.0 document, as JSON or protobuf
+    /openapi/v3           the list of documents, each with its hash
+    /openapi/v3/apis/G/V  one group and version in OpenAPI 3.0; with ?hash= cacheable for ever
 
-The documents are made from the kinds' declarations. pages.py, which does so, is imported when
-somebody first asks, so that the server starts sooner; in a thread, so that nobody else waits.
+The documents are generated from the kinds' declarations by pages.py, which is imported on first
+use, in a thread, so that the server starts sooner and no other request waits.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class OpenApi:
-    """Where the pages stand: under `exact` paths, and under a prefix."""
+    """The pages: under `exact` paths, and under a prefix."""
 
     def __init__(self, catalog: Catalog, names: Naming, openid_paths: Iterable[str]) -> None:
         self._described = (catalog, names, tuple(openid_paths))

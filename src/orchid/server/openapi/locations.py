@@ -1,4 +1,4 @@
-"""Where the OpenAPI documents are served."""
+"""The paths of the OpenAPI documents."""
 
 from typing import Final
 

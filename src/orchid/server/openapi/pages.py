@@ -1,8 +1,8 @@
-"""The OpenAPI pages: which document, in which form, and how clients may keep it.
+"""The OpenAPI pages: document, format and caching.
 
-Start with `OpenApiPages.show_v2`. The documents are made with the pages: schemas in schemas.py,
-paths in paths.py and discovery_paths.py, the older form in swagger.py and swagger_protobuf.py.
-Everyone who may see them sees the same.
+Start with `OpenApiPages.show_v2`. The documents are created with the pages: schemas in schemas.py,
+paths in paths.py and discovery_paths.py, the older format in swagger.py and swagger_protobuf.py.
+They are the same for all users.
 """
 
 import functools
@@ -51,7 +51,7 @@ _sorted = functools.partial(msgspec.json.encode, order="sorted")
 
 
 class Swagger(msgspec.Struct, frozen=True):
-    """The old document in its two forms, which share one tag."""
+    """The old document in its two formats, which share one entity tag."""
 
     forms: dict[str, StaticDocument]
     compressed: dict[str, StaticDocument]
@@ -65,7 +65,7 @@ class Swagger(msgspec.Struct, frozen=True):
 
 
 class OpenApiPages:
-    """The documents, and the pages that show them. Making one takes long."""
+    """The documents and their pages. Creating them takes long."""
 
     def __init__(
         self, catalog: Catalog, names: Naming, openid_paths: Iterable[str], now: datetime
@@ -152,7 +152,7 @@ class OpenApiPages:
 
 
 class Made(msgspec.Struct, frozen=True):
-    """All documents, made together so that they agree."""
+    """All documents, created together so that they agree."""
 
     swagger: Swagger
     groups: dict[str, StaticDocument]
@@ -160,7 +160,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 def _form(accept: str, forms: dict[str, str]) -> str | None:
-    """The form that the best clause of Accept asks for, or None if there is no such form."""
+    """The format for the best clause of Accept, or None if there is none."""
     if not accept:
         return JSON
     for clause in clauses(accept):
@@ -181,7 +181,7 @@ def _url(key: str, document: StaticDocument) -> str:
 
 
 def _reachable(roots: Iterable[Any], schemas: dict[str, Any]) -> list[str]:
-    """The names of the definitions that one comes to from here, in order."""
+    """The names of all definitions that are referenced from here, in order."""
     found: set[str] = set()
     open_ends: list[Any] = list(roots)
     while open_ends:

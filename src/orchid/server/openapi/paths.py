@@ -1,9 +1,9 @@
 """Paths and operations of OpenAPI 3.0, made from the kinds' declarations.
 
-Start with `Paths.of`: every path under which a kind is served, with an operation for each verb that
-it has there. What is not a resource (discovery, version, OpenID) is in discovery_paths.py.
+Start with `Paths.of`: every path of a kind, with an operation for each verb. Non-resource paths
+(discovery, version, OpenID) are in discovery_paths.py.
 
-The ids of operations become the names of methods in generated clients, and follow the reference:
+The ids of operations become the names of methods in generated clients, and follow Kubernetes:
 `createCoreV1NamespacedServiceAccountToken`.
 """
 
@@ -25,12 +25,12 @@ from orchid.wire.struct import Wire, always, describe
 PathItem = dict[str, Any]
 Operation = dict[str, Any]
 
-FAILURE = "Failure"  # the answer to every request that failed
+FAILURE = "Failure"  # the response to every request that failed
 _REFER_TO_FAILURE = {"$ref": f"#/components/responses/{FAILURE}"}
-# What every operation may answer: nobody is let in without credentials.
+# Possible responses of every operation: credentials are required.
 REFUSALS = {"401": _REFER_TO_FAILURE, "default": _REFER_TO_FAILURE}
 
-# How a verb is asked for, how the reference calls it, and how its operation's id begins.
+# The method of a verb, its name in Kubernetes, and the prefix of its operation id.
 _METHODS = {
     "get": ("get", "get", "read"),
     "list": ("get", "list", "list"),
@@ -58,7 +58,7 @@ _OBJECT = ("get", "update", "patch", "delete")
 
 
 class WatchEvent(Wire):
-    """One change that a watch saw: an object as it is now, or as it was when it went."""
+    """A watch event: an object as it is now, or as it was when it was deleted."""
 
     published_as = "meta.v1.WatchEvent"
 
@@ -73,7 +73,7 @@ class PathPlace(msgspec.Struct, frozen=True):
 
     path: str
     parameters: tuple[Parameter, ...]
-    scope: str = ""  # what the ids of its operations say of the namespace
+    scope: str = ""  # the namespace part of its operation ids
     suffix: str = ""
     endpoint: Endpoint | None = None
 
@@ -86,7 +86,7 @@ class Paths:
         self._definitions = definitions
 
     def of(self, kind: Kind[Any]) -> dict[str, PathItem]:
-        """Every path under which this kind is served."""
+        """Every path of this kind."""
         found: dict[str, PathItem] = {}
         for place, verbs in _places(kind):
             operations = {_METHODS[verb][0]: self._operation(kind, place, verb) for verb in verbs}
@@ -95,10 +95,10 @@ class Paths:
         return found
 
     def failure(self) -> dict[str, Any]:
-        """The answer to a request that failed."""
+        """The response to a request that failed."""
         content = _content(self._definitions.of_type(Status, META, (_STATUS,)), SERVED)
         content["text/plain"] = {"schema": {"type": "string"}}
-        return {"description": "It did not go well; a Status says why.", "content": content}
+        return {"description": "The request failed; the Status has the reason.", "content": content}
 
     # -- one operation -----------------------------------------------------------------------
 
@@ -152,9 +152,9 @@ class Paths:
         if verb == "create":
             return _ok(itself, "200", "201", "202")
         if verb in ("update", "patch"):
-            return _ok(itself, "200", "201")  # either may create what is not there
+            return _ok(itself, "200", "201")  # either may create a missing object
         if verb == "delete" and not kind.answers_deleted_object:
-            # Gone is a Status; an object that has finalizers stays, and is answered itself.
+            # A removed object yields a Status; an object with finalizers is returned itself.
             return _ok({"anyOf": [self._status(), itself]}, "200", "202")
         return _ok(itself, "200", "202") if verb == "delete" else _ok(itself, "200")
 
@@ -176,7 +176,7 @@ def _operation_id(begins: str, group: str, kind: Kind[Any], place: PathPlace, ve
 
 
 def _places(kind: Kind[Any]) -> Iterator[tuple[PathPlace, list[str]]]:
-    """The paths of a kind, each with the verbs that it takes."""
+    """The paths of a kind, each with its verbs."""
     root = group_path(kind.group, kind.version)
     inside = "/namespaces/{namespace}" if kind.namespaced else ""
     above = (NAMESPACE,) if kind.namespaced else ()

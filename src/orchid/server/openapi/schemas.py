@@ -1,9 +1,9 @@
-"""What the kinds declare, as schemas of OpenAPI 3.0: one definition for each type that travels.
+"""The kinds' declarations as OpenAPI 3.0 schemas: one definition for each API type.
 
 Start with `Definitions.of_kind`. Everything is read from the tree in wire/schema.py: types, list
-types, merge keys, what is required, and the words that describe a field. A definition has the name
-that clients and code generators look for (`...api.core.v1.ServiceAccount`), in the naming of
-the server. Nothing here knows paths or HTTP.
+types, merge keys, required fields and descriptions. A definition has the name that clients and code
+generators expect (`...api.core.v1.ServiceAccount`), in the naming of the server. Nothing here knows
+paths or HTTP.
 """
 
 import inspect
@@ -41,7 +41,7 @@ _TIMES = {
 
 
 class Definitions:
-    """The definitions by name. Asking for a reference makes what it refers to."""
+    """The definitions by name. Requesting a reference creates its definition."""
 
     def __init__(self, names: Naming) -> None:
         self.schemas: dict[str, Schema] = {}
@@ -84,7 +84,7 @@ class Definitions:
         return reference
 
     def add(self, name: str, schema: Schema) -> Schema:
-        """A reference to a definition that no type stands for."""
+        """A reference to a definition without a type."""
         full = self._names.definition(META, name)
         self.schemas.setdefault(full, schema)
         return refer(full)
@@ -94,7 +94,7 @@ class Definitions:
     def _record(self, tree: Fields, place: str) -> Schema:
         name = self._name(tree.type, place)
         if name not in self.schemas:
-            self.schemas[name] = {}  # a type that holds itself finds its own name
+            self.schemas[name] = {}  # a recursive type finds its own name
             self.schemas[name] = self._object(tree, place)
         if tree.atomic:
             self.schemas[name][f"{EXTENSION}map-type"] = "atomic"
@@ -178,7 +178,7 @@ class Definitions:
 
 
 def merge_words(node: Sequence) -> Schema:
-    """How a list merges, under apply and in a strategic merge patch."""
+    """The merge strategy of a list, for apply and strategic merge patch."""
     if node.is_set:
         return {f"{EXTENSION}list-type": "set", f"{EXTENSION}patch-strategy": "merge"}
     if not node.keys:
@@ -214,7 +214,7 @@ def wrapped(
 
 
 def subject_key(kind: Kind[Any]) -> str:
-    """`core.v1`, `rbac.v1`: where the definitions of a kind stand."""
+    """`core.v1`, `rbac.v1`: the prefix of a kind's definitions."""
     return f"{kind.group.partition('.')[0] or 'core'}.{kind.version}"
 
 
@@ -223,14 +223,14 @@ def gvk(kind: Kind[Any]) -> Schema:
 
 
 def is_required(field: Field) -> bool:
-    """Whether a field must be given; where nothing is said, a plain field always written must."""
+    """Whether a field is required; by default, a plain field that is always written is."""
     if field.described and field.described.required is not None:
         return field.described.required
     return field.always_written and not field.nullable and not isinstance(field.node, Fields)
 
 
 def written_default(tree: Fields, field: Field) -> Any:
-    """The value of a field that is written although nobody set it."""
+    """The default value of a field that is always written."""
     if isinstance(field.node, Fields):
         return empty_of(field.node)
     value = getattr(tree.type(), field.python_name)
@@ -238,12 +238,12 @@ def written_default(tree: Fields, field: Field) -> Any:
 
 
 def empty_of(tree: Fields) -> Schema | None:
-    """An object without fields, if such a one is valid."""
+    """An object without fields, if that is valid."""
     return None if any(map(is_required, tree.fields.values())) else {}
 
 
 def defaults_of(kind: Kind[Any]) -> dict[tuple[type, str], Any]:
-    """What the kind's own defaulting puts into fields that an empty object leaves out."""
+    """The kind's own defaults for fields of an empty object."""
     if kind.defaults is None:
         return {}
     empty = kind.type()
@@ -267,6 +267,6 @@ def _differences(
 
 
 def first_paragraph(type_: type) -> str:
-    """What a type's docstring says first, on one line."""
+    """The first paragraph of a type's docstring, on one line."""
     text = inspect.cleandoc(type_.__doc__ or type_.__name__)
     return " ".join(text.partition("\n\n")[0].split())

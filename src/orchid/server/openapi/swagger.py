@@ -1,8 +1,8 @@
-"""OpenAPI 3.0 converted to Swagger 2.0, which older clients read. Start with `swagger`.
+"""OpenAPI 3.0 converted to Swagger 2.0, for older clients. Start with `swagger`.
 
-Swagger knows no null, no choice between schemas, and no media type beside each schema; what it
-cannot say is left out. Old clients refuse fields that they find in no definition, so an object that
-keeps unknown fields shows none at all.
+Swagger has no null, no choice between schemas, and no media type beside each schema; unsupported
+parts are omitted. Old clients refuse fields without a definition, so an object that stores unknown
+fields shows none at all.
 """
 
 from typing import Any, Final
@@ -59,7 +59,7 @@ def _operation(operation: Document) -> Document:
 
 
 def _body(body: Document) -> Document:
-    # The last media type: of patches, the first is the one whose body is no object.
+    # The last media type: the first one of patches has a body that is no object.
     schema = list(body["content"].values())[-1]["schema"]
     changed = {"name": "body", "in": "body", "schema": _schema(schema)}
     return changed | ({"required": True} if body.get("required") else {})

@@ -1,8 +1,8 @@
-"""The Swagger document in the protobuf form that command-line clients ask for.
+"""The Swagger document in protobuf, for command-line clients.
 
-Start with `encode`. The form has a message for each part of the document; `_FIELDS` gives, for each
-message that occurs in ours, the number and the shape of its members. Maps travel as lists of names
-with values, and whatever has no shape of its own (extensions, enums) as its JSON text.
+Start with `encode`. The format has a message for each part of the document; `_FIELDS` has, for each
+message that we use, the number and the type of its members. Maps are encoded as lists of names with
+values, and untyped values (extensions, enums) as JSON text.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from orchid.wire.codec.protobuf_scalars import LENGTH, VARINT, varint
 Encoder = Callable[[Any], bytes]
 Members = dict[str, tuple[int, str]]
 
-# A shape is a scalar, the name of a message, or one of these around it: a list, or a map.
+# A type is a scalar, the name of a message, or a list or map of these.
 _QUERY: Members = {
     "required": (1, "bool"), "in": (2, "text"), "description": (3, "text"), "name": (4, "text"),
     "type": (6, "text"), "format": (7, "text"), "enum": (21, "list Any"),
@@ -111,7 +111,7 @@ def _paths(paths: dict[str, Any]) -> bytes:
 
 
 def _parameter(parameter: dict[str, Any]) -> bytes:
-    """A parameter stands inside three choices: given or referred to, body or not, and where."""
+    """A parameter is wrapped in three oneofs: inline/reference, body/other, location."""
     place = parameter["in"]
     if place == "body":
         return _field(1, _field(1, _message("BodyParameter", parameter)))
@@ -148,7 +148,7 @@ _SHAPES: Final[dict[str, Encoder]] = {
     "Responses": _responses,
     "SecurityRequirement": _requirement,
     "SecurityDefinitionsItem": lambda value: _field(2, _message("ApiKeySecurity", value)),
-    # Choices and lists of one.
+    # Oneofs and lists of one.
     "SchemaItem": lambda value: _field(1, _message("Schema", value)),
     "AdditionalPropertiesItem": lambda value: _field(1, _message("Schema", value)),
     "ItemsItem": lambda value: _field(1, _message("Schema", value)),

@@ -1,7 +1,7 @@
 """The webhook of clusters over HTTP: POST /webhook/clusters/NAME/authorize.
 
-The API server of a cluster sends a review and gets it back with a status, which is decided in
-access/clusters/reviews.py. RBAC has allowed the caller this very path before (`nonResourceURLs`).
+The API server of a cluster sends a review and gets it back with a status from
+access/clusters/reviews.py. RBAC has authorized the caller for this path before (`nonResourceURLs`).
 """
 
 from collections.abc import Awaitable

@@ -1,7 +1,7 @@
 """Static documents: conditional and range requests for them.
 
-`answer` gives the document, a part of it (206, 416), or says that the client's copy is current
-(304, 412), by RFC 9110, sections 13 and 14. Several ranges at once are answered with the whole.
+`answer` returns the document, a part of it (206, 416), or that the client's copy is current (304,
+412), by RFC 9110, sections 13 and 14. A request for several ranges gets the whole document.
 """
 
 import email.utils
@@ -22,7 +22,7 @@ class StaticDocument(msgspec.Struct, frozen=True):
     """A body, its entity tag, and the time of its last change."""
 
     body: bytes
-    tag: str  # without quotes; empty: it has none
+    tag: str  # without quotes; empty for none
     modified: datetime
 
     @property
@@ -38,7 +38,7 @@ def answer(
     vary: bytes = b"",
     cache: bytes = b"no-cache, private",
 ) -> Response:
-    """The document in answer to this request; `headers` describe the body, `vary` the choice."""
+    """The response for this request; `headers` describe the body, `vary` the choice."""
     http = exchange.http
     tag = b'Etag: "%b"\r\n' % document.tag.encode() if document.tag else b""
     known = head(exchange, tag + vary, cache=cache)
@@ -66,7 +66,7 @@ def http_date(moment: datetime) -> str:
 
 
 def _precondition(http: HttpRequest, document: StaticDocument) -> int:
-    """304 or 412 when the client's conditions say so; 0 to go on."""
+    """304 or 412 by the client's conditions; 0 to continue."""
     headers = http.headers
     reading = http.method in ("GET", "HEAD")
     if "if-match" in headers:
@@ -93,7 +93,7 @@ def _tag_matches(given: str, tag: str) -> bool:
 
 
 def _is_later(since: str, document: StaticDocument) -> bool:
-    """Whether the document is newer than a time; times that cannot be read do not count."""
+    """Whether the document is newer than a time; malformed times are ignored."""
     moment = _moment(since)
     return moment is not None and document.modified >= moment + timedelta(seconds=1)
 
@@ -107,7 +107,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def _wanted_range(http: HttpRequest, document: StaticDocument) -> range | None:
-    """The bytes asked for: none for the whole, an empty range for what cannot be had."""
+    """The requested bytes: None for the whole, an empty range if unsatisfiable."""
     given = _RANGE(http.headers.get("range", ""))
     condition = http.headers.get("if-range")
     if given is None or given[1] == given[2] == "" or http.method not in ("GET", "HEAD"):
@@ -123,5 +123,5 @@ def _wanted_range(http: HttpRequest, document: StaticDocument) -> range | None:
     first = int(given[1])
     last = min(int(given[2]), size - 1) if given[2] else size - 1
     if given[2] and int(given[2]) < first:
-        return None  # no range at all, so it is ignored
+        return None  # malformed, so it is ignored
     return range(first, last + 1)

@@ -42,14 +42,14 @@ class ServedList(NamedTuple):
 
 
 class ServedLists:
-    """Lists by path, each written and hashed once."""
+    """Lists by path, each encoded and hashed once."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
         self._made: dict[str, tuple[bytes, ServedList]] = {}
 
     def asked_for(self, http: HttpRequest) -> ServedList:
-        """The list that a request asks for."""
+        """The list of a request."""
         if http.method not in READING:
             raise MethodNotAllowed
         found = self.at(http.path)
@@ -58,7 +58,7 @@ class ServedLists:
         return found
 
     def at(self, path: str) -> ServedList | None:
-        """The list that a path names; None if there is none."""
+        """The list of a path, or None."""
         name = path.removeprefix(PREFIX)
         authority, dot, ending = name.rpartition(".")
         if not path.startswith(PREFIX) or not dot or len(name) > LONGEST_NAME or "/" in name:

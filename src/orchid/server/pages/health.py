@@ -1,8 +1,7 @@
 """Health: /healthz, /livez and /readyz, each a list of checks by name.
 
-`?verbose` shows every check, `?exclude=name` leaves one out, `/livez/ping` asks for one alone. The
-reason of a failing check is in the log and in the answer to a request for that check, not in the
-summary.
+`?verbose` shows every check, `?exclude=name` omits one, `/livez/ping` runs one alone. The reason of
+a failing check is in the log and in the response of that check, not in the summary.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,19 +12,19 @@ from orchid.server.respond import PLAIN, TEXT, head, text
 from orchid.server.sockets.messages import Response
 
 Check = Callable[[], str | None] | None
-"""Gives None when all is well, else what is wrong; where being asked proves it, there is none."""
+"""Returns None if healthy, else the problem; None if the request itself is the check."""
 
 Page = Callable[[Exchange], Response]
 
 
 class Health:
-    """The three endpoints and what each looks at."""
+    """The three endpoints and their checks."""
 
     def __init__(self, endpoints: Mapping[str, Mapping[str, Check]]) -> None:
         self._endpoints = endpoints
 
     def pages(self) -> dict[str, Page]:
-        """Every path there is: one per endpoint, and one below it for each of its checks."""
+        """All paths: one per endpoint, and one below it for each of its checks."""
         found: dict[str, Page] = {}
         for endpoint, checks in self._endpoints.items():
             asked = [(name, check) for name, check in checks.items() if check is not None]

@@ -1,11 +1,11 @@
-"""The ledger over HTTP, as C2SP tlog-tiles wants it, below /ledger/.
+"""The ledger over HTTP, as specified by C2SP tlog-tiles, below /ledger/.
 
-    checkpoint              how long the log is, signed; changes
-    tile/<L>/<N>[.p/<W>]    hashes; never change
-    tile/entries/<N>[…]     entries; never change
-    key                     whose signature to look for; ours, not of the specification
+    checkpoint           the signed size of the log; changes
+    tile/<L>/<N>[.p/<W>] hashes; never change
+    tile/entries/<N>[…]  entries; never change
+    key                  the verifier key; ours, not in the specification
 
-Who may read is decided before, by the path (`nonResourceURLs`). Clients make proofs themselves.
+Access is authorized before, by the path (`nonResourceURLs`). Clients create proofs themselves.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,9 +1,9 @@
-"""The two OpenID documents, from which a relying party learns to verify our tokens.
+"""The two OpenID documents, with which a relying party verifies our tokens.
 
-`configuration` names the issuer and where its keys are; `key_set` is the keys (RFC 7517). Both are
-made once per set of keys, as bytes, with an entity tag. `problem_with` says
-why an issuer cannot have them; the server then starts without these paths and logs the reason.
-Only the first issuer is described. No private part of a key passes through here.
+`configuration` has the issuer and the URL of its keys; `key_set` has the keys (RFC 7517). Both are
+created once per set of keys, as bytes, with an entity tag. `problem_with` says why an issuer cannot
+have them; the server then starts without these paths and logs the reason. Only the first issuer is
+described. No private part of a key passes through here.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ JWK_SET: Final = "application/jwk-set+json"  # RFC 7517 section 8.5.2
 
 
 class Document(msgspec.Struct, frozen=True):
-    """An answer in full: `Accept` has to admit a media type literally or by `*/*`."""
+    """A complete response: `Accept` has to include a media type literally or by `*/*`."""
 
     media_types: tuple[str, ...]  # the first one that the client accepts is sent
     body: bytes
@@ -35,7 +35,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def configuration(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -> Document:
-    """Make the provider configuration; its members stand in the reference's order."""
+    """The provider configuration; its members are in the order of Kubernetes."""
     body = {
         "issuer": issuer,
         "jwks_uri": jwks_uri,
@@ -47,9 +47,9 @@ def configuration(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -
 
 
 def key_set(keys: Iterable[VerificationKey]) -> Document:
-    """Publish every verification key, in the given order, each once.
+    """The key set with every verification key, in the given order, without duplicates.
 
-    Many clients ask for `application/json` alone.
+    Many clients request `application/json` only.
     """
     unique = {key.kid: key for key in keys}
     body = {"keys": [key.jwk() for key in unique.values()]}
@@ -57,12 +57,12 @@ def key_set(keys: Iterable[VerificationKey]) -> Document:
 
 
 def default_jwks_uri(issuer: str) -> str:
-    """Where the keys are when no setting says so: under the issuer, as verifiers reach it."""
+    """The default URL of the keys: under the issuer, as verifiers reach it."""
     return issuer.rstrip("/") + KEY_SET_PATH
 
 
 def problem_with(issuer: str, jwks_uri: str) -> str | None:
-    """Say why there can be no documents for this issuer; None means that there can."""
+    """Why there can be no documents for this issuer; None if there can."""
     if not issuer:
         return "empty issuer URL"
     try:

@@ -1,7 +1,7 @@
 """Renewal information over HTTP (RFC 9773): /renewal-info/<key identifier>.<serial number>.
 
-No credential is needed: who asks has the certificate already, and learns only when to renew it.
-`Retry-After` says when to ask again.
+No credential is needed: the client has the certificate already, and gets only the time to renew it.
+`Retry-After` has the time of the next request.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ READING: Final = ("GET", "HEAD")
 
 
 class Window(Protocol):
-    """When to renew, and after how long to ask again."""
+    """When to renew, and the time until the next request."""
 
     @property
     def start(self) -> datetime: ...

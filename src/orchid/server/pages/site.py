@@ -1,6 +1,6 @@
 """Everything that is not a resource: discovery, health, version, metrics, OpenID, OpenAPI.
 
-`Pages` finds the page for a path. Authorization has already said yes.
+`Pages` finds the page for a path, after authorization.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class Pages:
         raise NoSuchRoute
 
     def is_served(self, path: str) -> bool:
-        """Whether a path lies below something we serve, so that its 404 is a Status."""
+        """Whether a path is below a served prefix, so that its 404 is a Status."""
         parts = path.removeprefix("/").rstrip("/").split("/")
         if parts[0] == "api" or path.startswith(tuple(f"{known}/" for known in openid.PATHS)):
             return True
@@ -165,7 +165,7 @@ def raw_json(exchange: Exchange, data: bytes) -> Response:
 
 
 def _aggregated_form(accept: str) -> tuple[str, str] | None:
-    """The group and media type in which a client asks for aggregated discovery, if it does."""
+    """The group and media type of a request for aggregated discovery, or None."""
     if "APIGroupDiscoveryList" not in accept:
         return None
     for clause in clauses(accept):
@@ -181,7 +181,7 @@ def _aggregated_form(accept: str) -> tuple[str, str] | None:
 
 
 def version_document() -> bytes:
-    """What /version says. Clients read the API level from major and minor."""
+    """The version document. Clients read the API level from major and minor."""
     return msgspec.json.encode(
         {
             "major": "1",

@@ -1,8 +1,8 @@
-"""Limits for callers who are not authenticated yet: one for all of them, and one for each address.
+"""Limits for unauthenticated clients: one for all of them, and one per address.
 
-Start with `Budget`: it counts who holds how much, oldest first, and says who has to go when it is
-too much. Handshakes, connections and bytes of unfinished requests each have one. It never closes a
-connection itself: its caller does.
+Start with `Budget`: it counts the amount per holder, oldest first, and returns the holder to drop
+when a limit is exceeded. Handshakes, connections and bytes of unfinished requests each have one. It
+never closes a connection itself: its caller does.
 """
 
 import ipaddress
@@ -11,11 +11,11 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-_IPV6_NETWORK_BITS: Final = 64  # what one customer of a provider usually has
+_IPV6_NETWORK_BITS: Final = 64  # the usual network of one customer of a provider
 
 
 class Budget(Generic[T]):
-    """Who holds how much, oldest first."""
+    """Amounts per holder, oldest first."""
 
     __slots__ = ("_by_address", "_held", "_most", "_most_per_address", "_sums", "total")
 
@@ -34,7 +34,7 @@ class Budget(Generic[T]):
         return iter(tuple(self._held))
 
     def hold(self, holder: T, address: str, amount: int = 1) -> None:
-        """Note that a holder has so much now; its age stays as it is."""
+        """Set the amount of a holder; its age does not change."""
         _, before = self._held.get(holder, (address, 0))
         self._held[holder] = (address, amount)
         self._by_address.setdefault(address, {})[holder] = None
@@ -42,7 +42,7 @@ class Budget(Generic[T]):
         self.total += amount - before
 
     def release(self, holder: T) -> None:
-        """Forget a holder; one that holds nothing is no mistake."""
+        """Remove a holder; unknown holders are ignored."""
         address, amount = self._held.pop(holder, ("", -1))
         if amount < 0:
             return
@@ -58,14 +58,14 @@ class Budget(Generic[T]):
         return next(iter(self._held), None)
 
     def excess(self, address: str) -> T | None:
-        """Who has to go because an address, or all together, hold too much; None if nobody."""
+        """The holder to drop because its address, or all together, exceed the limit; or None."""
         if self._sums.get(address, 0) > self._most_per_address:
             return next(iter(self._by_address[address]))
         return self.oldest() if self.total > self._most else None
 
 
 def network_of(peername: Any) -> str:
-    """The address by which a peer is counted: the host, or for IPv6 its network."""
+    """The address under which a peer is counted: the host, or for IPv6 its network."""
     if not isinstance(peername, tuple):
         return ""
     try:

@@ -1,11 +1,11 @@
-"""One connection: requests in, answers out, in order, with a bound on everything.
+"""One connection: requests in, responses out, in order, with limits on everything.
 
-Start with `data_received` and `_proceed`. One request is answered at a time; what arrives meanwhile
-is held, up to a limit, and then the client is made to wait. The same holds when the client does not
-read its answers: nothing is read from it until it does. `deadline` is the moment by which something
-must have happened; listener.py calls `expire` when it has not.
+Start with `data_received` and `_proceed`. One request is processed at a time; further data is
+buffered, up to a limit, and then reading pauses. The same happens when the client does not read its
+responses. `deadline` is the time of the next timeout; listener.py calls `expire` when it has
+passed.
 
-Who sends a body is asked before it is read: see unfinished.py.
+The sender of a body is authenticated before it is read: see unfinished.py.
 
 A connection never interprets a request: that is the handler's work.
 """
@@ -16,7 +16,7 @@ from typing import cast
 
 from orchid.server.sockets.budget import network_of
 from orchid.server.sockets.listener_state import ListenerState, plain
-from orchid.server.sockets.messages import Arrived, CallerStanding, Response, Stream
+from orchid.server.sockets.messages import Arrived, CallerStatus, Response, Stream
 from orchid.server.sockets.peer import peer_of
 from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, RequestReader
 from orchid.server.sockets.streaming import (
@@ -38,10 +38,10 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REQUEST_TIMEOUT = 408
 _BODILESS = frozenset({204, 304})
 _CLOSE = b"Connection: close\r\n"
-_KEEP_ALIVE = b"Connection: keep-alive\r\n"  # HTTP/1.0 clients need to be told
+_KEEP_ALIVE = b"Connection: keep-alive\r\n"  # HTTP/1.0 clients need the header
 _CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
-# Of short bodies; formatting takes as long as the rest of writing an answer.
+# For short bodies; formatting takes as long as the rest of writing a response.
 _LENGTHS = tuple(b"Content-Length: %d\r\n\r\n" % size for size in range(1024))
 # Copying a larger body into one piece with its head costs more than a second TLS record.
 _JOIN_UP_TO = 64 << 10
@@ -83,14 +83,14 @@ class Connection(ServedProtocol):
         self._closing = False
         self._lingering = False
         self._proceeding = False
-        self._yielding = False  # others have their turn before this one goes on
+        self._yielding = False  # other connections get a turn before this one continues
         self._reading_paused = False
-        self.blocked = False  # the client does not take what is written
+        self.blocked = False  # the client does not read what is written
         self._unsent = 0
         self._timed_phase: int | None = BETWEEN
         self.deadline = inf
 
-    # What the event loop calls
+    # Callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -126,9 +126,9 @@ class Connection(ServedProtocol):
         self._proceed()
 
     def eof_received(self) -> bool:
-        """Keep a half-closed connection open while an answer is due on it.
+        """Keep a half-closed connection open while a response is pending.
 
-        A watcher that stops sending is taken to have gone, because closing a socket looks the same.
+        A watcher that stops sending is treated as gone, because closing a socket looks the same.
         """
         self._eof = True
         if self._transport.get_extra_info("sslcontext") is not None:
@@ -163,10 +163,10 @@ class Connection(ServedProtocol):
         self._service.unread.release(self)
         self._service.unsent.release(self)
         self._service.connections.discard(self)
-        del self._unfinished  # it refers back to us: without it we are freed at once
+        del self._unfinished  # it refers back to us: without it we are freed immediately
         self._service.settle()
 
-    # What the listener calls
+    # Calls of the listener
 
     @property
     def known(self) -> bool:
@@ -186,14 +186,14 @@ class Connection(ServedProtocol):
             self._refuse(_REQUEST_TIMEOUT)
 
     def drain(self) -> None:
-        """Come to an end: finish a stream, close when idle, else after the present answer."""
+        """Shut down: finish a stream, close when idle, else after the current response."""
         if isinstance(self._current, OpenStream):
             self._current.finish()
         elif not self._is_busy() and self._reader.phase == BETWEEN:
             self._close()
 
     def abort(self) -> None:
-        """Cut the connection; what was not sent yet is lost."""
+        """Abort the connection; unsent data is lost."""
         self._closing = True
         self.deadline = inf
         self._part_from_current()
@@ -216,7 +216,7 @@ class Connection(ServedProtocol):
             self._unfinished.count()
 
     def _proceed(self) -> None:
-        """Answer what has arrived, as far as it goes without waiting."""
+        """Process received requests, as far as possible without waiting."""
         if self._proceeding or self._yielding:
             return
         self._proceeding = True
@@ -243,7 +243,7 @@ class Connection(ServedProtocol):
         self._proceeding = False
 
     def _yield(self) -> None:
-        """Let other connections go first, since this one has sent many requests at once."""
+        """Let other connections go first, since this one has sent many requests."""
         self._yielding = True
         self._service.yielding += 1
         self.deadline = inf
@@ -255,7 +255,7 @@ class Connection(ServedProtocol):
         self._proceed()
 
     def _rest(self) -> None:
-        """Wait for more to arrive: set the deadline, and send what is due meanwhile."""
+        """Wait for more data: set the deadline, and send pending data meanwhile."""
         reader = self._reader
         if self._reading_paused:
             self._reading_paused = False
@@ -281,22 +281,22 @@ class Connection(ServedProtocol):
             self._transport.write(_CONTINUE)
 
     def _may_go_on(self, reader: RequestReader) -> bool:
-        """Ask who sends a body, and count what unknown callers leave unfinished."""
+        """Authenticate the sender of a body, and count unfinished requests of unknown clients."""
         unfinished = self._unfinished
         if reader.arriving is not None and unfinished.sender is None:
             self._current = unfinished.ask(reader.arriving, self._recognized)
             if reader.ready:
                 return False
-        if unfinished.sender is not CallerStanding.KNOWN:
+        if unfinished.sender is not CallerStatus.KNOWN:
             unfinished.count()
         return self._current is None and not self._closing
 
-    def _recognized(self, sender: CallerStanding) -> None:
+    def _recognized(self, sender: CallerStatus) -> None:
         self._current = None
         self._unfinished.recognize(sender)
         self._proceed()
 
-    # Answering
+    # Responses
 
     def _begin(self, arrived: Arrived) -> None:
         """Run the handler; most finish without awaiting, and need no task."""
@@ -327,7 +327,7 @@ class Connection(ServedProtocol):
             self._answer(arrived, answer)
 
     def _resume_with(self, arrived: Arrived, answer: Answer) -> None:
-        """Take the answer of a handler that was suspended, and go on."""
+        """Take the result of a handler that was suspended, and continue."""
         self._current = None
         if isinstance(answer, Response):
             self._write(arrived, answer)
@@ -374,7 +374,7 @@ class Connection(ServedProtocol):
             self._close(lingers=arrived.lingers)
 
     def _write_long(self, response: Response, *, keep_alive: bool, lingers: bool) -> None:
-        """Send a body as the client takes it; most take all of it at once."""
+        """Send a body as the client reads it; most read it immediately."""
 
         def finished() -> None:
             self._current = None
@@ -423,20 +423,20 @@ class Connection(ServedProtocol):
     # Streams
 
     def check_unsent(self) -> None:
-        """Cut off a watcher that leaves too much unread: what waits for it is in our memory."""
+        """Disconnect a watcher that leaves too much unread: the data is in our memory."""
         if self._transport.get_write_buffer_size() > self._service.limits.max_unsent_bytes:
             self._service.cut_off += 1
             self.abort()
 
     def stream_finished(self, *, keep_alive: bool) -> None:
-        """Go on after a stream, or close."""
+        """Continue after a stream, or close."""
         self._current = None
         if keep_alive and not self._eof and not self._service.draining:
             self._proceed()
         else:
             self._close()
 
-    # Ends
+    # Shutdown
 
     def _refuse(self, status: int) -> None:
         self._service.refusals += 1
@@ -452,8 +452,8 @@ class Connection(ServedProtocol):
     def _close(self, *, lingers: bool = False) -> None:
         """Close once everything is sent.
 
-        A client that may still be sending gets a moment, because to close on unread bytes resets
-        the connection, and the reset overtakes the answer.
+        A client that may still be sending gets a moment, because closing with unread bytes resets
+        the connection, and the reset overtakes the response.
         """
         self._closing = True
         self._reader.close()

@@ -1,9 +1,8 @@
-"""The time that suspended requests have: one timer of the event loop for all of them.
+"""Deadlines of suspended requests: one timer of the event loop for all of them.
 
-Nearly every request ends long before its deadline, so a timer of its own would be made only to be
-cancelled. `Deadlines.add` notes a moment, and `pop` takes out who is done in time. The timer is set
-for the earliest moment that was noted. When it fires it looks at all that are left; if none is, it
-is not set again.
+Nearly every request ends long before its deadline, so a timer of its own would only be cancelled.
+`Deadlines.add` adds a deadline, and `pop` removes a finished request. The timer is set for the
+earliest deadline. When it fires it checks all that are left; without any, it is not set again.
 """
 
 import asyncio
@@ -12,20 +11,20 @@ from typing import Final, Protocol
 
 from orchid.clock import Monotonic
 
-# Seconds that an end may be late. The timer rests for so long, however many deadlines are short.
+# Precision in seconds. The timer pauses for so long, however many deadlines are short.
 ACCURACY: Final = 0.02
 _LONGEST_TIMER: Final = 86_400.0  # event loops refuse infinity
 
 
 class Expiring(Protocol):
-    """Somebody with a deadline."""
+    """An object with a deadline."""
 
     def expire(self) -> None:
-        """Come to an end: the deadline has passed."""
+        """The deadline has passed."""
 
 
 class Deadlines(dict[Expiring, float]):
-    """Who has to come to an end, and when: never early, and late by `ACCURACY` at most."""
+    """Objects and their deadlines: never early, and late by `ACCURACY` at most."""
 
     __slots__ = ("_due", "_monotonic", "_timer")
 
@@ -35,19 +34,19 @@ class Deadlines(dict[Expiring, float]):
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, expiring: Expiring, seconds: float) -> None:
-        """Have somebody come to an end after so many seconds, unless taken out before."""
+        """Expire an object after so many seconds, unless it is removed before."""
         now = self._monotonic()
         self[expiring] = moment = now + seconds
         if moment < self._due:
             self._set_timer(moment, now)
 
     def close(self) -> None:
-        """Forget everybody, and leave no timer behind."""
+        """Remove all deadlines and the timer."""
         self.clear()
         self._stop_timer()
 
     def _set_timer(self, moment: float, now: float) -> None:
-        """Have the timer fire at a moment, or soon after it, unless it fires before anyway."""
+        """Make the timer fire at a time, or soon after it, unless it fires before anyway."""
         wait = min(max(moment - now, ACCURACY), _LONGEST_TIMER)
         if now + wait < self._due:
             self._stop_timer()
@@ -61,11 +60,11 @@ class Deadlines(dict[Expiring, float]):
             self._timer = None
 
     def _look(self) -> None:
-        """End those whose time is over, and wait for the next of the others."""
+        """Expire all whose deadline has passed, and wait for the next."""
         self._stop_timer()
         loop, now = asyncio.get_running_loop(), self._monotonic()
         for late in [one for one, moment in self.items() if moment <= now]:
             del self[late]
-            loop.call_soon(late.expire)  # so that one that fails does not stop the others
+            loop.call_soon(late.expire)  # so that a failure does not stop the others
         if self:
             self._set_timer(min(self.values()), now)

@@ -1,9 +1,8 @@
 """File descriptors: every connection needs one, and their number is limited.
 
-`fitted` raises this process's soft limit to what the limits of the listener need. Where the hard
-limit does not allow that, it lowers the listener's limits instead and says so in the log: otherwise
-files and outgoing connections would fail first. That is no warning, because nobody configured those
-limits.
+`fitted` raises this process's soft limit to what the limits of the listener need. If the hard limit
+does not allow that, it lowers the listener's limits instead and logs it: otherwise files and
+outgoing connections would fail first. That is no warning, because those limits are not configured.
 """
 
 import logging
@@ -19,7 +18,7 @@ OTHER_FILES: Final = 500  # the store, the log, outgoing connections
 
 
 def fitted(limits: ConnectionLimits) -> ConnectionLimits:
-    """Give limits that the descriptors suffice for."""
+    """Limits for which the descriptors suffice."""
     wanted = limits.max_connections + OTHER_FILES
     there = raised_to(wanted)
     if there >= wanted:
@@ -41,7 +40,7 @@ def fitted(limits: ConnectionLimits) -> ConnectionLimits:
 
 
 def raised_to(wanted: int) -> int:
-    """Raise the soft limit of open files as far as it may be, and is wanted; give what it is."""
+    """Raise the open-file soft limit to `wanted` or the hard limit; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted

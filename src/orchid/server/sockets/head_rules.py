@@ -21,8 +21,8 @@ SMALLEST_REQUEST: Final = len(b"GET / HTTP/1.1\r\nHost:\r\n\r\n")
 METHODS: Final = {
     name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 }
-# Header names in lower case by their usual spellings: a look-up is faster than decoding. Others are
-# not added, because a client could fill the memory with them.
+# Lower-case header names by their usual spellings: a lookup is faster than decoding. Others are not
+# added, because a client could fill the memory with them.
 HEADER_NAMES: Final = {
     spelling.encode(): name.lower()
     for name in (
@@ -58,7 +58,7 @@ def check_headers(
     if repeated and any(name in _ONCE for name, _ in repeated):
         return BAD_REQUEST
     if not CONTENT_LENGTH.fullmatch(headers.get("content-length", "0").encode("latin-1")):
-        return BAD_REQUEST  # other programs may read another length in it, or none
+        return BAD_REQUEST  # other programs may find another length in it, or none
     return 0
 
 
@@ -68,7 +68,7 @@ def check_body_headers(headers: Headers, *, modern: bool) -> int:
     if coding is not None and coding.lower() != "chunked":
         return NOT_IMPLEMENTED
     if coding is not None and not modern:
-        return BAD_REQUEST  # HTTP/1.0 has no chunked bodies; a proxy may read this otherwise
+        return BAD_REQUEST  # HTTP/1.0 has no chunked bodies; a proxy may interpret this differently
     if headers.get("expect", "100-continue").lower() != "100-continue":
         return EXPECTATION_FAILED
     return 0

@@ -1,11 +1,11 @@
-"""Into our own chain without sockets: the client's transport for what runs beside the server.
+"""The client's transport into our own chain, without sockets.
 
-`InProcessTransport` makes an `HttpRequest` and calls the handler that the listener would call, so
-that a request from inside is authenticated, authorized, admitted and recorded like any other. Who
-is calling is shown by the `Peer` it presents: see access/authenticators/in_process.py. The events
-of a watch are read as what they were made from, which saves encoding and decoding.
+`InProcessTransport` builds an `HttpRequest` and calls the listener's handler, so that an internal
+request is authenticated, authorized, admitted and audited like any other. The `Peer` identifies the
+caller: see access/authenticators/in_process.py. Watch events are read as objects, which saves
+encoding and decoding.
 
-A watcher that leaves too much unread is cut off, as a client behind a socket would be.
+A watcher that leaves too much unread is disconnected, like a client behind a socket.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from orchid.outbound.https_client import JSON, ServerRefused
 from orchid.server.memory.head_memo import HeadMemo
 from orchid.server.sockets.messages import Chunk, Handler, HttpRequest, Peer, Response, Sink
 
-MAX_UNREAD = 64 << 20  # one batch of a busy server fits many times over
+MAX_UNREAD = 64 << 20  # many batches of a busy server fit
 TIMEOUT = 60.0
 
 
@@ -73,7 +73,7 @@ class InProcessTransport:
 
 
 class _Reading:
-    """The sink of a stream that is read here, in this process."""
+    """The sink of a stream that is read in this process."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

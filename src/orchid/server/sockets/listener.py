@@ -1,11 +1,11 @@
-"""The listener: sockets, TLS, and the life of connections.
+"""The listener: sockets, TLS, and the lifetime of connections.
 
-Start with `Listener`. It accepts, hands each socket to a `Connection`, ends those that have taken
-too long, reloads the TLS files when they change, and drains. What is said on a connection is in
-connection.py, how a request is read in reader.py, what the rest of the server sees in messages.py.
+Start with `Listener`. It accepts, passes each socket to a `Connection`, enforces timeouts, reloads
+the TLS files when they change, and drains. HTTP on a connection is in connection.py, parsing in
+reader.py, the interface to the rest of the server in messages.py.
 
-Accepting is done here rather than by asyncio's server, so that handshakes count as connections,
-the limit holds before a client costs anything, and each connection gets the newest TLS context.
+Accepting is done here rather than by asyncio's server, so that handshakes count as connections, the
+limit applies before a client costs anything, and each connection gets the newest TLS context.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ __all__ = ["ConnectionLimits", "Listener"]
 log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1024
-# In one turn of the event loop: steps of handshakes, and pieces of what watchers are sent first.
+# In one turn of the event loop: steps of handshakes, and initial pieces of watches.
 HANDSHAKES_AT_ONCE: Final = 4
 PIECES_AT_ONCE: Final = 4
-READINGS_AT_ONCE: Final = 4  # connections that go on decrypting
+READINGS_AT_ONCE: Final = 4  # connections that continue decrypting
 _ACCEPTS_AT_ONCE: Final = 16  # each costs a signature in its handshake
 _LOOK_AT_FILES_EVERY: Final = 5.0
-_RUSH: Final = 100  # handshakes after which freed memory is returned at once
-_RUSH_SECONDS: Final = 0.2  # at least, between two times
+_RUSH: Final = 100  # handshakes after which freed memory is returned immediately
+_RUSH_SECONDS: Final = 0.2  # at least, between two calls
 _CALM_SECONDS: Final = 10.0  # after fewer handshakes than that
-_KEEP_ALIVE_SECONDS: Final = 180  # as the reference: a dead client's watch ends
+_KEEP_ALIVE_SECONDS: Final = 180  # as in Kubernetes: a dead client's watch ends
 _SHUTDOWN_SECONDS: Final = 2.0
 _INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
 # Too many open files or too little memory: wait, and accept again later.
@@ -52,8 +52,8 @@ _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 class Listener:
     """Serves HTTP/1.1 to a handler, over TLS unless `tls` is None."""
 
-    _handshakes: Turns  # made when listening starts, and so is:
-    _readings: Turns  # for connections with more to decrypt than others wait for
+    _handshakes: Turns  # created when listening starts, and so is:
+    _readings: Turns  # for connections with much data to decrypt
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Listener:
         recognize: Recognize | None = None,
         after_rush: Callable[[], None] = lambda: None,
     ) -> None:
-        """`recognize` says who sent a head before the body is read.
+        """`recognize` authenticates the sender of a head before the body is read.
 
-        `after_rush` is called when many handshakes have come to an end.
+        `after_rush` is called after many handshakes.
         """
         self._limits = limits or ConnectionLimits()
         self._tls = tls
@@ -92,11 +92,11 @@ class Listener:
         self._timer: asyncio.TimerHandle | None = None
         self._look_at_files = 0.0
         self._after_rush = after_rush
-        self._rush = 0  # handshakes since it was last called
-        self._tidied = -inf  # when that was
+        self._rush = 0  # handshakes since the last call
+        self._tidied = -inf  # time of the last call
         self.failed_handshakes = 0
 
-    # What it says of itself
+    # Metrics
 
     @property
     def port(self) -> int:
@@ -105,35 +105,35 @@ class Listener:
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, as host:port."""
+        """Its addresses, as host:port."""
         return [host_and_port(host, port) for host, port in self._names]
 
     @property
     def connections(self) -> int:
-        """Connections that are open now."""
+        """The number of open connections."""
         return len(self._service.connections)
 
     @property
     def requests(self) -> int:
-        """Requests that were handed to the handler."""
+        """The number of requests passed to the handler."""
         return self._service.requests
 
     @property
     def refusals(self) -> int:
-        """Requests that could not be read or took too long to arrive."""
+        """Requests that were malformed or took too long to arrive."""
         return self._service.refusals
 
     @property
     def dropped(self) -> int:
-        """Connections and handshakes of unknown callers that were ended to make room."""
+        """Connections and handshakes of unknown clients that were ended to make room."""
         return self._service.dropped
 
     @property
     def cut_off(self) -> int:
-        """Streams that were cut because their reader did not keep up."""
+        """Streams that were aborted because their reader was too slow."""
         return self._service.cut_off
 
-    # Life
+    # Lifetime
 
     async def start(
         self,
@@ -145,8 +145,8 @@ class Listener:
     ) -> None:
         """Listen on an address, or on sockets that are bound already; port 0 picks a free one.
 
-        Sockets that it `shares` with other processes are accepted from one connection at a time, so
-        that a burst of them spreads over all who have time.
+        From sockets that it `shares` with other processes it accepts one connection at a time, so
+        that a burst is spread over all idle processes.
         """
         self._accepts_at_once = 1 if shares else _ACCEPTS_AT_ONCE
         self._sockets = list(sockets) or await bind(host, port)
@@ -163,9 +163,9 @@ class Listener:
         self._sweep()
 
     async def drain(self, grace: float) -> None:
-        """Stop accepting, let everything under way come to its end, then return.
+        """Stop accepting, let running requests finish, then return.
 
-        What has not ended after `grace` seconds is cut off.
+        Connections that have not ended after `grace` seconds are aborted.
         """
         service = self._service
         service.draining = True
@@ -228,7 +228,7 @@ class Listener:
         for _ in range(self._accepts_at_once):
             is_full = self._is_full()
             if is_full and not self._can_make_room():
-                self._stop_accepting()  # the next sweep looks again
+                self._stop_accepting()  # the next sweep tries again
                 return
             try:
                 client, peername = bound.accept()
@@ -249,7 +249,7 @@ class Listener:
         return len(self._shaking_hands) > 0 or self._service.oldest_unknown() is not None
 
     def _make_room(self) -> None:
-        """End the oldest connection of somebody unknown, or else the oldest handshake."""
+        """End the oldest connection of an unknown client, or else the oldest handshake."""
         connection, channel = self._service.oldest_unknown(), self._shaking_hands.oldest()
         if connection is not None:
             self._service.drop(connection)
@@ -307,10 +307,10 @@ class Listener:
         self._shaking_hands.release(channel)
         self.failed_handshakes += 1
 
-    # Time
+    # Timeouts
 
     def _sweep(self) -> None:
-        """End what has passed its deadline; one sweep for all, so that a request needs no timer."""
+        """End everything past its deadline; one sweep for all, so that a request needs no timer."""
         service = self._service
         now = self._service.monotonic()
         service.tick()
@@ -332,7 +332,7 @@ class Listener:
 
 
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Bind every address of a host; all get the same port, also when it was left open."""
+    """Bind every address of a host; all get the same port, also a free one."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -1,7 +1,7 @@
-"""What all connections of a listener share: the handler, the limits, the heads of answers, counts.
+"""State shared by all connections of a listener: the handler, the limits, response heads, counters.
 
-`ConnectionLimits` says what one client may take of the server. `ListenerState` is made by
-listener.py and handed to each connection; it never looks at a socket.
+`ConnectionLimits` has the limits for clients. `ListenerState` is created by listener.py and passed
+to each connection; it never touches a socket.
 """
 
 import asyncio
@@ -33,50 +33,51 @@ _LAST_RESORT = Response(500, _PLAIN_TEXT, b"500 Internal Server Error\n")
 
 Failure = Callable[[HttpRequest, BaseException], Response]
 
-# Pipelined requests of a connection that are answered in one turn of the event loop: several, or
-# one while many connections have requests waiting, or after one that took long.
+# Pipelined requests of a connection that are processed in one turn of the event loop: several, or
+# one
+# while many connections have requests waiting, or after one that took long.
 _ANSWERS_PER_TURN, _MANY_YIELDING = 8, 4
 _LONG_TURN = 0.005  # seconds
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one client, or all of them together, may take; times in seconds."""
+    """Limits of one client, or of all together; times in seconds."""
 
     max_header_bytes: int = 128 << 10
     max_headers: int = 1000
     max_body_bytes: int = 3 << 20
-    max_connections: int = 16_000  # those beyond wait in the operating system's queue
-    # Of callers who are not known yet, all and from one address; the oldest has to go.
+    max_connections: int = 16_000  # more wait in the operating system's queue
+    # For unknown clients, all and per address; the oldest is dropped.
     max_unknown: int = 10_000
     max_unknown_per_address: int = 2_000
     max_handshakes: int = 2_000
     max_handshakes_per_address: int = 500
     max_unread_bytes: int = 64 << 20  # of their unfinished requests
     max_unread_bytes_per_address: int = 16 << 20
-    max_pipelined: int = 400  # requests read ahead of the one being answered
-    max_unsent_bytes: int = 1 << 20  # what a watcher may leave unread before it is cut off
-    max_unsent_answers: int = 256 << 20  # what all clients together may leave unread of answers
+    max_pipelined: int = 400  # requests read ahead of the current one
+    max_unsent_bytes: int = 1 << 20  # unread bytes of a watcher before it is disconnected
+    max_unsent_answers: int = 256 << 20  # unread bytes of responses, of all clients together
     max_unsent_answers_per_address: int = 128 << 20
-    max_held_bytes: int = 64 << 10  # bytes read ahead while a request is being answered
+    max_held_bytes: int = 64 << 10  # bytes read ahead while a request is processed
     header_timeout: float = 32.0
     body_timeout: float = 60.0
     idle_timeout: float = 90.0
     request_timeout: float = 60.0
-    write_timeout: float = 60.0  # a client that reads nothing at all for so long is cut off
+    write_timeout: float = 60.0  # a client that reads nothing for so long is disconnected
     linger: float = 0.5  # how long a refused client may take to stop sending
 
     @property
     def piece_bytes(self) -> int:
-        """How much to parse at once.
+        """The number of bytes to parse in one call.
 
-        The parser cannot be stopped inside what it was fed, so that a piece is too short to hold
-        more than `max_pipelined` requests.
+        The parser cannot be stopped inside its input, so that a piece is too short to hold more
+        than `max_pipelined` requests.
         """
         return self.max_pipelined * SMALLEST_REQUEST
 
     @property
     def shortest(self) -> float:
-        """The shortest of the times that are checked from time to time."""
+        """The shortest of the times that are checked periodically."""
         return min(
             self.header_timeout,
             self.body_timeout,
@@ -87,26 +88,26 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenConnection(Protocol):
-    """What the listener does with a connection."""
+    """A connection, as the listener uses it."""
 
-    deadline: float  # by then something must have happened (ListenerState.monotonic)
+    deadline: float  # the next timeout (ListenerState.monotonic)
 
     @property
     def known(self) -> bool:
-        """Whether somebody was authenticated on it."""
+        """Whether a request on it was authenticated."""
 
     def expire(self, now: float) -> None:
         """End what has taken too long."""
 
     def drain(self) -> None:
-        """Come to an end after the present answer."""
+        """Shut down after the current response."""
 
     def abort(self) -> None:
-        """Cut the connection."""
+        """Abort the connection."""
 
 
 class ListenerState:
-    """What a connection sees of its listener."""
+    """The listener, as a connection uses it."""
 
     __slots__ = (
         "connections",
@@ -136,8 +137,8 @@ class ListenerState:
     )
 
     loop: asyncio.AbstractEventLoop  # set when listening starts
-    context: Context  # as it was then; each request runs in a copy
-    streams: Turns  # for what is sent piece by piece; set then too
+    context: Context  # as of then; each request runs in a copy
+    streams: Turns  # for data sent in pieces; set then too
 
     def __init__(
         self,
@@ -151,18 +152,18 @@ class ListenerState:
     ) -> None:
         self.handler = handler
         self.recognize = recognize
-        self.monotonic = monotonic  # what every deadline is measured by
+        self.monotonic = monotonic  # the clock of every deadline
         self.limits = limits
         self.timeout_response = timeout_response
         self.failure = failure
         self.piece_bytes = limits.piece_bytes
         self.connections: set[OpenConnection] = set()
-        # Connections of callers who are not known, and the bytes of their unfinished requests.
+        # Connections of unknown clients, and the bytes of their unfinished requests.
         self.unknown = Budget[OpenConnection](limits.max_unknown, limits.max_unknown_per_address)
         self.unread = Budget[OpenConnection](
             limits.max_unread_bytes, limits.max_unread_bytes_per_address
         )
-        # Bodies of answers that clients have not taken yet.
+        # Response bodies that clients have not read yet.
         self.unsent = Budget[OpenConnection](
             limits.max_unsent_answers, limits.max_unsent_answers_per_address
         )
@@ -174,11 +175,11 @@ class ListenerState:
         self.refusals = 0
         self.cut_off = 0
         self.dropped = 0
-        self.yielding = 0  # connections with requests waiting that let others go first
-        self.heads: dict[int, bytes] = {}  # of answers; what is not there is made by `head`
+        self.yielding = 0  # connections with waiting requests that let others go first
+        self.heads: dict[int, bytes] = {}  # of responses; missing ones are created by `head`
 
     def head(self, status: int) -> bytes:
-        """Give the status line and the date, which change once a second at most."""
+        """The status line and the date, which change once a second at most."""
         head = self.heads.get(status)
         if head is None:
             head = self.heads[status] = (
@@ -187,7 +188,7 @@ class ListenerState:
         return head
 
     def tick(self) -> None:
-        """Forget the heads, because the time in them has passed."""
+        """Clear the heads, because the time in them has passed."""
         self.heads.clear()
 
     def is_turn_over(self, answered: int, since: float) -> bool:
@@ -197,7 +198,7 @@ class ListenerState:
         return self.monotonic() - since > _LONG_TURN
 
     def failed(self, request: HttpRequest, error: BaseException) -> Response:
-        """Turn what came out of a handler into an answer, whatever happens."""
+        """Convert the exception of a handler into a response, whatever happens."""
         try:
             return self.failure(request, error)
         except Exception:
@@ -205,30 +206,30 @@ class ListenerState:
             return _LAST_RESORT
 
     def drop_excess(self, address: str) -> None:
-        """End the oldest connections of unknown callers who together take too much."""
+        """Drop the oldest connections of unknown clients beyond a limit."""
         while (holder := self.unread.excess(address)) is not None:
             self.drop(holder)
         while (holder := self.unknown.excess(address)) is not None:
             if holder.known:
-                self.unknown.release(holder)  # it need not be counted any more
+                self.unknown.release(holder)  # it is no longer counted
             else:
                 self.drop(holder)
 
     def oldest_unknown(self) -> OpenConnection | None:
-        """Find the connection that goes first when there is no room."""
+        """The connection to drop first when there is no room."""
         while (holder := self.unknown.oldest()) is not None and holder.known:
             self.unknown.release(holder)
         return holder
 
     def drop(self, holder: OpenConnection) -> None:
-        """End a connection of somebody unknown to make room."""
+        """End a connection of an unknown client to make room."""
         self.unread.release(holder)
         self.unknown.release(holder)
         self.dropped += 1
         holder.abort()
 
     def hold_unsent(self, holder: OpenConnection, address: str, size: int) -> None:
-        """Keep an answer for a client that reads slowly; those who wait longest make room."""
+        """Count a response for a slow client; the longest waiting clients are dropped for room."""
         self.unsent.hold(holder, address, size)
         while (other := self.unsent.excess(address)) not in (None, holder):
             self.cut_off += 1
@@ -236,13 +237,13 @@ class ListenerState:
             other.abort()
 
     def settle(self) -> None:
-        """Notice that a connection has ended."""
+        """A connection has ended."""
         if self.draining and not self.connections:
             self.quiet.set()
 
 
 def phrase(status: int) -> str:
-    """Give the reason phrase of a status; unknown ones have none."""
+    """The reason phrase of a status; empty for unknown ones."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -250,5 +251,5 @@ def phrase(status: int) -> str:
 
 
 def plain(status: int) -> Response:
-    """Make the short answer to a request that could not be read."""
+    """The short response to a malformed request."""
     return Response(status, _PLAIN_TEXT, f"{status} {phrase(status)}\n".encode("ascii"))

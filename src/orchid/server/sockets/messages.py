@@ -1,18 +1,18 @@
-"""What passes between the listener and everybody else: a request in, an answer or a stream out.
+"""The interface of the listener: a request in, a response or a stream out.
 
 Start with `Handler`: one coroutine function from `HttpRequest` to `Response` or `Stream`. Nothing
 here touches a socket, and nothing beyond listener.py, connection.py, reader.py and tls.py does.
 
 The rule for handlers: the listener drives a handler's coroutine *eagerly*. Until its first
-suspension there is no task (`asyncio.current_task()` is None), so that an answer from memory
-costs no trip through the event loop. Therefore, before the first `await` that really waits, a
-handler uses neither `asyncio.timeout` nor `asyncio.TaskGroup` nor anything else that asks for the
-current task. Afterwards it runs inside an ordinary task, which is cancelled when
-`HttpRequest.timeout` has passed since that first suspension. A handler that needs such tools from
-its first line opens with `await asyncio.sleep(0)`. Context variables set by a handler are its own:
-each request runs in a copy of the context.
+suspension there is no task (`asyncio.current_task()` is None), so that a response from memory costs
+no trip through the event loop. Therefore, before the first `await` that really waits, a handler
+uses neither `asyncio.timeout` nor `asyncio.TaskGroup` nor anything else that needs the current
+task. Afterwards it runs inside an ordinary task, which is cancelled when `HttpRequest.timeout` has
+passed since that first suspension. A handler that needs such tools from its first line begins with
+`await asyncio.sleep(0)`. Context variables set by a handler are its own: each request runs in a
+copy of the context.
 
-A client that goes away does not cancel a handler: it runs to its end and its answer is dropped.
+A disconnected client does not cancel a handler: it runs to its end and its response is dropped.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -25,7 +25,7 @@ from orchid.server.memory.head_memo import HeadMemo
 
 
 class Peer:
-    """The other end of one connection; lives as long as the connection does."""
+    """The peer of one connection; lives as long as the connection does."""
 
     __slots__ = ("__weakref__", "address", "certificate", "chain", "known", "verified_by_tls")
 
@@ -37,18 +37,19 @@ class Peer:
         chain: tuple[bytes, ...] = (),
         verified_by_tls: bool = False,
     ) -> None:
-        self.address = address  # ip:port, or "" when the socket has no such thing
-        # DER of the leaf the client presented. The handshake proves that the client holds its key;
-        # that a trusted authority issued it is proven only when `verified_by_tls` is true.
+        self.address = address  # ip:port, or "" without an address
+        # DER of the leaf certificate. The handshake proves that the client holds its key; that a
+        # trusted
+        # CA issued it is only verified if `verified_by_tls`.
         self.certificate = certificate
-        self.chain = chain  # DER of the intermediates it sent, if they can be had
+        self.chain = chain  # DER of the intermediates it sent, if available
         self.verified_by_tls = verified_by_tls
-        # Somebody was authenticated on this connection. It says nothing about any request.
+        # A request on this connection was authenticated. It says nothing about other requests.
         self.known = False
 
 
 class HttpRequest(msgspec.Struct, eq=False):
-    """One request as it came, complete with its body; nothing in it is decoded or trusted."""
+    """A complete request with its body; nothing in it is decoded or trusted."""
 
     method: str
     target: str  # as sent: path?query, or a whole URL
@@ -59,18 +60,19 @@ class HttpRequest(msgspec.Struct, eq=False):
     peer: Peer
     body: bytes = b""
     repeated: list[tuple[str, str]] = []  # the second and later values of headers
-    # The body passed the limit: `body` is empty, and the connection ends after the answer.
+    # The body exceeded the limit: `body` is empty, and the connection ends after the response.
     too_large: bool = False
     # Seconds the handler may take once it suspends; it may change this until then.
     timeout: float = 60.0
-    # A cache for what follows from the headers alone. Requests share it if they came on the same
-    # connection with exactly the same header bytes, except the value of Content-Length.
+    # Cache of values that depend on the headers alone. Requests on the same connection with exactly
+    # the
+    # same header bytes, except the value of Content-Length, share it.
     memo: HeadMemo = msgspec.field(default_factory=HeadMemo)
 
     __repr__ = object.__repr__  # shows no field: there are tokens in it
 
     def all(self, name: str) -> list[str]:
-        """Give every value of a header, in the order sent; `name` is in lower case."""
+        """Every value of a header, in the order sent; `name` is in lower case."""
         first = self.headers.get(name)
         if first is None:
             return []
@@ -78,79 +80,79 @@ class HttpRequest(msgspec.Struct, eq=False):
 
 
 class Arrived(msgspec.Struct, eq=False):
-    """A request, and what its sender expects of the connection afterwards."""
+    """A request, and its requirements for the connection."""
 
     request: HttpRequest
     keep_alive: bool
-    chunked: bool  # the client understands chunked answers: HTTP/1.1
-    answered: bool = False  # the answer was given, or nobody is there to get it
+    chunked: bool  # the client supports chunked responses: HTTP/1.1
+    answered: bool = False  # the response was sent, or the client is gone
     lingers: bool = False  # the client may still be sending a body that is not read
 
 
 class Response(msgspec.Struct, eq=False):
-    """An answer that is complete; the listener adds Content-Length, Date and Connection."""
+    """A complete response; the listener adds Content-Length, Date and Connection."""
 
     status: int
     headers: bytes = b""  # rendered lines, each ending in CRLF; no Content-Length
     body: bytes = b""
-    is_kept: bool = False  # somebody keeps the body: that a client reads it slowly costs nothing
+    is_kept: bool = False  # the body is cached elsewhere: a slow client costs no memory
 
     __repr__ = object.__repr__  # shows no field: there may be tokens in it
 
 
 class Chunk:
-    """A piece of a stream; its HTTP framing is made once and shared by every stream it goes to.
+    """A piece of a stream; its HTTP framing is created once and shared by all streams.
 
-    A piece that holds whole events of a watch may name them, for those who read in this process.
+    A piece with complete watch events may have them as objects, for readers in this process.
     """
 
     __slots__ = ("data", "events", "framed")
 
     def __init__(self, data: bytes, events: Sequence[Any] = ()) -> None:
         self.data = data
-        self.events = events  # each a type and an Entry; empty when only the bytes tell
+        self.events = events  # each a type and an Entry; empty if there are only bytes
         # An empty chunk would end the stream (RFC 9112, 7.1), so it frames to nothing.
         self.framed = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
 class Sink(Protocol):
-    """Where the pieces of one stream go."""
+    """The destination of one stream."""
 
     def send(self, chunk: Chunk) -> None:
         """Write or queue a chunk, never blocking; does nothing once closed.
 
-        A client that leaves more than the limit unread is cut off: that closes the sink.
+        A client that leaves more than the limit unread is disconnected: that closes the sink.
         """
 
     def when_taken(self, step: Callable[[], None]) -> None:
-        """Have `step` called from the event loop once the client has taken what was sent.
+        """Call `step` from the event loop once the client has read what was sent.
 
-        For what is too much to be sent at once. It is not called once the stream is over.
+        For large amounts of data. It is not called once the stream is over.
         """
 
     def finish(self) -> None:
         """End the stream properly; the connection may carry another request."""
 
     def abort(self) -> None:
-        """Cut the connection without the final chunk, so that the client sees a broken stream."""
+        """Abort the connection without the final chunk, so that the client sees a broken stream."""
 
     @property
     def closed(self) -> bool:
         """Whether the stream is over, for whatever reason."""
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called exactly once when the stream is over, or soon if it already is.
+        """Call `callback` exactly once when the stream is over, or soon if it already is.
 
-        It is called from the event loop, never from inside `send`, so that whoever sends to many
-        sinks may change the set of them in the callback.
+        It is called from the event loop, never from inside `send`, so that a sender to many sinks
+        may change the set of them in the callback.
         """
 
 
 class Stream:
-    """An answer whose body comes in pieces; `opened` gets the sink once the head is written.
+    """A response whose body comes in pieces; `opened` gets the sink once the head is written.
 
-    The listener calls `open` in every case: when the client has gone, or asked with HEAD, with a
-    sink that is closed already. So whoever asked by `on_close` is always called, once.
+    The listener calls `open` in every case: for a disconnected client, or a HEAD request, with a
+    closed sink. So callbacks of `on_close` are always called, once.
     """
 
     __slots__ = ("_callbacks", "_opened", "_sink", "headers", "status")
@@ -163,13 +165,13 @@ class Stream:
         self._callbacks: list[Callable[[], None]] = []
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when the stream is over; to be said before it is opened."""
+        """Call `callback` when the stream is over; must be set before it is opened."""
         self._callbacks.append(callback)
 
     def open(self, sink: Sink) -> None:
-        """Let the stream begin on a sink."""
+        """Start the stream on a sink."""
         self._sink = sink
-        # Not kept: they may refer back to the stream, which would then wait for a collection.
+        # Not stored: they may refer back to the stream, which would then wait for a collection.
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             sink.on_close(callback)
@@ -181,13 +183,13 @@ class Stream:
             self._sink.finish()
 
 
-class CallerStanding(Enum):
-    """What the head of a request says about who sent it."""
+class CallerStatus(Enum):
+    """Result of authenticating the head of a request."""
 
     KNOWN = "known"
-    UNKNOWN = "unknown"  # nobody in particular, who may be answered all the same
-    REFUSED = "refused"  # nobody whom we answer with more than that
+    UNKNOWN = "unknown"  # anonymous, allowed on this path
+    REFUSED = "refused"  # bad credentials: 401 and nothing else
 
 
 Handler = Callable[[HttpRequest], Coroutine[Any, Any, Response | Stream]]
-Recognize = Callable[[HttpRequest], Coroutine[Any, Any, CallerStanding]]
+Recognize = Callable[[HttpRequest], Coroutine[Any, Any, CallerStatus]]

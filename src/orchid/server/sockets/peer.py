@@ -1,4 +1,4 @@
-"""Who is at the other end of a transport."""
+"""The peer of a transport."""
 
 import asyncio
 from typing import Any
@@ -19,5 +19,5 @@ def peer_of(transport: asyncio.BaseTransport, *, verified_by_tls: bool) -> Peer:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """Join an address as it stands in a URL: IPv6 in brackets."""
+    """An address as in a URL: IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,12 +1,12 @@
-"""Bytes in, requests out: strict HTTP/1.1 parsing for one connection.
+"""Strict HTTP/1.1 parsing for one connection.
 
-Start with `RequestReader.feed`. What is complete waits in `ready`, in order; what cannot be
-accepted ends the reading with a `refusal`. httptools (llhttp, no leniency) reads the grammar; this
-module adds what a grammar does not know: limits, one Host, one way to say how long a body is.
-It never touches a socket, keeps no time-outs and never guesses: two readings of the same bytes is
-how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
+Start with `RequestReader.feed`. Complete requests are in `ready`, in order; an invalid one ends the
+reading with a `refusal`. httptools (llhttp, no leniency) parses the grammar; this module adds
+limits, one Host, one way to give the length of a body. It never touches a socket, has no timeouts
+and never guesses: ambiguous requests can be smuggled past a proxy (RFC 9112, 11.2), so they are
+refused.
 
-Headers that arrived before on the connection are not made into objects again: see
+Headers that arrived before on the connection are not converted into objects again: see
 server/memory/head_cache.py. The parser reads such a head, too; it only reports no header of it.
 """
 
@@ -30,7 +30,7 @@ from orchid.server.sockets.head_rules import (
 )
 from orchid.server.sockets.messages import Arrived, HttpRequest, Peer
 
-CLOSE_SILENTLY: Final = -1  # a refusal without an answer, for those who do not speak HTTP/1
+CLOSE_SILENTLY: Final = -1  # a refusal without a response, for clients that do not speak HTTP/1
 # The part of a request that is read next. Plain numbers: looking up an Enum member costs a call.
 BETWEEN: Final = 0
 HEAD: Final = 1
@@ -48,7 +48,7 @@ class _Stop(Exception):
 
 
 class RequestReader:
-    """Reads one connection's requests; `feed` it what arrives."""
+    """Parses one connection's requests; `feed` it received bytes."""
 
     __slots__ = (
         "_arriving", "_begun", "_body", "_body_bytes", "_chunk", "_found", "_full", "_head_span",
@@ -73,20 +73,20 @@ class RequestReader:
         self._max_body = max_body_bytes
         self._timeout = request_timeout
         self.ready: list[Arrived] = []
-        self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after what is ready
+        self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after the ready requests
         self.phase = BETWEEN
         self._taken: HttpRequest | None = None  # the head that was just read
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
-        self._strange_method = ""  # of the head being read, in place of a stand-in
-        self._begun = b""  # the letters of a method that is not complete
-        self._last = b""  # the last bytes of a head that is not complete
-        self._left = 0  # bytes of the body that are still to come; less than 0: it is chunked
-        self._length = 0  # of the body, as Content-Length says; less than 0: it is chunked
-        self._chunk = 0  # bytes of the present chunk, with its line end, that are still to come
-        self._line = b""  # what has come of the line with the size of a chunk
-        self._span = 0  # length of what was read of the present head or body
+        self._strange_method = ""  # of the current head, instead of a stand-in
+        self._begun = b""  # the letters of an incomplete method
+        self._last = b""  # the last bytes of an incomplete head
+        self._left = 0  # remaining bytes of the body; negative: it is chunked
+        self._length = 0  # of the body, from Content-Length; negative: it is chunked
+        self._chunk = 0  # remaining bytes of the current chunk, with its line end
+        self._line = b""  # the incomplete line with the size of a chunk
+        self._span = 0  # bytes read of the current head or body
         self._head_span = 0  # the same of the head alone, once the body has begun
-        self._found: FoundHead | None = None  # the head being read, if its headers are cached
+        self._found: FoundHead | None = None  # the current head, if its headers are cached
         self._target = b""
         self._headers: dict[str, str] = {}
         self._repeated: list[tuple[str, str]] | None = None
@@ -94,13 +94,14 @@ class RequestReader:
         self._body: bytes | bytearray = b""
         self._body_bytes = 0
         # Of two parsers, `_quiet` reports no headers. Each reads whole requests only, so that the
-        # other may read the next one.
+        # other may
+        # read the next one.
         self._full: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._quiet: httptools.HttpRequestParser | None = None
         self._parser: httptools.HttpRequestParser | None = self._full
 
     def feed(self, data: bytes) -> None:
-        """Read a piece; afterwards look at `ready`, `refusal`, `phase` and `wants_continue`."""
+        """Parse a piece; the results are `ready`, `refusal`, `phase` and `wants_continue`."""
         if self._parser is None or self.phase == ENDED:
             return
         if self._begun:
@@ -131,10 +132,10 @@ class RequestReader:
             start = end
 
     def _end_of_part(self, data: bytes, start: int) -> int:
-        """Where the present head or body ends, or what has arrived of it.
+        """The end of the current head or body, or of its received part.
 
-        The parser never gets more than that at once. So it is known where each request begins, and
-        what comes of one does not depend on what it arrived together with.
+        The parser never gets more than that at once. So the start of each request is known, and its
+        result does not depend on other data that arrived with it.
         """
         if self.phase == BODY:
             if known := self._chunk or max(self._left, 0):
@@ -150,10 +151,10 @@ class RequestReader:
         return end + 4 if end >= 0 else len(data)
 
     def _feed_part(self, part: bytes) -> None:
-        """Read a head or a body, or some of it."""
+        """Parse a head or a body, or a part of it."""
         begins = self.phase == BETWEEN
         if begins:
-            part = part.lstrip(b"\r\n")  # blank lines before a request mean nothing
+            part = part.lstrip(b"\r\n")  # blank lines before a request are ignored
             self._span = 0
             self._parser = self._full
             if not part or self._has_only_begun(part):
@@ -164,8 +165,9 @@ class RequestReader:
         try:
             self._parse(part)
         except httptools.HttpParserUpgrade:
-            # The handler decides; until it has agreed, what follows is another request, because a
-            # client has to wait for the answer before it goes on otherwise (RFC 9110, 7.8).
+            # The handler decides; until it has agreed, the following data is another request,
+            # because a client
+            # has to wait for the response before it switches (RFC 9110, 7.8).
             self._renew_parser()
         except httptools.HttpParserError as error:
             self._fail(error, part)
@@ -200,7 +202,7 @@ class RequestReader:
                 self._chunk, self._line = size and size + len(b"\r\n"), b""
 
     def _fail_cached(self, error: httptools.HttpParserError, head: bytes) -> None:
-        """Have a head with a method that the parser does not know read in the normal way."""
+        """Parse a head with an unknown method without the cache."""
         if isinstance(error, httptools.HttpParserInvalidMethodError):  # nothing was reported yet
             self.phase = BETWEEN
             self._renew_parser()
@@ -241,9 +243,9 @@ class RequestReader:
         return True
 
     def _parse(self, part: bytes) -> None:
-        """Give the parser a part; one that begins with a method that it does not know, changed.
+        """Pass a part to the parser; an unknown method at its start is replaced.
 
-        Any token may be a method (RFC 9110, 9.1), and routing will say 405. The parser gets a
+        Any token may be a method (RFC 9110, 9.1), and routing will return 405. The parser gets a
         stand-in that it knows and treats like any other.
         """
         assert self._parser is not None
@@ -267,13 +269,13 @@ class RequestReader:
             self._target = b""
 
     def close(self) -> None:
-        """Read nothing more; also lets go of the parser, which refers back to this reader."""
+        """Read nothing more; also releases the parser, which refers back to this reader."""
         self.phase = ENDED
         self._parser = self._full = self._quiet = None
         self._body = b""
         self.forget()
 
-    # What has not arrived yet
+    # Incomplete requests
 
     @property
     def arriving(self) -> HttpRequest | None:
@@ -282,18 +284,18 @@ class RequestReader:
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes in memory of a request that is not complete."""
+        """Bytes in memory of an incomplete request."""
         return self._span if self.phase == HEAD else self._head_span + self._span
 
     def give_up_body(self) -> None:
-        """Hand over the arriving request without its body, and read nothing more."""
+        """Pass on the arriving request without its body, and read nothing more."""
         if self._arriving is not None:
             self._give_up_body(self._arriving)
 
     # Limits
 
     def _check_growth(self) -> None:
-        """Bound what an unfinished head, or the framing and trailers of a body, may take."""
+        """Limit an unfinished head, and the framing and trailers of a body."""
         if self.phase == HEAD:
             headers = len(self._headers) + len(self._repeated or ())
             if self._span > self._max_head or headers > self._max_headers:
@@ -312,19 +314,20 @@ class RequestReader:
 
     def _fail(self, error: httptools.HttpParserError, data: bytes) -> None:
         if self.phase == ENDED:
-            self.close()  # we stopped the parser ourselves, or it met bytes behind the last request
+            # we stopped the parser ourselves, or it found bytes after the last request
+            self.close()
         elif self._is_other_protocol(error, data):
             self._refuse(CLOSE_SILENTLY)
         else:
             self._refuse(BAD_REQUEST)
 
     def _is_other_protocol(self, error: httptools.HttpParserError, data: bytes) -> bool:
-        """Whether the client speaks TLS, HTTP/2 or no HTTP at all: it gets no answer."""
+        """Whether the client speaks TLS, HTTP/2 or no HTTP at all: it gets no response."""
         if isinstance(error, httptools.HttpParserInvalidMethodError):
             return self._span == len(data) and not data[:1].isalpha()  # its very first byte
         return self._parser is not None and self._parser.get_method() == b"PRI"
 
-    # What httptools calls
+    # Callbacks of httptools
 
     def on_message_begin(self) -> None:
         self.phase = HEAD
@@ -338,10 +341,10 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.phase != HEAD:
-            return  # a trailer; it must never look like a header that was there from the start
+            return  # a trailer; it must never look like a header
         key = HEADER_NAMES.get(name) or name.decode("latin-1").lower()
         text = value.decode("latin-1")
-        if key != "content-length":  # that is judged as it was sent
+        if key != "content-length":  # that is checked as it was sent
             text = text.rstrip(" \t")
         headers = self._headers
         if key not in headers:
@@ -358,7 +361,7 @@ class RequestReader:
             raise _Stop
 
     def _take_cached_head(self) -> None:
-        """Go on with cached headers: what the quiet parser calls at the end of a head."""
+        """Continue with cached headers: called by the quiet parser at the end of a head."""
         found, self._found = self._found, None
         if found is None:  # the parser sees one more request than we do
             self._refuse(BAD_REQUEST)
@@ -395,7 +398,8 @@ class RequestReader:
             arrived.request.body = bytes(self._body)
             self._body, self._body_bytes = b"", 0
         self._arriving = None
-        self._headers, self._repeated, self._target = {}, None, b""  # they are the request's now
+        # they belong to the request now
+        self._headers, self._repeated, self._target = {}, None, b""
         self.wants_continue = False
         self.phase = BETWEEN if arrived.keep_alive else ENDED
         self.ready.append(arrived)
@@ -403,7 +407,7 @@ class RequestReader:
     # The head
 
     def _take_head(self) -> int:
-        """Check a complete head and prepare its request; give the status of a refusal, or 0."""
+        """Check a complete head and prepare its request; return the status of a refusal, or 0."""
         if self._parser is None:
             return BAD_REQUEST
         version = self._parser.get_http_version()
@@ -421,7 +425,7 @@ class RequestReader:
         path = target if target[:1] == "/" else origin_form(target)
         raw_method = parser.get_method()
         method = METHODS.get(raw_method) or self._strange_method or raw_method.decode("latin-1")
-        self._strange_method = ""  # it is this request's alone
+        self._strange_method = ""  # it is only for this request
         if not path or "#" in path or (path == "*" and method != "OPTIONS"):
             return BAD_REQUEST
         path, _, query = path.partition("?")
@@ -468,7 +472,7 @@ class RequestReader:
     # The end of a request
 
     def _give_up_body(self, arrived: Arrived) -> None:
-        """Hand over a request whose body passed the limit, without the body; read nothing more."""
+        """Pass on a request whose body exceeded the limit, without the body; read nothing more."""
         self._body, self._body_bytes, self._length = b"", 0, -1
         arrived.request.too_large = True
         arrived.keep_alive = False

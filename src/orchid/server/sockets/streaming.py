@@ -1,7 +1,7 @@
-"""How an answer takes time: a handler that suspends, a stream that stays open, a body that is long.
+"""Responses that take time: a suspended handler, an open stream, a long body.
 
-`PendingRequest` carries a started coroutine on in a task, with its deadline. `OpenStream` is the
-`Sink` of one stream. `LongBody` is sent as the client takes it. Each belongs to one connection
+`PendingRequest` continues a started coroutine in a task, with its deadline. `OpenStream` is the
+`Sink` of one stream. `LongBody` is sent as the client reads it. Each belongs to one connection
 (connection.py) until it is done.
 """
 
@@ -13,7 +13,7 @@ from types import coroutine
 from typing import Any, Protocol, TypeVar
 
 from orchid.server.sockets.listener_state import ListenerState
-from orchid.server.sockets.messages import Arrived, CallerStanding, Chunk, Response, Sink, Stream
+from orchid.server.sockets.messages import Arrived, CallerStatus, Chunk, Response, Sink, Stream
 from orchid.server.sockets.turns import Step
 
 log = logging.getLogger(__name__)
@@ -27,18 +27,18 @@ Resume = Callable[[Arrived, Answer], None]
 
 
 class StreamConnection(Protocol):
-    """What a stream needs of the connection that carries it."""
+    """The connection, as a stream uses it."""
 
-    blocked: bool  # the client does not take what is written
+    blocked: bool  # the client does not read what is written
 
     def check_unsent(self) -> None:
-        """Cut the connection if the client leaves too much unread."""
+        """Abort the connection if the client leaves too much unread."""
 
     def stream_finished(self, *, keep_alive: bool) -> None:
-        """Go on with the next request, or close."""
+        """Continue with the next request, or close."""
 
     def abort(self) -> None:
-        """Cut the connection; what was not sent yet is lost."""
+        """Abort the connection; unsent data is lost."""
 
 
 class PendingRequest:
@@ -54,7 +54,7 @@ class PendingRequest:
         rest: Coroutine[Any, Any, Answer],
         context: Context,
     ) -> None:
-        self._resume: Resume | None = resume  # takes the answer; None once nobody wants it
+        self._resume: Resume | None = resume  # takes the response; None once it is not needed
         self._service = service
         self._arrived = arrived
         service.deadlines.add(self, arrived.request.timeout)
@@ -63,7 +63,7 @@ class PendingRequest:
         self._task.add_done_callback(service.tasks.discard)
 
     def let_go(self) -> None:
-        """The client has gone: run on, and drop the answer."""
+        """The client has gone: continue, and drop the response."""
         self._resume = None
 
     async def _run(self, rest: Coroutine[Any, Any, Answer]) -> None:
@@ -72,13 +72,13 @@ class PendingRequest:
             answer = await rest
         except (Exception, asyncio.CancelledError) as error:
             if self._arrived.answered:
-                return  # too late, and the client knows
+                return  # too late: the timeout was sent
             answer = self._service.failed(self._arrived.request, error)
         self._service.deadlines.pop(self, None)
         self._deliver(answer)
 
     def expire(self) -> None:
-        """Answer in the handler's place, which has taken too long."""
+        """Respond instead of the handler, which has taken too long."""
         self._task.cancel()
         self._deliver(self._service.timeout_response)
 
@@ -94,33 +94,33 @@ class PendingRequest:
 
 
 class PendingRecognition:
-    """The question who sends a body, while somebody else is asked. Little is read meanwhile."""
+    """The pending authentication of the sender of a body. Little is read meanwhile."""
 
     __slots__ = ("_service", "_take", "_task")
 
     def __init__(
         self,
-        take: Callable[[CallerStanding], None],
+        take: Callable[[CallerStatus], None],
         service: ListenerState,
-        rest: Coroutine[Any, Any, CallerStanding],
+        rest: Coroutine[Any, Any, CallerStatus],
         context: Context,
     ) -> None:
-        self._take: Callable[[CallerStanding], None] | None = take
+        self._take: Callable[[CallerStatus], None] | None = take
         self._service = service
         self._task: asyncio.Task[None] = service.loop.create_task(self._run(rest), context=context)
         service.tasks.add(self._task)
         self._task.add_done_callback(service.tasks.discard)
 
     def let_go(self) -> None:
-        """The client has gone: nobody needs the answer."""
+        """The client has gone: the result is not needed."""
         self._take = None
         self._task.cancel()
 
-    async def _run(self, rest: Coroutine[Any, Any, CallerStanding]) -> None:
+    async def _run(self, rest: Coroutine[Any, Any, CallerStatus]) -> None:
         try:
             found = await rest
-        except Exception:  # the request itself will meet it again, and say so
-            found = CallerStanding.UNKNOWN
+        except Exception:  # the request itself will fail in the same way, and report it
+            found = CallerStatus.UNKNOWN
         take, self._take = self._take, None
         if take is not None:
             take(found)
@@ -131,7 +131,7 @@ T = TypeVar("T")
 
 @coroutine
 def carry_on(started: Coroutine[Any, Any, T], awaited: object) -> Generator[Any, Any, T]:
-    """Go on with a coroutine that has run up to its first suspension, where it gave `awaited`.
+    """Continue a coroutine that has run up to its first suspension, where it returned `awaited`.
 
     The task that runs this gets that same future, as if it had started the coroutine itself.
     """
@@ -139,7 +139,7 @@ def carry_on(started: Coroutine[Any, Any, T], awaited: object) -> Generator[Any,
     while True:
         try:
             yield awaited
-        except BaseException as error:  # it is the coroutine's to judge
+        except BaseException as error:  # the coroutine handles it
             try:
                 awaited = started.throw(error)
             except StopIteration as done:
@@ -178,7 +178,7 @@ class OpenStream:
         self._chunked = chunked
         self.keep_alive = keep_alive
         self._callbacks: tuple[Callable[[], None], ...] = ()
-        self._next_step: Step | None = None  # to be taken when the client takes more
+        self._next_step: Step | None = None  # the next step when the client reads more
 
     @property
     def closed(self) -> bool:
@@ -201,7 +201,7 @@ class OpenStream:
             self._service.streams.wait(step)
 
     def taken(self) -> None:
-        """The client takes what is written, as the connection notices: go on."""
+        """The client has read the written data: continue."""
         step, self._next_step = self._next_step, None
         if step is not None:
             self._service.streams.wait(step)
@@ -226,7 +226,7 @@ class OpenStream:
             self._callbacks = (*self._callbacks, callback)
 
     def end(self) -> None:
-        """Close the sink; the connection says so, or `finish` does."""
+        """Close the sink; called by the connection, or by `finish`."""
         self._connection = self._transport = self._next_step = None
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
@@ -234,7 +234,7 @@ class OpenStream:
 
 
 class LongBody:
-    """A body that is sent as the client takes it: who reads slowly costs no more than the body."""
+    """A body that is sent as the client reads it: a slow client costs no more than the body."""
 
     __slots__ = ("_body", "_connection", "_finished", "_sent", "_service", "_transport")
 
@@ -251,10 +251,10 @@ class LongBody:
         self._transport = transport
         self._body = memoryview(body)
         self._sent = 0
-        self._finished: Step | None = finished  # None once nobody waits for the rest
+        self._finished: Step | None = finished  # None once the rest is not needed
 
     def send(self) -> None:
-        """Send what the client takes now, up to a limit."""
+        """Send as much as the client reads now, up to a limit."""
         if self._finished is None:
             return
         body, sent = self._body, self._sent
@@ -269,21 +269,21 @@ class LongBody:
             self._service.streams.wait(self.send)
 
     def taken(self) -> None:
-        """The client takes what is written, as the connection notices: go on."""
+        """The client has read the written data: continue."""
         self._service.streams.wait(self.send)
 
     def end(self) -> None:
-        """Let go of what was not sent."""
+        """Drop unsent data."""
         self._finished = None
 
 
 def closed_stream(service: ListenerState) -> OpenStream:
-    """Make the sink of a stream that nobody will read."""
+    """The sink of a stream without a reader."""
     return OpenStream(service, None, None)
 
 
 def open_on(stream: Stream, sink: OpenStream) -> None:
-    """Tell the maker of a stream that it is open; if that fails, the client sees it break."""
+    """Notify the creator of a stream that it is open; on failure the client sees it break."""
     try:
         stream.open(sink)
     except Exception:

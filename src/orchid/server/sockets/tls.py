@@ -1,17 +1,17 @@
-"""TLS for the listener: the server's certificate, and the question for the client's.
+"""TLS for the listener: the server's certificate, and the request for the client's.
 
-Start with `TlsFiles`: it holds the context for new connections and makes a fresh one when a file
-has changed; open connections keep theirs. A reload that fails leaves the old context in place.
+Start with `TlsFiles`: it has the context for new connections and creates a new one when a file has
+changed; open connections keep theirs. A failed reload leaves the old context in place.
 
-A client's certificate is asked for, never demanded, and not judged in the handshake: an unknown or
-expired one should get an answer (401), not a broken connection. Python's ssl has no such mode, so
-OpenSSL is asked directly (`accept_unverified`), guarded by a handshake with ourselves at the start;
-where that does not work, the handshake verifies against the client authorities, and
-`verifies_clients` says so. In the first case **nothing is proven about the issuer**: authentication
-must verify the chain itself.
+A client certificate is requested, never required, and not verified in the handshake: an unknown or
+expired one should get a response (401), not a broken connection. Python's ssl has no such mode, so
+OpenSSL is called directly (`accept_unverified`), guarded by a handshake with ourselves at the
+start; if that does not work, the handshake verifies against the client CAs, and `verifies_clients`
+is true. In the first case **nothing is proven about the issuer**: authentication must verify the
+chain itself.
 
 Sessions are not resumed: a resumed session has no intermediate certificates, and would outlive the
-removal of an authority.
+removal of a CA.
 """
 
 import ctypes
@@ -28,25 +28,25 @@ from orchid.credentials.refusals import Refusal
 
 log = logging.getLogger(__name__)
 
-_VERIFY_PEER: Final = 1  # SSL_VERIFY_PEER: ask, but take no certificate for an answer
+_VERIFY_PEER: Final = 1  # SSL_VERIFY_PEER: request, but do not require
 _SET_SESSION_CACHE_MODE: Final = 44  # SSL_CTRL_SET_SESS_CACHE_MODE; its value 0 means off
 _SET_MAX_CERT_LIST: Final = 51  # SSL_CTRL_SET_MAX_CERT_LIST
 _DER: Final = 2  # _ssl.ENCODING_DER
 
-# Bytes of a client's certificate and those above it. OpenSSL reads the key of each, which takes a
+# Bytes of a client's certificate chain. OpenSSL parses the key of each certificate, which takes a
 # third of a millisecond; its own limit has room for 280 of them.
 MAX_CHAIN_BYTES: Final = 32 << 10
 
 
 class TlsFilesUnusable(Refusal):
-    """A certificate, key or authority file is broken or does not fit the others."""
+    """A certificate, key or CA file is broken or does not match the others."""
 
 
 class TlsFiles:
-    """A serving certificate with its key, and the authorities of client certificates.
+    """A serving certificate with its key, and the CAs of client certificates.
 
-    With no authorities, clients are not asked for a certificate. `judge_in_handshake` refuses
-    unknown certificates in the handshake even where that could be left to authentication.
+    Without CAs, clients are not asked for a certificate. `judge_in_handshake` refuses unknown
+    certificates in the handshake even where that could be left to authentication.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TlsFiles:
         self._certificate = certificate
         self._key = key
         self._client_cas = tuple(client_cas)
-        self._told: str | None = None  # the problem that the log has been told of
+        self._logged: str | None = None  # the last logged problem
         self.verifies_clients = judge_in_handshake
         paths = (certificate, key, *self._client_cas)
         followed = Reloading(paths, self._build)
@@ -72,18 +72,18 @@ class TlsFiles:
         self.context = followed.current()
 
     def poll(self) -> bool:
-        """Reload if a file has changed; tell whether there is a new context. Never raises."""
+        """Reload if a file has changed; return whether there is a new context. Never raises."""
         before, self.context = self.context, self._followed.current()
-        if self._followed.problem is not None and self._followed.problem != self._told:
+        if self._followed.problem is not None and self._followed.problem != self._logged:
             log.error("tls.reload_refused: %s", self._followed.problem)
-        self._told = self._followed.problem
+        self._logged = self._followed.problem
         if self.context is before:
             return False
         log.info("tls.reloaded")
         return True
 
     def _build(self) -> ssl.SSLContext:
-        read_private(self._key)  # for its refusal of a key that others can reach
+        read_private(self._key)  # refuses a key that others can read
         context = self._context_with_certificate()
         if self._client_cas:
             self._ask_for_certificates(context)
@@ -113,10 +113,9 @@ class TlsFiles:
             accept_unverified(context)
 
     def _asks_without_judging(self) -> bool:
-        """Try it: shake hands with ourselves, the server trusting nobody.
+        """Test it: a handshake with ourselves, with a server that trusts nobody.
 
-        The client shows our own certificate, because it is at hand. Only a server that does not
-        judge can then see it.
+        The client presents our own certificate. Only a server that does not verify can then see it.
         """
         server = self._context_with_certificate()
         server.verify_mode = ssl.CERT_OPTIONAL
@@ -133,7 +132,7 @@ class TlsFiles:
 
 
 def intermediates_of(tls: Any) -> tuple[bytes, ...]:
-    """Give, as DER, what the client of a handshake sent beside its own certificate."""
+    """The intermediates of the client's handshake, as DER."""
     try:
         if hasattr(tls, "get_unverified_chain"):  # Python 3.13 and later
             return tuple(tls.get_unverified_chain()[1:])
@@ -149,7 +148,7 @@ def intermediates_of(tls: Any) -> tuple[bytes, ...]:
 def _bare_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")  # of TLS 1.2; 1.3 has only good ones
+    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")  # of TLS 1.2; all of 1.3 are good
     context.set_alpn_protocols(["http/1.1"])
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
     context.num_tickets = 0
@@ -179,17 +178,17 @@ def _libssl() -> ctypes.CDLL:
     return ctypes.CDLL(getattr(_ssl, "__file__", None))
 
 
-# Takes the place of OpenSSL's own check of a chain, which verifies as many signatures as a stranger
-# sends certificates. OpenSSL keeps the address, so this lives as long as the module.
+# Replaces OpenSSL's own verification of a chain, which verifies as many signatures as a client
+# sends
+# certificates. OpenSSL stores the address, so this lives as long as the module.
 _CHECK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _GO_ON = _CHECK(lambda _store, _given: 1)
 
 
 def accept_unverified(context: ssl.SSLContext) -> None:
-    """Make handshakes ask for a certificate and take any, if this Python lets us.
+    """Make handshakes request a certificate and accept any, if this Python allows it.
 
-    Leaves the context verifying when anything looks other than expected. Whoever calls this must
-    verify the certificates.
+    Leaves the context verifying if anything is unexpected. The caller must verify the certificates.
     """
     if sys.implementation.name != "cpython":
         return
@@ -199,7 +198,7 @@ def accept_unverified(context: ssl.SSLContext) -> None:
         get_mode, control = library.SSL_CTX_get_verify_mode, library.SSL_CTX_ctrl
     except (OSError, AttributeError):
         return
-    # The first field of CPython's context object, right after what every object has.
+    # The first field of CPython's context object, after the object header.
     pointer = ctypes.c_void_p.from_address(id(context) + object.__basicsize__)
     get_mode.argtypes = [ctypes.c_void_p]
     if not pointer.value or get_mode(pointer) != _VERIFY_PEER:
@@ -214,7 +213,7 @@ def accept_unverified(context: ssl.SSLContext) -> None:
 
 
 def _handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> bytes | None:
-    """Shake hands in memory; give the certificate that the server saw."""
+    """A handshake in memory; returns the certificate that the server saw."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = server_context.wrap_bio(to_server, to_client, server_side=True)
     client = client_context.wrap_bio(to_client, to_server)

@@ -1,19 +1,17 @@
 """TLS on one connection: a protocol to the TCP transport below, a transport to the protocol above.
 
-Start with `data_received` and `write`. OpenSSL does the work on two buffers in memory; this module
-carries bytes between them and the socket. It takes the place of the event loop's own TLS because
-that asks OpenSSL for more after every read and gets an exception for an answer, which costs a
-quarter of a short request (docs/decisions/0015-tls-channel.md).
+Start with `data_received` and `write`. OpenSSL works on two memory buffers; this module moves bytes
+between them and the socket. It replaces the event loop's own TLS, which calls OpenSSL again after
+every read and handles an exception, a quarter of the cost of a short request
+(docs/decisions/0015-tls-channel.md).
 
-It never looks at what it carries, and judges no certificate: see tls.py for the rules of the
-handshake.
+It never interprets the data, and verifies no certificate: see tls.py for the handshake.
 
-Records without data cost much and bring nothing: a change of keys (RFC 8446, 4.6.3) has 27 bytes
-and takes OpenSSL 20 us or more, and one call of it decrypts all that it was given. So it is given
-little at once, least on behalf of callers who were not authenticated; after a millisecond the
-connection waits for its next turn; and records without data that go on for too long end it. Who has
-sent many, or sends much and was not authenticated, asks for a turn each time: thousands of
-connections with a little each would cost as much.
+Records without data are expensive: a key update (RFC 8446, 4.6.3) has 27 bytes and takes OpenSSL 20
+us or more, and one call decrypts its whole input. So the input is small, smallest for
+unauthenticated clients; after a millisecond the connection waits for its next turn; and too many
+records without data end it. Clients that have sent many, or send much without authentication, wait
+for a turn each time: thousands of connections with a little each would cost as much.
 """
 
 import asyncio
@@ -28,7 +26,7 @@ from orchid.server.sockets.turns import Step
 
 
 class ServedProtocol(asyncio.Protocol):
-    """The protocol above: it says whether somebody was authenticated on the connection."""
+    """The protocol above: it knows whether a request on the connection was authenticated."""
 
     __slots__ = ()
 
@@ -38,21 +36,21 @@ class ServedProtocol(asyncio.Protocol):
 
 
 Handshaken = Callable[["TlsChannel"], ServedProtocol]
-Told = Callable[["TlsChannel"], None]
+Ended = Callable[["TlsChannel"], None]
 
-# What is encrypted at once: OpenSSL's buffers grow to the largest piece and never shrink.
+# Encrypted per call: OpenSSL's buffers grow to the largest piece and never shrink.
 _PIECE: Final = 64 << 10
-# What is decrypted at once: of authenticated callers, and of all others.
+# Decrypted per call: for authenticated clients, and for all others.
 _PIECE_IN: Final = 8 << 10
 _SMALL_PIECE_IN: Final = 2 << 10
 _STRANGERS_PIECE_IN: Final = 512  # takes as long as a request
 _LARGE_READ: Final = 32 << 10  # after so much, other connections get their turn
 _LONGEST_TURN: Final = 0.001  # seconds of decrypting for one connection
-# Bytes that may come without data: more than one record, which has 16 KiB and its overhead at most.
+# Bytes without data that are allowed: more than one record, which has 16 KiB and its overhead.
 _MOST_EMPTY: Final = 24 << 10
-# Bytes on the line for one of data that are not too many: a record with one byte has 24 to 69.
+# Allowed bytes on the wire per byte of data: a record with one byte has 24 to 69.
 _SPARSE: Final = 80
-# The same, and some more, of those who need not ask for a turn.
+# The same, and some more, for clients that need not wait for a turn.
 _THIN: Final = 8
 _SMALL_RECORDS: Final = 256
 _Bytes = bytes | bytearray | memoryview
@@ -61,9 +59,9 @@ _Bytes = bytes | bytearray | memoryview
 class TlsChannel(asyncio.Protocol, asyncio.Transport):
     """The server's end of TLS.
 
-    Until the handshake is done, `arrived` gets its next step whenever there is something to read,
-    and takes it now or soon. After it `opened` gives the protocol that is served from then
-    on. A channel that ends before that is told to `failed`, and nobody else hears of it.
+    Until the handshake is done, `arrived` gets its next step whenever there is data, and runs it
+    now or soon. After it `opened` returns the protocol that is served from then on. A channel that
+    ends before that is reported to `failed` only.
     """
 
     __slots__ = (
@@ -96,15 +94,15 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         context: ssl.SSLContext,
         arrived: Callable[[Step], None],
         opened: Handshaken,
-        failed: Told,
+        failed: Ended,
         *,
         deadline: float,
         later: Callable[[Step], None],
         soon: Callable[[Step], None],
         monotonic: Monotonic,
     ) -> None:
-        """`later` has a step done in a next turn of the event loop, a few of them in each; `soon`
-        in this one, if there is room in it.
+        """`later` runs a step in a next turn of the event loop, a few of them in each; `soon` in
+        this one, if there is room in it.
         """
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -119,14 +117,14 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         self._closing = False
         self._connected = False
         self._waits = False  # for its turn in the handshake
-        self._paused = False  # the protocol above wants to hear nothing for now
-        self._backlog = bytearray()  # what has come and waits to be decrypted
+        self._paused = False  # the protocol above has paused reading
+        self._backlog = bytearray()  # received data that waits to be decrypted
         self._queued = False  # for its turn to do that
-        self._direct = _STRANGERS_PIECE_IN  # bytes that are decrypted without asking for a turn
+        self._direct = _STRANGERS_PIECE_IN  # bytes that are decrypted without waiting for a turn
         self._empty = 0  # bytes that came without data
         self.deadline = deadline  # for the handshake
 
-    # What the socket says
+    # Callbacks of the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -151,31 +149,31 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         if self._direct == _SMALL_PIECE_IN:
             self._decrypt_backlog(rests=len(data) > _LARGE_READ)
             return
-        # Of very many connections at once, a few have their turn.
+        # Of very many connections, a few get their turn.
         self._queued = True
         self._soon(self._decrypt_backlog)
         if self._queued and not self._closing:
             self._transport.pause_reading()
 
     def _decrypt(self, data: bytes, protocol: ServedProtocol) -> None:
-        """Decrypt a piece, and hand over all that it says at once."""
+        """Decrypt a piece, and pass on all of its data together."""
         incoming, tls = self._incoming, self._tls
         incoming.write(data)
         sent, data, ended = len(data), b"", False
         try:
-            # What lies encrypted is longer than what it says, so this is a good size to ask for.
+            # Ciphertext is longer than its plaintext, so this is a good size to request.
             data = part = tls.read(size := incoming.pending)
-            # Only a part as long as asked for may have left something of its record behind.
+            # Only a part of the requested length may have left something of its record behind.
             while part and (size := incoming.pending or (len(part) == size and tls.pending())):
                 part = tls.read(size)
                 data += part
-            ended = not part  # a farewell
+            ended = not part  # a close alert
         except ssl.SSLWantReadError:
             pass  # the rest of a record is still on its way
         except ssl.SSLError:
-            ended = True  # this is no TLS
+            ended = True  # not TLS
         if self._outgoing.pending:
-            self._flush()  # an answer of the protocol itself, as to a change of keys
+            self._flush()  # a response of the protocol itself, as to a key update
         if sent > _THIN * len(data) + _SMALL_RECORDS:
             self._direct = 0
         elif self._direct == _STRANGERS_PIECE_IN and protocol.known:
@@ -192,9 +190,9 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             self.close()
 
     def _decrypt_backlog(self, *, rests: bool = False) -> None:
-        """Decrypt what has come, for a moment; the rest waits, and so does the socket.
+        """Decrypt received data, for a moment; the rest waits, and so does the socket.
 
-        `rests`: let others go first in any case, since the socket would go on for megabytes.
+        `rests`: let others go first in any case, since the socket would continue for megabytes.
         """
         self._queued = False
         backlog, protocol, end = self._backlog, self._protocol, self._monotonic() + _LONGEST_TURN
@@ -240,7 +238,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             protocol.connection_lost(error)
         else:
             self._failed(self)
-        # A hundred kilobytes, which are not to wait for the garbage collector with the rest.
+        # A hundred kilobytes, which should not wait for the garbage collector with the rest.
         del self._tls, self._incoming, self._outgoing
 
     # The handshake
@@ -250,10 +248,10 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             self._waits = True
             self._arrived(self.shake_hands)
         if self._waits and self._incoming.pending > _LARGE_READ:
-            self._transport.pause_reading()  # who waits does not fill our memory
+            self._transport.pause_reading()  # a waiting connection must not fill our memory
 
     def shake_hands(self) -> None:
-        """Do the next step, and read what came behind the last one."""
+        """Do the next step, and read the data after the last one."""
         self._waits = False
         if self._closing:
             return
@@ -263,7 +261,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         except ssl.SSLWantReadError:
             self._flush()
         except (ssl.SSLError, OSError):
-            self._flush()  # the alert that says why
+            self._flush()  # the alert with the reason
             self._closing = True
             self._transport.close()
         else:
@@ -278,7 +276,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         if self._outgoing.pending:
             self._transport.write(self._outgoing.read())
 
-    # What the protocol above asks for
+    # Calls of the protocol above
 
     def write(self, data: _Bytes) -> None:
         if self._closing:
@@ -300,11 +298,11 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         return False
 
     def close(self) -> None:
-        """Say farewell and close once everything is sent; theirs is not waited for."""
+        """Send a close alert and close once everything is sent; the peer's is not waited for."""
         if self._closing:
             return
         self._closing = True
-        with suppress(ssl.SSLError, OSError):  # it would wait for theirs
+        with suppress(ssl.SSLError, OSError):  # it would wait for the peer's
             self._tls.unwrap()
         self._flush()
         self._transport.close()

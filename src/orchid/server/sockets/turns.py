@@ -1,10 +1,10 @@
-"""Long work takes turns: a few steps in each turn of the event loop, so that nobody else waits.
+"""Long work takes turns: a few steps in each turn of the event loop.
 
-The event loop serves every socket that is ready before it goes on. A step of a TLS handshake costs
-a third of a millisecond or more, so that five hundred strangers who come at once would hold it
-for half a second; so would a thousand watchers, each of whom gets the next piece of a large
-collection. `Turns.ask` does a step at once while there is room in this turn of the loop; whoever
-comes after that waits for the next. It knows nothing of TLS and of streams.
+The event loop serves every ready socket before it continues. A step of a TLS handshake costs a
+third of a millisecond or more, so that five hundred new connections would block it for half a
+second; so would a thousand watchers that each get the next piece of a large collection. `Turns.ask`
+runs a step immediately while there is room in this turn of the loop; further steps wait for the
+next. It knows nothing of TLS and of streams.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ class Turns:
         self._loop = loop
         self._at_once = at_once  # steps in one turn
         self._left = at_once
-        self._due = False  # the next turn is known to the loop
+        self._due = False  # the next turn is scheduled
         self._waiting: deque[Step] = deque()
 
     def ask(self, step: Step) -> None:
-        """Have a step done, now or in its turn."""
+        """Run a step, now or in its turn."""
         if not self._left:
             self.wait(step)
             return
@@ -32,7 +32,7 @@ class Turns:
         step()
 
     def wait(self, step: Step) -> None:
-        """Have a step done in its turn, behind those who wait."""
+        """Run a step in its turn, after those that wait."""
         self._waiting.append(step)
         self._schedule()
 
@@ -42,7 +42,7 @@ class Turns:
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """A new turn: first come those who wait."""
+        """A new turn: waiting steps come first."""
         self._due = False
         self._left = self._at_once
         while self._left and self._waiting:

@@ -1,14 +1,15 @@
-"""Requests whose body is still arriving: who sends it, and how much of it is kept meanwhile.
+"""Requests whose body is still arriving: authentication of the sender, and limits of the buffered
+bytes.
 
-Who sends a body is asked as soon as the head is there: a caller whom we refuse is told so before
-the body is read. Bytes of callers who are not known are counted, all together and by address;
-beyond the limits the oldest of their connections are ended (`ListenerState.drop_excess`).
+The sender of a body is authenticated after its head: a refused client gets its response before the
+body is read. Bytes of unknown clients are counted, all together and by address; beyond the limits
+the oldest of their connections are ended (`ListenerState.drop_excess`).
 """
 
 from collections.abc import Callable
 
 from orchid.server.sockets.listener_state import ListenerState, OpenConnection
-from orchid.server.sockets.messages import CallerStanding, HttpRequest
+from orchid.server.sockets.messages import CallerStatus, HttpRequest
 from orchid.server.sockets.reader import RequestReader
 from orchid.server.sockets.streaming import PendingRecognition, carry_on
 
@@ -31,16 +32,16 @@ class UnfinishedRequest:
         self._reader = reader
         self._held = held  # read from the socket, but not by the reader
         self.address = address
-        self.sender: CallerStanding | None = None  # None: not asked yet, or not answered
-        self.counted = False  # whether its bytes are
+        self.sender: CallerStatus | None = None  # None: not authenticated yet, or pending
+        self.counted = False  # whether its bytes are counted
 
     def ask(
-        self, request: HttpRequest, answered: Callable[[CallerStanding], None]
+        self, request: HttpRequest, answered: Callable[[CallerStatus], None]
     ) -> PendingRecognition | None:
-        """Ask who sends a request; if that takes time, `answered` is called when it is known."""
+        """Authenticate the sender; if that takes time, `answered` is called with the result."""
         service = self._service
         if service.recognize is None:
-            self.sender = CallerStanding.UNKNOWN
+            self.sender = CallerStatus.UNKNOWN
             return None
         context = service.context.copy()
         asking = service.recognize(request)
@@ -48,22 +49,22 @@ class UnfinishedRequest:
             awaited = context.run(asking.send, None)
         except StopIteration as done:
             self.recognize(done.value)
-        except Exception:  # the request itself will fail in the same way, and say so
-            self.sender = CallerStanding.UNKNOWN
+        except Exception:  # the request itself will fail in the same way, and report it
+            self.sender = CallerStatus.UNKNOWN
         else:
             return PendingRecognition(answered, service, carry_on(asking, awaited), context)
         return None
 
-    def recognize(self, sender: CallerStanding) -> None:
-        """Take note of who sends it; the body of a caller whom we refuse is not read."""
+    def recognize(self, sender: CallerStatus) -> None:
+        """Set the result; the body of a refused client is not read."""
         self.sender = sender
-        if sender is CallerStanding.KNOWN:
+        if sender is CallerStatus.KNOWN:
             self.release()
-        elif sender is CallerStanding.REFUSED:
+        elif sender is CallerStatus.REFUSED:
             self._reader.give_up_body()
 
     def count(self) -> None:
-        """Count what has arrived; that may end this connection, or another."""
+        """Count received bytes; that may end this connection, or another."""
         self.counted = True
         size = self._reader.unread_bytes + len(self._held)
         self._service.unread.hold(self._connection, self.address, size)

@@ -1,4 +1,4 @@
-"""How much of what was written the other end has not taken yet."""
+"""The number of written bytes that the peer has not read yet."""
 
 import asyncio
 import fcntl
@@ -7,10 +7,10 @@ import termios
 
 
 def unsent_bytes(transport: asyncio.WriteTransport) -> int:
-    """Count what waits in a transport and behind it in the kernel.
+    """Count bytes that wait in a transport and behind it in the kernel.
 
-    The kernel holds megabytes, and takes more from the transport only when much of that is gone: a
-    client behind a slow line would seem to read nothing for minutes.
+    The kernel buffers megabytes, and takes more from the transport only when much of that is gone:
+    a client behind a slow line would seem to read nothing for minutes.
     """
     socket = transport.get_extra_info("socket")
     try:

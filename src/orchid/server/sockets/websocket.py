@@ -1,8 +1,8 @@
 """WebSocket (RFC 6455), as far as a watch needs it: the handshake, frames out, frames in.
 
-`handshake` judges a request that asks for it; `WebSocketStream` is the sink of a stream that runs
-over one, a frame for each event. What the client sends is not kept: pings are answered, a close
-ends the stream, messages are skipped. No extension is offered, so no frame is ever compressed.
+`handshake` checks a request for it; `WebSocketStream` is the sink of a stream over one, a frame for
+each event. Client data is not stored: pings are answered, a close ends the stream, messages are
+skipped. No extension is offered, so no frame is ever compressed.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
 TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 _FINAL, _MASKED, _RESERVED, _OPCODE, _LENGTH = 0x80, 0x80, 0x70, 0x0F, 0x7F
-_TWO_BYTES, _EIGHT_BYTES = 126, 127  # a length of this value says that the true one follows
+_TWO_BYTES, _EIGHT_BYTES = 126, 127  # a length of this value means that the true one follows
 _WIDE: Final = {_TWO_BYTES: 2, _EIGHT_BYTES: 8}  # in so many bytes
 _LONGEST_CONTROL = 125
 _MASK_BYTES = 4
-_MOST_FRAMES: Final = 1000  # in one piece of what arrives: a client of a watch has little to say
+_MOST_FRAMES: Final = 1000  # in one piece of received data: a client of a watch has little to send
 _NORMAL, _PROTOCOL_ERROR = 1000, 1002
 
 
 def is_asked_for(http: HttpRequest) -> bool:
-    """Whether the request wants to go on as a WebSocket."""
+    """Whether the request asks to switch to a WebSocket."""
     wanted = http.headers.get("upgrade", "").lower() == "websocket"
     return wanted and "upgrade" in http.headers.get("connection", "").lower()
 
@@ -74,7 +74,7 @@ def _is_key(text: str) -> bool:
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """One whole frame from the server, which masks nothing (RFC 6455, 5.1)."""
+    """A complete frame from the server, which masks nothing (RFC 6455, 5.1)."""
     size = len(payload)
     if size <= _LONGEST_CONTROL:
         return bytes((_FINAL | opcode, size)) + payload
@@ -84,16 +84,16 @@ def frame(opcode: int, payload: bytes) -> bytes:
 
 
 def event_frame(data: bytes) -> bytes:
-    """An event as a frame: JSON as text; protobuf without the length that stands before it."""
+    """An event as a frame: JSON as text; protobuf without its length prefix."""
     return frame(TEXT, data) if data[:1] == b"{" else frame(BINARY, data[4:])
 
 
 class BadFrame(Exception):
-    """The client does not speak the protocol."""
+    """The client violates the protocol."""
 
 
 class FrameReader:
-    """Reads a client's frames, keeps nothing of messages and little of the rest."""
+    """Parses a client's frames; stores nothing of messages and little of the rest."""
 
     __slots__ = ("_held", "_skipping")
 
@@ -102,7 +102,7 @@ class FrameReader:
         self._skipping = 0  # bytes of a message that are still to come
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Give the control frames that are complete; raise BadFrame at what cannot be one."""
+        """The complete control frames; raises BadFrame for invalid data."""
         data, self._held = self._held + data, b""
         start, frames = self._skip(data, 0), 0
         while len(data) - start >= 2:  # noqa: PLR2004 -- the two bytes that every frame begins with
@@ -129,7 +129,7 @@ class FrameReader:
         self._held = data[start:]
 
     def _skip(self, data: bytes, start: int) -> int:
-        """Where what follows the present message begins, or what has arrived of it ends."""
+        """The end of the current message, or of its received part."""
         skipped = min(self._skipping, len(data) - start)
         self._skipping -= skipped
         return start + skipped
@@ -160,11 +160,11 @@ class WebSocketStream(OpenStream):
             super().send(Chunk(event_frame(chunk.data)))
 
     def finish(self) -> None:
-        """Say goodbye, and do not wait to hear it back: there is nothing more to read for."""
+        """Send a close frame, without waiting for the peer's: nothing more is read."""
         self._end_with(_NORMAL)
 
     def receive(self, data: bytes) -> None:
-        """Take what the client sent; of many pings, answer the last (RFC 6455, 5.5.3)."""
+        """Process client data; of many pings, answer the last (RFC 6455, 5.5.3)."""
         asked: bytes | None = None
         try:
             for opcode, payload in self._frames.feed(data):

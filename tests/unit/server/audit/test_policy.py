@@ -99,7 +99,7 @@ def test_stages_are_united_and_managed_fields_are_overridden() -> None:
     ("text", "message"),
     [
         ("rules: [", "yaml"),
-        ("kind: Policy\nkind: Policy", "stands twice"),
+        ("kind: Policy\nkind: Policy", "occurs twice"),
         ("[]", "Expected `object`"),
         ("apiVersion: audit.orch.io/v1\nkind: Policy", "missing required field `rules`"),
         ("apiVersion: audit.orch.io/v1\nkind: Policy\nrules: []", "at least one"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchid.server.sockets.listener import ConnectionLimits
-from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response
+from orchid.server.sockets.messages import CallerStatus, HttpRequest, Response
 from tests.unit.server.listening import TEXT, Running, serving, until
 from tests.unit.server.sockets.test_tls import Authority
 
@@ -15,15 +15,15 @@ HALF = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 50000\r\n%b\r\n" + b"x" *
 KNOWN = b"X-Who: known\r\n"
 
 
-async def recognize(request: HttpRequest) -> CallerStanding:
+async def recognize(request: HttpRequest) -> CallerStatus:
     """Know callers by a header, some only after a while."""
     who = request.headers.get("x-who", "unknown")
     if who.startswith("slowly "):
         await asyncio.sleep(0)
     if who == "broken":
         raise RuntimeError
-    found = CallerStanding(who.removeprefix("slowly "))
-    request.peer.known = found is CallerStanding.KNOWN
+    found = CallerStatus(who.removeprefix("slowly "))
+    request.peer.known = found is CallerStatus.KNOWN
     return found
 
 
@@ -90,10 +90,10 @@ async def test_a_client_that_leaves_while_it_is_asked_who_it_is_leaves_nothing_b
     """Neither a task nor a count."""
     asked: list[HttpRequest] = []
 
-    async def never(request: HttpRequest) -> CallerStanding:
+    async def never(request: HttpRequest) -> CallerStatus:
         asked.append(request)
         await asyncio.get_running_loop().create_future()
-        return CallerStanding.KNOWN
+        return CallerStatus.KNOWN
 
     async with serving(handler, recognize=never) as running:
         client = await running.connect()
@@ -125,7 +125,7 @@ async def test_unfinished_requests_of_unknown_callers_have_one_budget() -> None:
 
         assert lost == b""
         assert 60_000 < unread(running) <= 70_000
-        assert (await known.answer()).body == b"50000 CallerStanding.KNOWN"
+        assert (await known.answer()).body == b"50000 CallerStatus.KNOWN"
         assert running.listener.dropped == 1
         crowd[1].send(b"x" * 30_000)
         assert (await crowd[1].answer()).status == 200
