@@ -28,8 +28,6 @@ PRIVATE = re.compile(
     r") (?![a-z])",
     re.IGNORECASE | re.VERBOSE,
 )
-# Not yet rewritten. A line leaves with the last such word below it; none may be added.
-REMAINING: tuple[str, ...] = ("src/orchid/server",)
 
 
 def offences(path: Path) -> Iterator[str]:
@@ -43,17 +41,8 @@ def offences(path: Path) -> Iterator[str]:
 
 
 def test_no_private_word_is_used() -> None:
-    """Only the places that are still to be rewritten use one."""
-    waived = tuple(f"{place}{end}" for place in REMAINING for end in ("/", ":"))
-    found = [offence for place in SEARCHED for offence in offences(ROOT / place)]
-
-    assert [offence for offence in found if not offence.startswith(waived)] == []
-
-
-@pytest.mark.parametrize("place", REMAINING)
-def test_a_rewritten_place_leaves_the_list(place: str) -> None:
-    """A listed place still uses a private word; when it does not, remove its line."""
-    assert any(offences(ROOT / place))
+    """Source, tests and documentation use the usual word instead."""
+    assert [offence for place in SEARCHED for offence in offences(ROOT / place)] == []
 
 
 @pytest.mark.parametrize(
