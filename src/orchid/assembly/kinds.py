@@ -9,7 +9,7 @@ from orchid.approval.explaining import Explainer
 from orchid.engine.interfaces import TokenAuthenticator
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.offload import Offload
-from orchid.issuance.issuance_metrics import IssuanceMetrics
+from orchid.issuance.metrics.credentials import IssuanceMetrics
 from orchid.issuance.token_issuer import TokenIssuer
 from orchid.kinds import (
     approval_policy,

@@ -30,11 +30,11 @@ from orchid.engine.randomness import SystemRandomness
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.issuance import revocation_file
 from orchid.issuance.applied_revision import AppliedRevision
-from orchid.issuance.authority_metrics import AuthorityEnds
 from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.issuance.file_keys import FileKeyObjects
-from orchid.issuance.issuance_metrics import IssuanceMetrics
-from orchid.issuance.key_metrics import KeyMetrics
+from orchid.issuance.metrics.authorities import AuthorityEnds
+from orchid.issuance.metrics.credentials import IssuanceMetrics
+from orchid.issuance.metrics.token_keys import KeyMetrics
 from orchid.issuance.own_certificates import OwnCertificates, OwnFiles
 from orchid.issuance.renewal_information import RenewalInformation
 from orchid.issuance.revocation_copy import RevocationCopy

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchid.issuance.issued_metrics import MOST_UNCOUNTED, IssuedCounts
+from orchid.issuance.metrics.inventory import MOST_UNCOUNTED, IssuedCounts
 from orchid.kinds import issued_certificate
 from orchid.kinds.issued_certificate import (
     IssuedCertificate,

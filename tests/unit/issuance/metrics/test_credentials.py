@@ -8,7 +8,7 @@ from orchid.access.signer_authorities import SignerAuthorities
 from orchid.credentials.keys import generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.request import Request, Target
-from orchid.issuance.issuance_metrics import MOST_NAMED, IssuanceMetrics
+from orchid.issuance.metrics.credentials import MOST_NAMED, IssuanceMetrics
 from orchid.issuance.token_issuer import IssuingSettings, TokenIssuer
 from orchid.kinds import token_request
 from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec

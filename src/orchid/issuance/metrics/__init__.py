@@ -1,0 +1,1 @@
+"""Metrics of issued credentials, of the inventory, of authorities and of token keys."""
