@@ -21,6 +21,9 @@ from orchid.trust import forms
 from orchid.wire.naming import Naming
 
 MOST_WAITING: Final = 1000  # requests of one process
+# Requests that are answered in one turn of the event loop when a bundle changes, and bytes that are
+# encrypted for them.
+MOST_PER_TURN, BYTES_PER_TURN = 50, 1 << 20
 PEM, PKCS12, OPEN_PKCS12, SPIFFE = "pem", "p12", "nopassword.p12", "json"
 
 
@@ -156,8 +159,18 @@ class PublishedEditions(Controller[PublishedBundle]):
             self._wake(name)
 
     def _wake(self, name: str) -> None:
-        for one in self._waiting.pop(name, ()):
-            _finish(one)
+        """Answer the requests that wait for a bundle, a few in each turn of the event loop."""
+        edition = self._editions.get(name)
+        size = len(edition.text) if edition is not None else 0
+        at_once = max(1, min(BYTES_PER_TURN // max(size, 1), MOST_PER_TURN))
+        _finish_some(list(self._waiting.pop(name, ())), at_once)
+
+
+def _finish_some(waiting: "list[asyncio.Future[None]]", at_once: int) -> None:
+    for one in waiting[:at_once]:
+        _finish(one)
+    if len(waiting) > at_once:
+        asyncio.get_running_loop().call_soon(_finish_some, waiting[at_once:], at_once)
 
 
 def _finish(one: "asyncio.Future[None]") -> None:

@@ -158,6 +158,30 @@ async def test_beyond_the_limit_nobody_waits(
     assert [(await one).status for one in waiting] == [304, 304]
 
 
+async def test_many_that_wait_are_answered_in_turns(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand answers in one turn of the event loop would hold up everybody else."""
+    monkeypatch.setattr(editions, "MOST_PER_TURN", 2)
+    bundle = await published(world)
+    asked = "/trust/pay.pem?wait=50s"
+    waiting = [asyncio.create_task(ask(world, asked, headers=tag(bundle))) for _ in range(7)]
+    await until_waiting(world, 7)
+    done = [0]
+    for one in waiting:
+        one.add_done_callback(lambda _: done.append(done.pop() + 1))
+    turns: list[int] = []
+
+    world.server.trust.stop_waiting()
+    while sum(turns) < 7:
+        before = done[0]
+        await asyncio.sleep(0)
+        turns.append(done[0] - before)
+
+    assert max(turns) <= 2
+    assert {(await one).status for one in waiting} == {304}
+
+
 async def test_requests_end_when_the_server_stops_or_the_bundle_is_deleted(world: Beside) -> None:
     """No shutdown waits for a client that waits."""
     bundle = await published(world)
