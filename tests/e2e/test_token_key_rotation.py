@@ -1,17 +1,27 @@
 """Token keys rotate under a verifier that is not ours, and through kills, without a rejection."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import jwt
+import pytest
 
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
-from tests.e2e.serving import free_port, running_server, start, wait_until_ready
+from tests.e2e.serving import (
+    free_port,
+    running_server,
+    sealing_flags,
+    start,
+    wait_until_ready,
+)
 from tests.e2e.test_openid import trust_in
+from tests.unit.store import etcd_process
 
 KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
 ACCOUNTS = "/api/v1/namespaces/ci/serviceaccounts"
@@ -138,3 +148,46 @@ def is_complete(https: Https) -> bool:
         and "Active" in now.values()
         and "Published" in now.values()
     )
+
+
+@pytest.mark.system_package("etcd")
+def test_three_servers_rotate_together(tmp_path: Path) -> None:
+    """No key file is copied; each token of each server is accepted by all, through a rotation."""
+    flags = ("--service-account-issuer", "https://orchid.test", "--token-key-publish-time", "3s")
+    flags += ("--token-key-rotation", "6s", *QUICK, *sealing_flags(tmp_path))
+    with ExitStack() as running:
+        cluster = running.enter_context(etcd_process.running())
+        asyncio.run(cluster.wait_healthy())
+        servers = []
+        for name in ("one", "two", "three"):
+            flags_of_one = ("--etcd-servers", cluster.urls[0], *flags)
+            servers.append(running.enter_context(running_server(tmp_path / name, *flags_of_one)))
+        clients = [running.enter_context(Https(server.port)) for server in servers]
+        first = clients[0]
+        first.send("POST", ACCOUNTS, {"metadata": {"name": "builder"}}, token=ADMIN)
+        tokens: list[str] = []
+        rejected: list[str] = []
+
+        def verify() -> None:
+            for https in clients:
+                tokens.append(issue(https))
+                rejected.extend(
+                    token
+                    for token in (tokens[0], tokens[-1])
+                    for other in clients
+                    if not is_accepted(other, token)
+                )
+
+        def kids() -> set[str]:
+            return {jwt.get_unverified_header(token)["kid"] for token in tokens}
+
+        until(lambda: (verify(), len(kids()) > 1)[1])
+        verify()
+        published = [
+            {key["kid"] for key in https.send("GET", "/openid/v1/jwks").json["keys"]}
+            for https in clients
+        ]
+
+    assert rejected == []
+    assert all(kids() <= one for one in published)
+    assert not (tmp_path / "two" / "token-signing.key").exists()
