@@ -24,13 +24,12 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.interfaces import Rejected
 from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import VERIFYING, SigningKey, key_secret, select
+from orchid.kinds.signing_key import VERIFYING, SigningKey, key_secret, private_key_of, select
 from orchid.wire.errors import Unavailable
 from orchid.wire.naming import Naming
 
 log = logging.getLogger(__name__)
 
-PRIVATE: Final = "tls.key"
 NO_KEY: Final = "invalid signature, no keys found"
 
 
@@ -202,8 +201,11 @@ class StoredKeys:
                     loaded[kid] = there  # the Secret is lost; the controller reports it
             elif there is not None:
                 loaded[kid] = there
-            elif (private := _private_key(secret.object, key)) is not None:
-                loaded[kid] = private
+            else:
+                try:
+                    loaded[kid] = private_key_of(key, secret.object.data)
+                except Refusal as refusal:
+                    log.error("tokens.private_key_unusable", extra={"why": str(refusal)})
         self._private = loaded
 
     def _choose_signer(self, signers: Iterable[SigningKey]) -> None:
@@ -233,19 +235,6 @@ class StoredKeys:
     def _on_lost(self) -> None:
         self._stale = True
         self.catch_up()
-
-
-def _private_key(secret: Secret, key: SigningKey) -> keys.SigningKey | None:
-    """The private key in a Secret, if it belongs to a SigningKey."""
-    try:
-        found = keys.SigningKey(keys.read_private_key(secret.data.get(PRIVATE, b""), secret.name))
-    except Refusal as refusal:
-        log.error("tokens.private_key_unreadable", extra={"key": key.name, "why": str(refusal)})
-        return None
-    if found.kid != key.key_id:
-        log.error("tokens.private_key_mismatch", extra={"key": key.name})
-        return None
-    return found
 
 
 TokenKeys = StoredKeys | FileKeys

@@ -24,6 +24,7 @@ from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     IMPORTED,
     MADE,
+    PRIVATE_KEY,
     SPEC,
     KeyDependents,
     SigningKey,
@@ -44,7 +45,6 @@ from orchid.wire.references import SecretReference
 from orchid.wire.struct import replace
 from orchid.wire.text import quote, whole_seconds
 
-PRIVATE: Final = "tls.key"
 IMPORT: Final = "import"
 # Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.
 LONGEST_UNRECORDED: Final = timedelta(days=365)
@@ -143,8 +143,8 @@ class SigningKeyMaterial(AdmissionPolicy):
         if entry is None:
             _refuse(kind, new, not_found(SPEC / "secretRef", str(reference)))
         try:
-            data = entry.object.data.get(PRIVATE, b"")
-            return keys.SigningKey(keys.read_private_key(data, PRIVATE))
+            data = entry.object.data.get(PRIVATE_KEY, b"")
+            return keys.SigningKey(keys.read_private_key(data, PRIVATE_KEY))
         except Refusal as refusal:
             _refuse(kind, new, invalid(SPEC / "secretRef", str(reference), str(refusal)))
 
@@ -187,7 +187,7 @@ def private_key_secret(
             owner_references=(owner,),
         ),
         type="Opaque",
-        data={PRIVATE: private.reveal().encode()},
+        data={PRIVATE_KEY: private.reveal().encode()},
     )
 
 

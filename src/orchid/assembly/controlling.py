@@ -123,18 +123,13 @@ def controller_context(
     settings: Settings,
     files: DataDirectory,
     clock: Clock,
-    token_issuer: Callable[[], TokenSigner] | None = None,
+    token_issuer: Callable[[], TokenSigner],
 ) -> ControllerContext:
     """Dependencies of the controllers besides the API; raises BadSettings if a file is unusable.
 
-    `token_issuer` signs tokens of Secrets; without it, the key of the signing file does.
+    `token_issuer` signs tokens of Secrets.
     """
     names = settings.names
-
-    def issuer() -> TokenSigner:
-        key = key_files.load_signing_key(files.signing_key)
-        return TokenSigner(key, names.legacy_issuer, names.private_claim)
-
     try:
         return ControllerContext(
             names=names,
@@ -143,7 +138,7 @@ def controller_context(
             signing_duration=timedelta(seconds=settings.signing_duration),
             crl_url=settings.given.crl_url,
             issued_retention=timedelta(seconds=settings.issued_retention),
-            token_issuer=token_issuer or Reloading([files.signing_key], issuer).current,
+            token_issuer=token_issuer,
             root_ca=_root_ca(settings, files).current,
             identity=_identity(settings),
             key_rotation=_key_rotation(settings),
@@ -163,6 +158,17 @@ def _cluster_client(kubeconfig: bytes, where: str) -> ClusterConnection:
     )
     catalog = Catalog([certificate_signing_request.declare(KUBERNETES)])
     return ClusterConnection(Client(transport, catalog), transport)
+
+
+def file_token_issuer(settings: Settings, files: DataDirectory) -> Callable[[], TokenSigner]:
+    """The signer of tokens in Secrets by the key file, read when it is needed."""
+    names = settings.names
+
+    def issuer() -> TokenSigner:
+        key = key_files.load_signing_key(files.signing_key)
+        return TokenSigner(key, names.legacy_issuer, names.private_claim)
+
+    return issuer
 
 
 def _key_rotation(settings: Settings) -> KeyRotation:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from orchid import data_directory
 from orchid.access.authorizers.union import Union
-from orchid.assembly.controlling import controller_context, user_agent
+from orchid.assembly.controlling import controller_context, file_token_issuer, user_agent
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.server import wanted_controllers
 from orchid.client.client import Client
 from orchid.clock import SystemClock
-from orchid.controllers.running import run_controllers
+from orchid.controllers.running import LEADER, run_controllers
+from orchid.controllers.runtime.stored_token_keys import StoredTokenKeys
 from orchid.engine.catalog import Catalog
 from orchid.kinds import subject_access_review
 from orchid.outbound.https_client import HttpsClient
@@ -36,13 +37,17 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
     reviews = subject_access_review.declare(names, Union())
     catalog = Catalog([*stored_kinds(names), *reviews])
     clients = RemoteClients(remote, catalog, names)
-    context = controller_context(settings, files, SystemClock())
+    of_files = file_token_issuer(settings, files)
+    keys = StoredTokenKeys(clients(LEADER), names, of_files)
+    context = controller_context(settings, files, SystemClock(), keys.signer)
+    reading = asyncio.ensure_future(keys.run())
     working = asyncio.ensure_future(run_controllers(wanted_controllers(settings), clients, context))
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
+        reading.cancel()
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await working

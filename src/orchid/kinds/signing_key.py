@@ -12,7 +12,7 @@ admission/signing_key_material.py and admission/signing_key_steps.py.
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, NamedTuple
 
@@ -66,6 +66,7 @@ STEPS: Final = frozenset(
 MADE, IMPORTED, FILE = "Made", "Imported", "File"
 ACTIVATABLE, RETIRABLE = "Activatable", "Retirable"
 TOKENS: Final = "tokens"
+PRIVATE_KEY: Final = "tls.key"  # in the data of a Secret
 LONGEST_PUBLIC_KEY: Final = 16 * 1024  # bytes of PEM
 MOST_HOLDERS: Final = 5  # that the status names
 NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
@@ -275,6 +276,14 @@ def next_name(stored: Iterable[SigningKey]) -> str:
 def key_secret(key: SigningKey) -> str:
     """The name of the Secret with the private key, in the system namespace."""
     return f"signing-key-{key.metadata.uid}"
+
+
+def private_key_of(key: SigningKey, data: Mapping[str, bytes]) -> keys.SigningKey:
+    """The private key in the data of a Secret; raises Refusal unless it belongs to the key."""
+    found = keys.SigningKey(keys.read_private_key(data.get(PRIVATE_KEY, b""), key_secret(key)))
+    if found.kid != key.key_id:
+        raise UnreadableKey(f"{key_secret(key)} is not the private key of {key.name}")
+    return found
 
 
 class Rules(Strategy[SigningKey]):

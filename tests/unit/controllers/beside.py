@@ -162,5 +162,7 @@ async def beside(directory: Path, **settings: Any) -> AsyncIterator[Beside]:
         server = made.server
         clock = MovingClock()
         admin = server.clients.of_user(UserInfo(username="admin", groups=(MASTERS,)))
-        context = controlling.controller_context(server.settings, server.files, clock)
+        context = controlling.controller_context(
+            server.settings, server.files, clock, server.access.keys.legacy_signer
+        )
         yield Beside(server, admin, context, clock)

@@ -1,0 +1,72 @@
+"""The token key of a server elsewhere, for controllers that run apart from it.
+
+Tokens in Secrets are signed by a controller. `StoredTokenKeys` reads the SigningKeys and the
+private key of the signer through the API, and again every ten seconds. If the token keys of the
+server are files, the key file of this machine signs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from orchid.client.client import Client, ListSelection
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.tokens import TokenSigner
+from orchid.kinds.credential_revocation import CredentialRevocation
+from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import SigningKey, key_secret, private_key_of, select
+from orchid.outbound.failures import CallFailed
+from orchid.wire.errors import ApiError, Unavailable
+from orchid.wire.naming import Naming
+
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS: Final = 10.0
+
+
+class StoredTokenKeys:
+    """The signer of tokens in Secrets, as the server has it."""
+
+    def __init__(self, client: Client, names: Naming, of_files: Callable[[], TokenSigner]) -> None:
+        """`of_files`: the signer by the key file; raises Refusal if there is none."""
+        self._client = client
+        self._names = names
+        self._of_files = of_files
+        self._signer: TokenSigner | None = None
+        self._has_read = False
+
+    def signer(self) -> TokenSigner:
+        """The current signer; raises Refusal or Unavailable if there is none."""
+        if not self._has_read:
+            raise Unavailable("the token keys of the server are not read yet")
+        return self._signer or self._of_files()
+
+    async def run(self) -> None:
+        """Read the keys until cancelled."""
+        while True:
+            try:
+                await self.read()
+            except (ApiError, CallFailed) as problem:
+                log.warning("tokens.keys_not_read", extra={"why": str(problem)})
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def read(self) -> None:
+        """Read the signer once."""
+        stored = [key async for key in self._client.scan(ListSelection(SigningKey))]
+        revocations = self._client.scan(ListSelection(CredentialRevocation))
+        revoked = {one.spec.key.key_id async for one in revocations if one.spec.key}
+        self._has_read = True
+        for key in select(stored, revoked).signers:
+            if self._signer is not None and self._signer.kid == key.key_id:
+                return
+            home = self._names.system_namespace
+            secret = await self._client.find(Secret, key_secret(key), home)
+            try:
+                private = private_key_of(key, secret.data if secret else {})
+            except Refusal as refusal:
+                log.error("tokens.private_key_unusable", extra={"why": str(refusal)})
+                continue
+            names = self._names
+            self._signer = TokenSigner(private, names.legacy_issuer, names.private_claim)
+            return
