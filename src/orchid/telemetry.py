@@ -72,7 +72,7 @@ def failure_story(error: BaseException) -> str:
     frames = traceback.StackSummary.from_list(traceback.extract_tb(error.__traceback__))
     sorts: list[str] = []
     cause: BaseException | None = error
-    while cause is not None and len(sorts) < 8:  # noqa: PLR2004 -- more causes tell no more
+    while cause is not None and len(sorts) < 8:  # noqa: PLR2004 -- more causes add nothing
         sorts.append(type(cause).__qualname__)
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return f"{' from '.join(sorts)}\n{''.join(frames.format())}".rstrip()

@@ -1,1 +1,1 @@
-"""Authentication and authorization: who is calling, and may they?"""
+"""Authentication and authorization."""

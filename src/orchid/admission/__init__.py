@@ -1,1 +1,1 @@
-"""Rules that look beyond one object; one policy per file."""
+"""Rules that need more than one object; one policy per file."""

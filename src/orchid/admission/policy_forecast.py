@@ -46,10 +46,10 @@ class PolicyForecast(AdmissionPolicy):
             found = await self._explainer.explain(asked)
         except Refusal:
             return  # validation refuses the request
-        tell(found, request)
+        warn_of(found, request)
 
 
-def tell(found: Explanation, request: Request) -> None:
+def warn_of(found: Explanation, request: Request) -> None:
     request.warn(f"{FORECASTS[found.decision.outcome]}: {found.decision.message}")
     selecting = [answer for answer in found.answers if answer.verdict.selected]
     for answer in selecting[:MOST_WARNINGS]:

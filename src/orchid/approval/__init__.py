@@ -1,1 +1,1 @@
-"""Judging certificate requests by policies and by what signers permit; pure."""
+"""Evaluation of certificate requests by policies and signing profiles; pure."""

@@ -94,7 +94,7 @@ def _signer_errors(path: Path, pattern: str) -> Iterator[FieldError]:
         return
     domain, slash, name = pattern.partition("/")
     if not slash or not domain or not name or "/" in name:
-        text = "must be of the form example.com/signer-name, in which * stands for any characters"
+        text = "must be of the form example.com/signer-name, in which * matches any characters"
         yield invalid(path, pattern, text)
 
 

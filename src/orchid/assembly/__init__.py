@@ -1,1 +1,1 @@
-"""The one place where things are built and joined: server.py lists what exists."""
+"""Construction of a server: server.py lists all parts."""

@@ -149,7 +149,7 @@ def controller_context(
 
 
 def _cluster_client(kubeconfig: bytes, where: str) -> ClusterConnection:
-    """A client of a cluster that knows certificate requests, by the names of the reference."""
+    """A client of a cluster that knows certificate requests, by the names of Kubernetes."""
     transport = HttpsClient(
         embedded_remote(kubeconfig, where),
         max_answer=LARGEST_CLUSTER_ANSWER,

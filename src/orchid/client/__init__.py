@@ -1,1 +1,1 @@
-"""Speak to a server as its users do: typed verbs and watches, over TLS or in the same process."""
+"""The API client: typed verbs and watches, over TLS or in the same process."""

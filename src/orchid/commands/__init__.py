@@ -1,1 +1,1 @@
-"""What a person types: one module per command, each with `configure(parser)` and `run(chosen)`."""
+"""The command line: one module per command, each with `configure(parser)` and `run(chosen)`."""

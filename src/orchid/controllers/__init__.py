@@ -1,1 +1,1 @@
-"""Work that happens by itself beside the server, through the client only."""
+"""Background work beside the server, through the client only."""

@@ -116,7 +116,7 @@ class HostCertificates:
             self._drop(user, serial)
             return
         self._recorded[request] = serial
-        self._drop(user, request)  # the record stands for its request
+        self._drop(user, request)  # the record replaces its request
         if revoked is not None and revoked.reason != HOLD:
             self._drop(user, serial)
             return

@@ -177,7 +177,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         signer = found.spec.signer_name
         for other in self._index.claims(signer):
             if other.seniority < found.seniority:
-                raise SignerTaken(f"the authority {other.name} stands for {signer} already")
+                raise SignerTaken(f"the authority {other.name} has the signer {signer} already")
 
     async def _authority(self, found: CertificateAuthority) -> Authority:
         try:

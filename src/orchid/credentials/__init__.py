@@ -1,1 +1,1 @@
-"""Certificates and tokens as values: no HTTP, no store, no clock; every refusal has a name."""
+"""Certificates and tokens as values: no HTTP, no store, no clock; refusals are exceptions."""

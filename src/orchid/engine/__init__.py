@@ -1,1 +1,1 @@
-"""What every kind can do, from create to delete; it knows none of the kinds."""
+"""Generic verbs of all kinds, from create to delete; it knows none of the kinds."""

@@ -1,1 +1,1 @@
-"""Issued and revoked credentials: tokens, records, revocation lists, and why policies decide."""
+"""Issued and revoked credentials: tokens, records, revocation lists, explanations of policies."""

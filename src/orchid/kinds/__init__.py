@@ -1,1 +1,1 @@
-"""One file per kind: its fields, its rules, its endpoints and columns; the rules are pure."""
+"""One file per kind: its fields, rules, endpoints and columns; the rules are pure."""

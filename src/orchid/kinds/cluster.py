@@ -5,7 +5,7 @@
 
 A CredentialRevocation with `spec.cluster` revokes a credential of that cluster; the webhook
 `/webhook/clusters/NAME/authorize` answers by it (access/clusters/). Issuer and authorities decide
-nothing there: they tell which tokens and certificates are the cluster's when one is revoked.
+nothing there: they identify the tokens and certificates of the cluster.
 """
 
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""The ledger: an append-only log, kept in the store, of what was issued, decided and revoked."""
+"""The ledger: an append-only log in the store of issued, decided and revoked credentials."""

@@ -1,1 +1,1 @@
-"""What every call to another server needs: kubeconfig files, TLS settings, the HTTPS client."""
+"""Calls to other servers: kubeconfig files, TLS settings, the HTTPS client."""

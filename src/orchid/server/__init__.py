@@ -1,1 +1,1 @@
-"""HTTP: the way of a request, from the socket to the answer."""
+"""HTTP: the path of a request, from the socket to the response."""

@@ -1,1 +1,1 @@
-"""The settings: as they are given, as they are read, and as they are checked."""
+"""The settings: as given, as read, and as validated."""

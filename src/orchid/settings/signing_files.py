@@ -6,7 +6,7 @@ from orchid.settings.given import Given
 from orchid.wire.naming import Naming
 
 # By the word in the flags: the field of Naming with the signer, and the name of the certificate in
-# metrics. The empty word stands for the pair that all signers share.
+# metrics. The empty word means the pair that all signers share.
 _PAIRS: Final = {
     "": ("", "signing-ca"),
     "client_": ("client_signer", "client-signing-ca"),

@@ -1,1 +1,1 @@
-"""The store: an ordered map that remembers its past; start with `interface.py`."""
+"""The store: an ordered map with a history; start with `interface.py`."""

@@ -1,1 +1,1 @@
-"""What travels: objects, errors, names and selectors, and the codec from and to bytes."""
+"""API types, errors, names and selectors, and the codec from and to bytes."""

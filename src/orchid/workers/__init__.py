@@ -1,1 +1,1 @@
-"""Several API processes over one store: a parent that owns it, and what ties the workers to it."""
+"""Several API processes over one store: the parent that owns it, and its link to the workers."""

@@ -1,1 +1,1 @@
-"""Ways to prove who is calling, one per file."""
+"""Authenticators, one per file."""

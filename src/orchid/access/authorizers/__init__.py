@@ -1,1 +1,1 @@
-"""Ways to decide what a caller may do, one per file."""
+"""Authorizers, one per file."""

@@ -1,1 +1,1 @@
-"""Impersonation: acting as another user, and the rights that it needs."""
+"""Impersonation: acting as another user, and the permissions that it needs."""

@@ -1,1 +1,1 @@
-"""Tokens of outside OpenID Connect issuers: configuration, keys, claims to users."""
+"""Tokens of external OpenID Connect issuers: configuration, keys, mapping of claims to users."""

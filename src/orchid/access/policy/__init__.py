@@ -1,1 +1,1 @@
-"""RBAC rules as data: the roles of a new server, their reconciliation, and what rules cover."""
+"""RBAC rules as data: the roles of a new server, their reconciliation, and their coverage."""

@@ -1,1 +1,1 @@
-"""What `orchid doctor` looks at: findings, and the checks that make them."""
+"""The checks of `orchid doctor` and their findings."""

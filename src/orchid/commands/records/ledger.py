@@ -185,7 +185,7 @@ async def _index_of(log: OpenedLog, size: int, serial: str) -> int:
             given = str(content.get("serial", "")).lstrip("0")
             if content.get("type") == CERTIFICATE_ISSUED and given == serial:
                 return tile.index * FULL + place
-    raise Complaint(f"the ledger tells of no certificate with the serial number {serial}")
+    raise Complaint(f"the ledger has no certificate with the serial number {serial}")
 
 
 def _check(chosen: argparse.Namespace) -> None:

@@ -1,1 +1,1 @@
-"""Commands for roles and what callers may do."""
+"""Commands for roles and permissions."""

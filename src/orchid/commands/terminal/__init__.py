@@ -1,1 +1,1 @@
-"""What commands share: the server they speak to, and how they print."""
+"""Shared by commands: the connection to the server, and output."""

@@ -1,1 +1,1 @@
-"""What every controller runs on: the watch loop, its queue, and leader election."""
+"""The runtime of controllers: watch loop, work queue and leader election."""

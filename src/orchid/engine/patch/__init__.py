@@ -1,1 +1,1 @@
-"""The four ways to change an object by a patch, and the record of who owns which field."""
+"""The four patch formats, and field ownership."""

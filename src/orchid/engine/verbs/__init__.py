@@ -1,1 +1,1 @@
-"""The verbs that every kind has: one file each."""
+"""The verbs of all kinds: one file each."""

@@ -1,1 +1,1 @@
-"""The audit record: what is recorded of a request, by which policy, and where it goes."""
+"""The audit log: policy, events, redaction and file."""

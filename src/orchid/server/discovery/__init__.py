@@ -1,1 +1,1 @@
-"""What the server serves: the discovery documents of groups, versions and resources."""
+"""The discovery documents of groups, versions and resources."""

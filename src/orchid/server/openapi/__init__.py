@@ -1,1 +1,1 @@
-"""The OpenAPI documents, made from the kinds' declarations when somebody asks."""
+"""The OpenAPI documents, made from the kinds' declarations on demand."""

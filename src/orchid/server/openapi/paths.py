@@ -221,6 +221,6 @@ _STATUS = {"group": "", "kind": "Status", "version": "v1"}
 _DELETE_OPTIONS = {"group": "", "kind": "DeleteOptions", "version": "v1"}
 _WATCH_EVENT = {"group": "", "kind": "WatchEvent", "version": "v1"}
 _PATCH = {
-    "description": "A change to an object; its Content-Type says which sort of patch it is.",
+    "description": "A change to an object; the Content-Type selects the patch format.",
     "type": "object",
 }

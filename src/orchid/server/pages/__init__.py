@@ -1,1 +1,1 @@
-"""Pages: everything that the server answers and that is no resource, by its path."""
+"""Pages: everything that the server serves and that is no resource, by its path."""

@@ -1,1 +1,1 @@
-"""Sockets, TLS and HTTP/1.1: the only modules that know that there are connections."""
+"""Sockets, TLS and HTTP/1.1: the only modules that know connections."""
