@@ -31,7 +31,8 @@ from orchid import cli
 from orchid.access.authorizers.configuration import read_configuration as read_authorization
 from orchid.access.oidc.configuration import read_configuration as read_authentication
 from orchid.assembly.kinds import stored_kinds
-from orchid.commands.certificates.request_flags import place, wait_for
+from orchid.commands.certificates.csr import wait_for
+from orchid.commands.certificates.request_flags import place
 from orchid.commands.certificates.requesting import AlternativeNames, Wanted, send
 from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.connection import ServerConnection

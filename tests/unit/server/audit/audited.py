@@ -1,4 +1,4 @@
-"""The chain with an audit log in memory, and everybody around it made of paper."""
+"""The chain with an audit log in memory, and fakes around it."""
 
 import json
 from collections.abc import Callable
@@ -56,7 +56,7 @@ class Clock:
 
 
 class World:
-    """The chain with everybody around it made of paper."""
+    """the chain with fakes around it."""
 
     def __init__(self, *rules: dict[str, Any], **policy: Any) -> None:
         written = {
@@ -80,6 +80,7 @@ class World:
         chain: Any = Chain
         watches: Any = OpenWatches
         self.chain = chain(
+            names=ORCH,
             clock=Clock(),
             authenticator=self,
             impersonation=self,
