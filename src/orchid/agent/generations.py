@@ -1,0 +1,218 @@
+"""Files that change together: each set is a directory of its own, and one rename makes it current.
+
+The layout is that of kubelet's volumes:
+
+    tls.crt -> ..data/tls.crt
+    tls.key -> ..data/tls.key
+    ..data  -> ..20261118T0444-1f2e3d4c        the current generation
+
+Start with `write_generation`. Whenever the process ends, also by kill -9 or a power failure, all
+files are of one generation: the previous one, or the new one. The previous generation stays, so
+that a program that opened one of its files can open the others. What a write left behind is removed
+by the next one. Owner and mode are set before a generation is current.
+"""
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+CURRENT, NEXT = "..data", "..next"
+PUBLIC_MODE: Final = 0o644
+_GENERATION = re.compile(r"\.\.\d{8}T\d{6}-[0-9a-f]{8}")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = 0
+
+
+class OutputRefused(Exception):
+    """The directory cannot be used, or the files could not be written; the old ones stay."""
+
+
+class OutputFile(msgspec.Struct, frozen=True):
+    """One file of a generation."""
+
+    name: str
+    data: bytes
+    is_secret: bool = False
+
+    def __repr__(self) -> str:
+        return f"OutputFile({self.name!r}, {len(self.data)} bytes)"
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """Owner, group and mode of the files; -1 leaves owner or group as they are."""
+
+    owner: int = -1
+    group: int = -1
+    secret_mode: int = 0o600
+
+
+def write_generation(
+    directory: Path, files: Sequence[OutputFile], permissions: Permissions, now: datetime
+) -> None:
+    """Replace all files of a directory at once; raises OutputRefused if that is not possible."""
+    for file in files:
+        if not _NAME.fullmatch(file.name):
+            raise OutputRefused(f"{file.name!r} is not a name for a file of an output")
+    refuse_unsafe(directory)
+    name = f"..{now:%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
+    try:
+        with _opened(directory) as place:
+            _refuse_foreign(directory, place, files)
+            current = _current(place)
+            _remove_generations(place, keep={current})
+            try:
+                _fill(place, name, files, permissions)
+                _link_missing(place, files)
+                _make_current(place, name)
+            except BaseException:
+                if _current(place) != name:
+                    _remove_generation(place, name)
+                raise
+            _remove_old_links(place, {file.name for file in files})
+    except OSError as error:
+        raise OutputRefused(f"cannot write to {directory}: {error.strerror}") from None
+
+
+def read_current(directory: Path) -> dict[str, bytes]:
+    """The files of the current generation; none if there is none."""
+    current = directory / CURRENT
+    if not current.is_dir():
+        return {}
+    # Resolved once: all files are read from one generation.
+    generation = directory / current.readlink()
+    return {path.name: path.read_bytes() for path in generation.iterdir()}
+
+
+def refuse_unsafe(directory: Path) -> None:
+    """Refuse a directory in which, or above which, another user could replace files."""
+    for path in (directory, *directory.absolute().parents):
+        try:
+            status = path.lstat() if path == directory else path.stat()
+        except OSError as error:
+            raise OutputRefused(f"cannot use {path}: {error.strerror}") from None
+        if not stat.S_ISDIR(status.st_mode):
+            raise OutputRefused(f"{path} is not a directory")
+        if status.st_uid not in (os.geteuid(), _ROOT):
+            raise OutputRefused(f"{path} belongs to another user (uid {status.st_uid})")
+        others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        # In a directory with the sticky bit, nobody can replace the entries of others.
+        if others and (path == directory or not status.st_mode & stat.S_ISVTX):
+            raise OutputRefused(f"{path} can be written by other users; run: chmod go-w {path}")
+
+
+# --- one generation ---------------------------------------------------------------------------
+
+
+def _fill(place: int, name: str, files: Sequence[OutputFile], permissions: Permissions) -> None:
+    """Write a generation to disk; nobody else can enter it before it is complete."""
+    os.mkdir(name, 0o700, dir_fd=place)
+    with _opened(name, place) as inside:
+        for file in files:
+            _write(inside, file, permissions)
+        os.fchmod(inside, 0o755)
+        os.fsync(inside)
+
+
+def _write(inside: int, file: OutputFile, permissions: Permissions) -> None:
+    descriptor = os.open(file.name, _NEW_FILE, 0o600, dir_fd=inside)
+    try:
+        left = memoryview(file.data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fchown(descriptor, permissions.owner, permissions.group)
+        os.fchmod(descriptor, permissions.secret_mode if file.is_secret else PUBLIC_MODE)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _link_missing(place: int, files: Iterable[OutputFile]) -> None:
+    """Create the visible links. Those of the first generation lead nowhere until it is current."""
+    for file in files:
+        with contextlib.suppress(FileExistsError):
+            os.symlink(f"{CURRENT}/{file.name}", file.name, dir_fd=place)
+
+
+def _make_current(place: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(NEXT, dir_fd=place)
+    os.symlink(name, NEXT, dir_fd=place)
+    os.rename(NEXT, CURRENT, src_dir_fd=place, dst_dir_fd=place)
+    os.fsync(place)
+
+
+# --- what is there ----------------------------------------------------------------------------
+
+
+def _current(place: int) -> str:
+    """The name of the current generation; empty if there is none."""
+    try:
+        return os.readlink(CURRENT, dir_fd=place)
+    except FileNotFoundError:
+        return ""
+
+
+def _refuse_foreign(directory: Path, place: int, files: Iterable[OutputFile]) -> None:
+    """Refuse a directory that has something else under one of our names."""
+    for name in (CURRENT, NEXT):
+        target = _target(place, name)
+        if target is not None and not _GENERATION.fullmatch(target):
+            raise OutputRefused(f"{directory / name} is not a link of this program")
+    for file in files:
+        target = _target(place, file.name)
+        if target is not None and target != f"{CURRENT}/{file.name}":
+            raise OutputRefused(
+                f"{directory / file.name} is not a link of this program; move it away"
+            )
+
+
+def _target(place: int, name: str) -> str | None:
+    """The target of a link; None if there is nothing, empty if it is no link."""
+    try:
+        return os.readlink(name, dir_fd=place)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+
+
+def _remove_generations(place: int, keep: set[str]) -> None:
+    """Remove what earlier writes left: complete generations and unfinished ones."""
+    for name in os.listdir(place):
+        if _GENERATION.fullmatch(name) and name not in keep:
+            _remove_generation(place, name)
+
+
+def _remove_generation(place: int, name: str) -> None:
+    try:
+        with _opened(name, place) as inside:
+            for file in os.listdir(inside):  # noqa: PTH208 -- by descriptor
+                os.unlink(file, dir_fd=inside)
+        os.rmdir(name, dir_fd=place)
+    except FileNotFoundError:
+        return
+
+
+def _remove_old_links(place: int, names: set[str]) -> None:
+    """Remove the links to files that the output no longer has."""
+    for name in os.listdir(place):
+        if name not in names and _target(place, name) == f"{CURRENT}/{name}":
+            os.unlink(name, dir_fd=place)
+
+
+@contextlib.contextmanager
+def _opened(path: Path | str, place: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, _DIRECTORY, dir_fd=place)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
