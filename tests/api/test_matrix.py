@@ -44,6 +44,7 @@ PAGES = """
 /version                                200           401           200         200
 /.well-known/openid-configuration       200           401           200         200
 /openid/v1/jwks                         200           401           200         200
+/.well-known/oauth-authorization-server 200           401           200         200
 """
 
 #                                       plain user,

@@ -50,6 +50,9 @@ from orchid.ledger.known_keys import note_keys
 from orchid.ledger.status import LedgerStatus
 from orchid.ledger.token_counts import TokenCounts
 from orchid.metrics import Metric
+from orchid.oauth import introspection, metadata
+from orchid.oauth.callers import Callers
+from orchid.oauth.introspection import Introspection
 from orchid.server.audit.trail import PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
@@ -342,12 +345,17 @@ class Assembly:
 
     def _pages(self, metrics: MetricsPage, health: Health) -> Pages:
         place = self.settings.url.removeprefix("https://")
-        openid_pages = self._openid()
-        described = OpenApi(self.catalog, self.settings.names, openid_pages)
+        documents = self._issuer_documents()
+        described = OpenApi(self.catalog, self.settings.names, documents.keys() & openid.PATHS)
         return Pages(
             Discovery(self.catalog, place),
             health,
-            extra={"/metrics": metrics, **openid_pages, **described.exact},
+            extra={
+                "/metrics": metrics,
+                introspection.PATH: self._introspection(),
+                **documents,
+                **described.exact,
+            },
             prefixes={
                 **described.prefixed,
                 LEDGER: self.ledger,
@@ -362,11 +370,22 @@ class Assembly:
         records = self.feed.of(IssuedCertificate)
         return RenewalInformation(records, self.access.revocations, self.clock)
 
+    def _introspection(self) -> Introspection:
+        access, settings = self.access, self.settings
+        return Introspection(
+            settings.names,
+            Callers(access.tokens, settings.api_audiences),
+            access.tokens,
+            access.authorizer,
+            issuers=settings.issuers,
+            api_audiences=settings.api_audiences,
+        )
+
     def _cluster_reviews(self) -> ClusterReviews:
         return ClusterReviews(self.feed, self.access.cluster_revocations, self.cluster_calls)
 
-    def _openid(self) -> dict[str, Page]:
-        """The OpenID discovery documents; none if the issuer or a key does not allow them."""
+    def _issuer_documents(self) -> dict[str, Page]:
+        """The documents about the issuer of tokens; none if the issuer or a key does not allow them."""
         issuer = self.settings.issuers[0]
         uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(issuer)
         problem = openid.problem_with(issuer, uri)
@@ -386,6 +405,7 @@ class Assembly:
             openid.KEY_SET_PATH: openid_page(
                 keys, lambda found: openid.key_set(found.keys), max_age
             ),
+            metadata.PATH: openid_page(keys, lambda _: metadata.document(issuer, uri), max_age),
         }
 
 

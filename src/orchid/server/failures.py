@@ -50,12 +50,21 @@ class NoSuchPage(Exception):
 
 
 class BareRefusal(Exception):
-    """A refusal by HTTP's own rules: a status and headers, without a body."""
+    """A refusal by the rules of another protocol than the API: of HTTP, or of OAuth."""
 
-    def __init__(self, status: int, headers: bytes = b"") -> None:
+    def __init__(
+        self,
+        status: int,
+        headers: bytes = b"",
+        body: bytes = b"",
+        *,
+        cache: bytes = b"no-cache, private",
+    ) -> None:
         super().__init__(status)
         self.status = status
         self.headers = headers
+        self.body = body
+        self.cache = cache
 
 
 FORESEEN: Final = (
@@ -80,7 +89,7 @@ def refused(exchange: Exchange, error: Exception, names: Naming) -> Response:
     if isinstance(error, NoSuchPage):
         return text(exchange, 404, f"{str(error) or '404 page not found'}\n")
     if isinstance(error, BareRefusal):
-        return Response(error.status, head(exchange, error.headers))
+        return Response(error.status, head(exchange, error.headers, cache=error.cache), error.body)
     return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
 
 

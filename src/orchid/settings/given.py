@@ -61,6 +61,8 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         "/crl/*",
         "/trust/*",
         "/renewal-info/*",
+        "/.well-known/oauth-authorization-server",
+        "/oauth2/introspect",
     )
     # serving
     tls_cert_file: Annotated[

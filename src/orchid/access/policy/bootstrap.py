@@ -216,6 +216,14 @@ class _Writer:
             renewal, PolicyRule(verbs=("get", "head"), non_resource_urls=("/renewal-info/*",))
         )
         self._bind(renewal, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
+        # OAuth endpoints authenticate and authorize their callers themselves.
+        endpoints = "system:oauth-client"
+        self._role(
+            endpoints,
+            urls("/.well-known/oauth-authorization-server"),
+            PolicyRule(verbs=("post",), non_resource_urls=("/oauth2/introspect",)),
+        )
+        self._bind(endpoints, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         reader = "extension-apiserver-authentication-reader"
         seen = rule(READ, CORE, ("configmaps",), "extension-apiserver-authentication")
         self._system_role(reader, seen)

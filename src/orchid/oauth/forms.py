@@ -1,0 +1,57 @@
+"""Requests of OAuth endpoints: a form in the body, and errors as RFC 6749, section 5.2.
+
+`read_form` returns the parameters of a request. A parameter that occurs twice is refused, because
+two programs could read different values.
+"""
+
+from typing import Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from orchid.server.exchange import Exchange
+from orchid.server.failures import BareRefusal
+from orchid.wire.errors import MethodNotAllowed
+
+FORM: Final = "application/x-www-form-urlencoded"
+LARGEST_FORM: Final = 32 << 10  # bytes
+MOST_PARAMETERS: Final = 32
+JSON: Final = b"Content-Type: application/json\r\n"
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
+NO_STORE: Final = b"no-store"
+CHALLENGE: Final = b'WWW-Authenticate: Basic realm="oauth2"\r\n'
+
+
+class OAuthRefusal(BareRefusal):
+    """An error with its code and a sentence for people."""
+
+    def __init__(
+        self, code: str, text: str, *, status: int = BAD_REQUEST, headers: bytes = b""
+    ) -> None:
+        body = msgspec.json.encode({"error": code, "error_description": text})
+        super().__init__(status, JSON + headers, body, cache=NO_STORE)
+
+
+def read_form(exchange: Exchange) -> dict[str, str]:
+    http = exchange.http
+    if http.method != "POST":
+        raise MethodNotAllowed
+    if http.too_large or len(http.body) > LARGEST_FORM:
+        raise OAuthRefusal("invalid_request", f"the form is longer than {LARGEST_FORM} bytes")
+    if exchange.head.media != FORM:
+        raise OAuthRefusal("invalid_request", f"the media type of the body must be {FORM}")
+    try:
+        pairs = parse_qsl(
+            http.body.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(http.body),
+            errors="strict",
+            max_num_fields=MOST_PARAMETERS,
+        )
+    except ValueError:
+        text = f"the body is not a form with at most {MOST_PARAMETERS} parameters"
+        raise OAuthRefusal("invalid_request", text) from None
+    form = dict(pairs)
+    if len(form) != len(pairs):
+        raise OAuthRefusal("invalid_request", "a parameter occurs twice")
+    return form
