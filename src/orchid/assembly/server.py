@@ -385,7 +385,7 @@ class Assembly:
         return ClusterReviews(self.feed, self.access.cluster_revocations, self.cluster_calls)
 
     def _issuer_documents(self) -> dict[str, Page]:
-        """The documents about the issuer of tokens; none if the issuer or a key does not allow them."""
+        """Documents about the issuer of tokens; none if its URL or a key does not allow them."""
         issuer = self.settings.issuers[0]
         uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(issuer)
         problem = openid.problem_with(issuer, uri)
