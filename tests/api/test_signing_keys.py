@@ -410,14 +410,12 @@ async def test_conditions_of_a_retirement(server: Api, monkeypatch: pytest.Monke
     """Each one first causes a rejection with its message; then tokens of the key are refused."""
     await server.account("builder")
     await server.account("other")
-    short = await server.token("builder", expirationSeconds=3600)
+    short = await server.token("other", expirationSeconds=3600)
     year = 365 * 86_400
     await server.token("builder", expirationSeconds=year)
     await server.token("builder", expirationSeconds=year)
     secrets = "/api/v1/namespaces/default/secrets"
     old = await rotated(server)
-    held = server.server.access.keys  # a token in a Secret, signed by the old key
-    assert hasattr(held, "_private")
 
     async def reasons() -> str:
         answer = await step(server, "tokens-1", "Retired")
@@ -428,7 +426,7 @@ async def test_conditions_of_a_retirement(server: Api, monkeypatch: pytest.Monke
     text = await reasons()
     assert f"servers sign with it: {SERVER}" in text
     assert "tokens that it signed may be live until" in text
-    assert "1 token of 1 holder depend on tokens-1, the last until" in text
+    assert "1 token of 1 holder depends on tokens-1, the last until" in text
     assert "longest ServiceAccount default/builder (1)" in text
     await server.server.access.long_tokens.write()
     assert "2 tokens of 1 holder" in await reasons()
@@ -436,11 +434,11 @@ async def test_conditions_of_a_retirement(server: Api, monkeypatch: pytest.Monke
     later(server, monkeypatch, hours=25)
     await report(server, [old], "another")
     text = await reasons()
-    assert "sign" not in text.partition("depend")[0].replace("signing", "")
+    assert "servers sign with it" not in text
+    assert "tokens that it signed may be live" not in text
     assert "2 tokens of 1 holder" in text
-    assert await is_accepted(server, await server.token("other"))
     await server.call("DELETE", "/api/v1/namespaces/default/serviceaccounts/builder")
-    token = f"{old_header(server, old)}.e30.c2ln"
+    token = f"{header_of(old)}.e30.c2ln"
     marks = {"orch.io/service-account.name": "other"}
     body = {
         "metadata": {"name": "legacy", "annotations": marks},
@@ -453,10 +451,12 @@ async def test_conditions_of_a_retirement(server: Api, monkeypatch: pytest.Monke
     await stepped(server, "tokens-1", "Retired")
 
     assert old not in await jwks(server)
-    assert not await is_accepted(server, short)
+    body = {"spec": {"token": short, "audiences": [ISSUER]}}
+    review = (await server.call("POST", REVIEWS, body)).json["status"]
+    assert "no keys found" in review["error"]
 
 
-def old_header(server: Api, kid: str) -> str:
+def header_of(kid: str) -> str:
     header = json.dumps({"alg": "ES256", "kid": kid}, separators=(",", ":")).encode()
     return keys.b64url_encode(header).decode()
 

@@ -244,7 +244,8 @@ def retirement_reasons(
         text = f"{_counted(found.live, 'token')} of {_counted(found.holders, 'holder')}"
         longest = found.longest[0] if found.longest else None
         named = f"; longest {longest.holder} ({longest.count})" if longest else ""
-        reasons.append(f"{text} depend on {key.name}{last}{named}")
+        verb = "depends" if found.live == 1 else "depend"
+        reasons.append(f"{text} {verb} on {key.name}{last}{named}")
     if secrets:
         text = "1 Secret holds" if len(secrets) == 1 else f"{len(secrets)} Secrets hold"
         reasons.append(f"{text} its tokens: {_listed(secrets)}")
