@@ -15,6 +15,7 @@ from orchid.client.client import Client
 from orchid.controllers import (
     aggregate_roles,
     approve_requests,
+    check_clusters,
     clean_bootstrap_tokens,
     clean_events,
     clean_issued,
@@ -61,6 +62,7 @@ CONTROLLERS: Final[tuple[ControllerDeclaration, ...]] = (
     publish_revocation_lists.CONTROLLER,
     publish_trust_bundles.CONTROLLER,
     record_cluster_certificates.CONTROLLER,
+    check_clusters.CONTROLLER,
     publish_bundles.CONTROLLER,
     keep_authorities.CONTROLLER,
     rotate_token_keys.CONTROLLER,

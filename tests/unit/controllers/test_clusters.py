@@ -1,4 +1,4 @@
-"""The certificates of clusters get into the inventory; what prevents that is a condition.
+"""Clusters: their certificates get into the inventory, and their silence is reported.
 
 The cluster is the server itself: its certificate requests are read under another name.
 """
@@ -15,8 +15,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 
+from orchid.access.clusters.calls import ClusterCalls
+from orchid.controllers.check_clusters import CheckClusters
 from orchid.controllers.record_cluster_certificates import RecordClusterCertificates
 from orchid.controllers.runtime.context import ClusterConnection
+from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.kinds.cluster import INVENTORIED, Cluster, ClusterInventory, ClusterSpec
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import Role, rule
@@ -190,3 +193,33 @@ async def test_the_records_of_a_removed_cluster_are_removed(world: Beside) -> No
     async with world.running("issued-cleaner"):
         await world.until_gone(IssuedCertificate, name)
     assert await world.admin.find(IssuedCertificate, f"{leaf.serial_number:x}") is not None
+
+
+async def test_a_cluster_that_does_not_call_is_reported(world: Beside) -> None:
+    """After ten minutes without a call; a call makes it connected again."""
+    await world.admin.create(
+        Cluster(metadata=ObjectMeta(name="prod"), spec=ClusterSpec(issuer="https://prod.example"))
+    )
+    calls = ClusterCalls(world.clock)
+    writer = ClusterStatusWriter(calls, world.admin, world.clock)
+
+    async def connected() -> list[str]:
+        """The condition after each of two sweeps; the second one has nothing to write."""
+        found = []
+        for _ in range(2):
+            await checker.sweep()
+            cluster = await world.admin.get(Cluster, "prod")
+            found += [one.status for one in cluster.status.conditions]
+        return found
+
+    checker = CheckClusters(world.server.clients("cluster-checker"), world.clock)
+    new = await connected()
+    world.clock.ahead += timedelta(minutes=11)
+    silent = await connected()
+    calls.answered("prod", denied=False)
+    await writer.write()
+    called = await connected()
+    world.clock.ahead += timedelta(minutes=11)
+
+    assert (new, silent, called) == ([], ["False", "False"], ["True", "True"])
+    assert await connected() == ["False", "False"]

@@ -1,0 +1,66 @@
+"""Report of a cluster that its API server no longer calls: the condition Connected.
+
+Reads   all clusters, every minute
+Writes  /status: Connected is false when no call came for a while
+Never   sets it to true: the server that is called does (issuance/cluster_status.py)
+"""
+
+import contextlib
+from datetime import timedelta
+from typing import Final
+
+from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.loop import Sweeper
+from orchid.kinds.cluster import CONNECTED, Cluster
+from orchid.kinds.role import READ, rule
+from orchid.wire.conditions import FALSE, Condition, with_condition
+from orchid.wire.errors import Conflict, NotFound
+from orchid.wire.struct import replace
+from orchid.wire.text import timestamp
+
+SILENT_AFTER: Final = timedelta(minutes=10)  # status is written once a minute
+
+
+class CheckClusters(Sweeper):
+    name = "cluster-checker"
+    every = timedelta(minutes=1)
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def sweep(self) -> None:
+        now = self._clock.now()
+        async for cluster in self._client.scan(ListSelection(Cluster)):
+            last = cluster.status.last_call
+            since = last or cluster.metadata.creation_timestamp
+            if since is None or now - since < SILENT_AFTER:
+                continue
+            text = f"No call since {timestamp(last)}." if last else "There was never a call."
+            silent = Condition(
+                type=CONNECTED,
+                status=FALSE,
+                observed_generation=cluster.metadata.generation,
+                reason="NoCalls",
+                message=f"{text} `orchid cluster doctor` finds out why.",
+            )
+            conditions = with_condition(cluster.status.conditions, silent, now)
+            if conditions == cluster.status.conditions:
+                continue
+            status = replace(cluster.status, conditions=conditions)
+            with contextlib.suppress(Conflict, NotFound):  # it was called meanwhile, or removed
+                await self._client.update_status(replace(cluster, status=status))
+
+
+CONTROLLER = ControllerDeclaration(
+    name="cluster-checker",
+    long_name="cluster-checker-controller",
+    account="cluster-checker",
+    rights=lambda names: (
+        rule(READ, names.identity, ("clusters",)),
+        rule(("update",), names.identity, ("clusters/status",)),
+    ),
+    build=lambda client, context, events: CheckClusters(client, context.clock),
+)
