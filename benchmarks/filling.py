@@ -17,9 +17,6 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
     CredentialRevocationStatus,
-    RevokedAccount,
-    RevokedCertificate,
-    RevokedToken,
 )
 from orchid.kinds.issued_certificate import (
     Approval,
@@ -35,6 +32,7 @@ from orchid.store.interface import ABSENT, MAX_CHANGES, Change
 from orchid.store.sqlite.store import SQLiteStore
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedAccount, RevokedCertificate, RevokedToken
 
 AT_ONCE: Final = MAX_CHANGES
 BYTES_OF_A_CERTIFICATE: Final = 600  # of a client's, with a P-256 key

@@ -15,11 +15,7 @@ from typing import Any
 import pytest
 
 from orchid.engine.cache.objects import stored_form
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedCertificate,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.namespace import Namespace
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding
@@ -29,6 +25,7 @@ from orchid.store.interface import ABSENT, Batch, Change, Revision, Span
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec.documents import encode
 from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.revoked_credentials import RevokedCertificate
 from orchid.wire.user import MASTERS
 from tests.api.world import ADMIN, BOB, NODE, Answer, Api, api
 from tests.security.certified import cluster_authority, issued, other_authority

@@ -4,13 +4,10 @@ from typing import Any
 
 import pytest
 
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedCertificate,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedCertificate
 from orchid.wire.struct import replace
 from tests.api.world import Api
 from tests.security.certified import cluster_authority, issued

@@ -28,7 +28,6 @@ from orchid.kinds.credential_revocation import (
     SPEC,
     CredentialRevocation,
     CredentialRevocationSpec,
-    RevokedCertificate,
     completed,
 )
 from orchid.kinds.issued_certificate import (
@@ -40,6 +39,7 @@ from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, invalid, not_found
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.revoked_credentials import RevokedCertificate
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 

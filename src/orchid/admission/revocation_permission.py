@@ -34,11 +34,6 @@ from orchid.kinds.credential_revocation import (
     SPEC,
     CredentialRevocation,
     CredentialRevocationSpec,
-    RevokedAccount,
-    RevokedCertificate,
-    RevokedKey,
-    RevokedToken,
-    RevokedUser,
     completed,
 )
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
@@ -49,6 +44,13 @@ from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, invalid, not_found
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.revoked_credentials import (
+    RevokedAccount,
+    RevokedCertificate,
+    RevokedKey,
+    RevokedToken,
+    RevokedUser,
+)
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 

@@ -24,7 +24,6 @@ from orchid.kinds.credential_revocation import (
     EFFECTIVE,
     CredentialRevocation,
     CredentialRevocationSpec,
-    RevokedCertificate,
     shown,
 )
 from orchid.kinds.issued_certificate import IssuedCertificate
@@ -34,6 +33,7 @@ from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.conditions import TRUE, Condition, with_condition
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.revoked_credentials import RevokedCertificate
 from orchid.wire.struct import replace
 
 LOOK_AGAIN = 1.0  # seconds

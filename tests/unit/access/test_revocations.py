@@ -7,13 +7,9 @@ import pytest
 from orchid.access.revocations import Revocations
 from orchid.credentials.x509.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Rejected
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedAccount,
-    RevokedAuthority,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.revoked_credentials import RevokedAccount, RevokedAuthority
 from tests.unit.access.presenting import START
 from tests.unit.access.world import REVOCABLE, World, world_of
 from tests.unit.credentials import chains

@@ -33,18 +33,13 @@ from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.kinds import credential_revocation, issued_certificate, node, secret
 from orchid.kinds import service_account as accounts
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedAccount,
-    RevokedCertificate,
-    RevokedToken,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.pod import pod
 from orchid.kinds.service_account import ServiceAccount
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedAccount, RevokedCertificate, RevokedToken
 from tests.security.certified import mirrored
 from tests.unit.access.presenting import API, START, presented
 from tests.unit.access.world import World, world_of

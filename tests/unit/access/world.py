@@ -20,19 +20,14 @@ from orchid.kinds import (
     secret,
     service_account,
 )
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedCertificate,
-    RevokedToken,
-    RevokedUser,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.pod import pod
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec.documents import encode
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedCertificate, RevokedToken, RevokedUser
 from orchid.wire.struct import replace
 from tests.unit.access.presenting import FakeClock
 

@@ -5,13 +5,10 @@ from typing import Any
 from orchid.admission.revoked_keys import RevokedKeys
 from orchid.engine.request import Target
 from orchid.kinds import credential_revocation
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedAuthority,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedAuthority
 from tests.unit.admission.asking import a_request
 
 KIND: Any = credential_revocation.declare(ORCH)

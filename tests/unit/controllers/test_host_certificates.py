@@ -5,16 +5,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.client.client import ListSelection
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedCertificate,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedCertificate
 from orchid.wire.user import AUTHENTICATED, HOSTS, UserInfo
 from tests.unit.controllers.beside import Beside
 from tests.unit.credentials import samples

@@ -5,13 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchid.controllers.revocation_index import RevocationIndex
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedCertificate,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec, Revoked
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.revoked_credentials import RevokedCertificate
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINE, OTHER = "a" * 64, "b" * 64

@@ -19,17 +19,13 @@ from orchid.issuance import stored_list
 from orchid.kinds.certificate_authority import SIGNS_LISTS, CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.config_map import ConfigMap
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedAuthority,
-    RevokedCertificate,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
 from orchid.kinds.secret import Secret
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedAuthority, RevokedCertificate
 from orchid.wire.struct import replace
 from tests.api.world import Api
 from tests.security.certified import other_authority

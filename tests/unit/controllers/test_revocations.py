@@ -20,20 +20,19 @@ from orchid.issuance.applied_revision import (
     AppliedRevision,
     applied_annotation,
 )
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    RevokedAccount,
-    RevokedAuthority,
-    RevokedCertificate,
-    RevokedToken,
-)
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateStatus, Revoked
 from orchid.kinds.lease import Lease, LeaseSpec, server_label
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import (
+    RevokedAccount,
+    RevokedAuthority,
+    RevokedCertificate,
+    RevokedToken,
+)
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside, MovingClock
 from tests.unit.controllers.test_issued_certificates import issued

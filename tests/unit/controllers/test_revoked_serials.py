@@ -18,10 +18,9 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
     CredentialRevocationStatus,
-    RevokedCertificate,
-    RevokedToken,
 )
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.revoked_credentials import RevokedCertificate, RevokedToken
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 END = NOW + timedelta(days=30)

@@ -165,12 +165,13 @@ def revoke(place: Path, accounts: Iterable[str], now: datetime) -> None:
     from orchid.wire.codec.documents import encode
     from orchid.wire.meta import ObjectMeta
     from orchid.wire.naming import ORCH
+    from orchid.wire.revoked_credentials import RevokedAccount
 
     kind, moment = revocations.declare(ORCH), now.replace(microsecond=0)
     lines, stamp = [], f"{moment:%Y%m%dt%H%M%Sz}"
     for number, account in enumerate(accounts, start=1):
         namespace, _, name = account.partition("/")
-        target = revocations.RevokedAccount(namespace=namespace, name=name, issued_before=moment)
+        target = RevokedAccount(namespace=namespace, name=name, issued_before=moment)
         made = revocations.CredentialRevocation(
             kind=kind.name,
             api_version=kind.api_version,

@@ -6,10 +6,10 @@ from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthentic
 from orchid.access.revocations import Revocations
 from orchid.engine.interfaces import Rejected
 from orchid.kinds import secret
-from orchid.kinds.credential_revocation import RevokedUser
 from orchid.kinds.secret import Secret
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedUser
 from orchid.wire.struct import replace
 from tests.unit.access.presenting import API, START
 from tests.unit.access.world import REVOCABLE, World, revocation, world_of

@@ -16,9 +16,9 @@ from orchid.access.authenticators.request_header import (
 )
 from orchid.access.revocations import Revocations
 from orchid.engine.interfaces import Rejected
-from orchid.kinds.credential_revocation import RevokedToken, RevokedUser
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedToken, RevokedUser
 from tests.unit.access.presenting import START, Authority, FakeClock, presented
 from tests.unit.access.world import REVOCABLE, revocation, world_of
 

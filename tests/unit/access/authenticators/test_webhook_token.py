@@ -15,9 +15,9 @@ from orchid.access.authenticators.webhook_token import (
 )
 from orchid.access.revocations import Revocations
 from orchid.engine.interfaces import Rejected
-from orchid.kinds.credential_revocation import RevokedCertificate, RevokedToken, RevokedUser
 from orchid.outbound.failures import CallFailed, ServerUnreachable
 from orchid.wire.naming import KUBERNETES, ORCH
+from orchid.wire.revoked_credentials import RevokedCertificate, RevokedToken, RevokedUser
 from tests.unit.access.presenting import API, START, FakeClock
 from tests.unit.access.world import REVOCABLE, revocation, world_of
 

@@ -20,9 +20,9 @@ from orchid.credentials.keys import SigningKey, b64url_encode, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.interfaces import Rejected
 from orchid.expressions.cel import Expression, ExpressionInput
-from orchid.kinds.credential_revocation import RevokedToken, RevokedUser
 from orchid.outbound.failures import AnswerRefused
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedToken, RevokedUser
 from tests.unit.access.presenting import API, START, FakeClock
 from tests.unit.access.world import REVOCABLE, revocation, world_of
 from tests.unit.outbound.loopback import OK, PEM, serving
