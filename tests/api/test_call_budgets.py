@@ -172,14 +172,14 @@ JOBS: dict[str, tuple[int, Job]] = {
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (138, account),
-    "csr-create": (147, signing_request),
+    "create": (135, account),
+    "csr-create": (144, signing_request),
 }
 
 
 TOKEN_REVIEW = 67
-CLUSTER_REVIEW = 51  # of the webhook of a cluster
-BOUND_GET = 49  # by the token of an account, with a right from a binding
+CLUSTER_REVIEW = 54  # of the webhook of a cluster
+BOUND_GET = 51  # by the token of an account, with a right from a binding
 APART = 22  # more calls for a body that comes apart from its head
 COMMIT = (
     1  # more or fewer, by when the thread that writes is done; parsing a new head takes a dozen

@@ -22,10 +22,10 @@ from orchid.server.exchange import Exchange, audit_ids
 from orchid.server.failures import FORESEEN, TIMEOUT, NoSuchPage, panicked, refused
 from orchid.server.fairness import READ_VERBS, Fairness, Flow
 from orchid.server.memory.head_memo import facts_of
+from orchid.server.memory.paths import parse_target
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages.site import Pages
-from orchid.server.parse import parse_target
 from orchid.server.sockets.messages import CallerStatus, HttpRequest, Response, Stream
 from orchid.telemetry import MASK
 from orchid.wire.errors import NoSuchRoute, Timeout, Unauthorized
@@ -104,7 +104,7 @@ class Chain:
     async def _answered(self, exchange: Exchange) -> Response | Stream:
         """Authenticate and impersonate; then find a seat, and continue."""
         http = exchange.http
-        exchange.target, exchange.segments, exchange.query = parse_target(http)
+        exchange.target, exchange.shape, exchange.query = parse_target(http)
         http.timeout = self._request_timeout
         if exchange.query:
             self._shorten_deadline(exchange)

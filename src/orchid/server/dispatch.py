@@ -15,7 +15,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import LARGEST_BODY, Endpoint, Kind
-from orchid.engine.offload import Offload, body_weight
+from orchid.engine.offload import LARGE_BYTES, Offload, body_weight
 from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.create import in_namespace
@@ -28,6 +28,7 @@ from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Exchange
 from orchid.server.failures import BareRefusal
 from orchid.server.negotiate import (
+    JSON,
     PROTOBUF,
     SERVED,
     STREAMED,
@@ -67,6 +68,7 @@ from orchid.wire.text import quote
 LARGEST_OPTIONS = 65_536  # of the body of a deletion
 
 NO_NAME = "Name parameter required."
+DEPTH_OF_ENDPOINT = 3  # resource, name, subresource
 
 COLLECTION = frozenset({"GET", "POST", "DELETE"})
 ALL_NAMESPACES = frozenset({"GET"})
@@ -125,28 +127,27 @@ class Dispatch:
 
     def _route(self, exchange: Exchange, target: Target) -> Route:
         """The kind and endpoint of a path, if they support the method."""
+        shape = exchange.shape
+        kind = self._kinds.get((target.group, target.version, target.resource))
+        if kind is None or shape.depth > DEPTH_OF_ENDPOINT:
+            raise NoSuchRoute
         if target.path.startswith("//"):
             raise NoSuchRoute  # authorized by its resolved path, but no route begins so
-        rest = exchange.segments
-        is_watch_path = rest[0] == parse.WATCH_PREFIX
-        if is_watch_path or rest[0] == parse.PROXY_PREFIX:
-            rest = rest[1:]
-        scoped = rest[0] == "namespaces" and rest[2:3] == (target.resource,)
-        tail = rest[2:] if scoped else rest
-        kind = self._kinds.get((target.group, target.version, tail[0]))
-        if kind is None or tail[3:] or (scoped and not kind.namespaced):
+        methods = COLLECTION if shape.depth == 1 else OBJECT
+        if shape.is_scoped:
+            if not kind.namespaced:
+                raise NoSuchRoute
+            if not target.namespace:
+                raise BadRequest("Namespace parameter required.")
+        elif kind.namespaced:
+            if shape.depth > 1 or kind.acts:
+                raise NoSuchRoute
+            methods = ALL_NAMESPACES
+        if shape.depth == DEPTH_OF_ENDPOINT:
+            return self._endpoint_route(exchange, kind, target)
+        if kind.acts and shape.depth > 1:
             raise NoSuchRoute
-        if scoped and not target.namespace:
-            raise BadRequest("Namespace parameter required.")
-        everywhere = kind.namespaced and not scoped
-        if everywhere and (len(tail) > 1 or kind.acts):
-            raise NoSuchRoute
-        if len(tail) == 3:  # noqa: PLR2004 -- resource, name, subresource
-            return self._endpoint_route(exchange, kind, tail[2], target)
-        if kind.acts and len(tail) > 1:
-            raise NoSuchRoute
-        methods = ALL_NAMESPACES if everywhere else COLLECTION if len(tail) == 1 else OBJECT
-        if is_watch_path:
+        if shape.is_watch:
             methods = WATCH_PATH
         if exchange.http.method not in methods or target.verb not in kind.verbs:
             raise MethodNotAllowed
@@ -154,11 +155,9 @@ class Dispatch:
             raise BadRequest(NO_NAME)  # its name was probably lost: do not delete them all
         return kind, None
 
-    def _endpoint_route(
-        self, exchange: Exchange, kind: Kind[Any], name: str, target: Target
-    ) -> Route:
-        endpoint = kind.endpoint(name)
-        if endpoint is None or exchange.segments[0] == parse.WATCH_PREFIX:
+    def _endpoint_route(self, exchange: Exchange, kind: Kind[Any], target: Target) -> Route:
+        endpoint = kind.endpoint(target.subresource)
+        if endpoint is None or exchange.shape.is_watch:
             raise NoSuchRoute
         if not target.name:
             raise BadRequest(NO_NAME)
@@ -224,7 +223,7 @@ class Dispatch:
     def _watch_options(self, exchange: Exchange, request: Request) -> Any:
         options = parse.read_options(exchange.query)
         name = request.target.name
-        if exchange.segments[0] == parse.WATCH_PREFIX and name:
+        if exchange.shape.is_watch and name:
             options = options._replace(
                 field_selector=parse.pinned_to_name(options.field_selector, name)
             )
@@ -390,15 +389,20 @@ class Dispatch:
     ) -> Any:
         """The object in the body of a create or an update."""
         media = exchange.head.media
-        if media == PROTOBUF:
-            decode = functools.partial(decode_message, self._catalog, kind, body)
+        if media == JSON and len(body) <= LARGE_BYTES:
+            request.body_weight = len(body)
+            new = decode_object(self._catalog, kind, body, request)
         else:
-            decode = functools.partial(
-                decode_object, self._catalog, kind, body, request, yaml=media == YAML
-            )
-        request.body_weight = body_weight(body, may_be_yaml=media == YAML)
-        exchange.sent = new = await self._offload(request.body_weight, decode)
+            weight = request.body_weight = body_weight(body, may_be_yaml=media == YAML)
+            decode = functools.partial(self._decode, request, kind, media, body)
+            new = await self._offload(weight, decode)
+        exchange.sent = new
         return new
+
+    def _decode(self, request: Request, kind: Kind[Any], media: str, body: bytes) -> Any:
+        if media == PROTOBUF:
+            return decode_message(self._catalog, kind, body)
+        return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
         query = exchange.query

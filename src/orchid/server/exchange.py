@@ -16,7 +16,7 @@ from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
 from orchid.server.memory.head_memo import HeadFacts
 from orchid.server.negotiate import PLAIN, Form, wants_pretty
-from orchid.server.parse import NO_QUERY, Query, Segments
+from orchid.server.parse import NO_QUERY, NO_RESOURCE, PathShape, Query
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.status import Status
 
@@ -31,7 +31,7 @@ class Exchange(msgspec.Struct, eq=False):
     audit_id: str
     now: datetime
     target: Target = NO_TARGET
-    segments: Segments = ()  # of a resource path, after its version
+    shape: PathShape = NO_RESOURCE  # of the path
     query: Query = NO_QUERY
     request: Request | None = None  # once the user is authenticated
     form: Form = PLAIN

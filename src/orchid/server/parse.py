@@ -1,6 +1,6 @@
 """From method, path and query to a `Target` and the options of its verb.
 
-`parse_target` runs before authorization, which needs it; whether such a resource exists is checked
+`parse_path` runs before authorization, which needs it; whether such a resource exists is checked
 later (`dispatch.py`), so that it is not disclosed without a permission. Functions are pure.
 """
 
@@ -12,11 +12,10 @@ import msgspec
 
 from orchid.engine.request import Options, Target
 from orchid.engine.verbs.delete import IGNORE, DeleteOptions, Preconditions
-from orchid.server.sockets.messages import HttpRequest
 from orchid.wire import options as values
 from orchid.wire.errors import BadRequest
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
-from orchid.wire.options import FIELD_MANAGER, parse_query
+from orchid.wire.options import FIELD_MANAGER
 from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.selection import FieldMatcher, LabelMatcher
 from orchid.wire.struct import Wire, replace
@@ -24,7 +23,6 @@ from orchid.wire.struct import Wire, replace
 W = TypeVar("W", bound=Wire)
 
 Query = dict[str, list[str]]
-Segments = tuple[str, ...]
 
 _VERBS = {
     "POST": "create",
@@ -35,10 +33,9 @@ _VERBS = {
     "DELETE": "delete",
 }
 _FORCE = Path() / "force"
-LONGEST_TARGET = 32_768  # characters of path and query together
-WATCH_PREFIX: Final = "watch"  # the first segment of old paths, as in /api/v1/watch/pods
-PROXY_PREFIX: Final = "proxy"
-_BEHIND_VERSION: Final = {"api": 2, "apis": 3}  # index of the segment after the version
+_RESOURCE_AT: Final = {"api": 2, "apis": 3}  # index of the segment behind the version
+_PREFIXES: Final = ("watch", "proxy")  # of old paths, as /api/v1/watch/pods
+_OF_NAMESPACES: Final = ("status", "finalize")  # subresources
 _COLLECTION_VERBS: Final = {"get": "list", "delete": "deletecollection"}  # without a name
 _OF_COLLECTIONS: Final = frozenset({"list", "watch", "deletecollection"})
 
@@ -50,62 +47,69 @@ class UnreadableTarget(Exception):
 NO_QUERY: Query = {}
 
 
-def parse_target(http: HttpRequest) -> tuple[Target, Segments, Query]:
-    """Parse method, path and query.
+class PathShape(msgspec.Struct, frozen=True):
+    """The form of a resource path, for routing."""
 
-    The segments are those of a resource path after its version, for routing. The user is not
-    authenticated yet, so the length is limited.
-    """
-    path = http.path
-    if len(path) + len(http.query) > LONGEST_TARGET:
-        raise BadRequest(f"the request target is longer than {LONGEST_TARGET} characters")
-    if "%" in path or not path.isascii():
-        path = _decoded(path)
-    parts = path.strip("/").split("/")
-    start = _BEHIND_VERSION.get(parts[0], len(parts))
-    segments = rest = tuple(parts[start:])
-    if not rest:
-        query = parse_query(http.query) if http.query else NO_QUERY
-        return Target(http.method.lower(), path), (), query
-    group, version = parts[1] if start == _BEHIND_VERSION["apis"] else "", parts[start - 1]
-    verb, namespace = _VERBS.get(http.method, ""), ""
-    if rest[0] in (WATCH_PREFIX, PROXY_PREFIX):
-        verb, rest = rest[0], rest[1:]
-        if not rest:
-            raise UnreadableTarget(http.path)
+    depth: int = 0  # segments from the resource on; 0: no resource path
+    is_scoped: bool = False  # below a namespace
+    is_watch: bool = False  # an old path, as /api/v1/watch/pods
+
+
+NO_RESOURCE = PathShape()
+
+
+def parse_path(method: str, raw_path: str) -> tuple[Target, PathShape]:
+    """The target of a request without a query."""
+    path = raw_path if "%" not in raw_path and raw_path.isascii() else _decoded(raw_path)
+    rest = path.strip("/").split("/")
+    start = _RESOURCE_AT.get(rest[0], 0)
+    if not start or len(rest) <= start:
+        return Target(method.lower(), path), NO_RESOURCE
+    group, version = rest[1] if start > _RESOURCE_AT["api"] else "", rest[start - 1]
+    del rest[:start]
+    verb, namespace, is_scoped, is_watch = _VERBS.get(method, ""), "", False, False
+    if rest[0] in _PREFIXES:
+        if len(rest) == 1:
+            raise UnreadableTarget(raw_path)
+        verb = rest.pop(0)
+        is_watch = verb == "watch"
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
-        if rest[2:] and rest[2] not in ("status", "finalize"):
-            rest = rest[2:]
+        is_scoped = len(rest) > 2 and rest[2] not in _OF_NAMESPACES  # noqa: PLR2004 -- a resource
+        if is_scoped:
+            del rest[:2]
+    shape = PathShape(len(rest), is_scoped, is_watch)
     resource, name, subresource = (*rest, "", "")[:3]
-    query = parse_query(http.query) if http.query else NO_QUERY
-    if not name and verb in _COLLECTION_VERBS:
-        is_watch = verb == "get" and query and wants_watch(query)
-        verb = "watch" if is_watch else _COLLECTION_VERBS[verb]
+    if not name:
+        verb = _COLLECTION_VERBS.get(verb, verb)
     target = Target(verb, path, True, group, version, resource, subresource, namespace, name)
-    if query and not name and verb in _OF_COLLECTIONS:
-        target = _selected(target, query, hidden=segments[0] == WATCH_PREFIX)
-    return target, segments, query
+    return target, shape
+
+
+def with_query(target: Target, shape: PathShape, query: Query) -> Target:
+    """The same target with a query: a list may be a watch, and collections have selectors.
+
+    These are as authorization sees them; an old watch path hides them.
+    """
+    if not target.is_resource or target.name or target.verb not in _OF_COLLECTIONS:
+        return target
+    verb = "watch" if target.verb == "list" and wants_watch(query) else target.verb
+    fields, labels = _first(query, "fieldSelector"), _first(query, "labelSelector")
+    name = ""
+    # A permission to delete one object by name is no permission to delete collections.
+    if fields and verb != "deletecollection":
+        selected = _selected_name(query)
+        if selected and not path_segment_errors(selected):
+            name = selected
+    if shape.is_watch:
+        fields = labels = ""
+    return replace(target, verb=verb, name=name, field_selector=fields, label_selector=labels)
 
 
 def _decoded(raw_path: str) -> str:
     """The path as text. Invalid UTF-8 becomes U+FFFD, which matches no name."""
     raw = raw_path.encode("latin-1", "replace")  # the listener passes bytes as characters
     return urllib.parse.unquote_to_bytes(raw).decode("utf-8", "replace")
-
-
-def _selected(target: Target, query: Query, *, hidden: bool) -> Target:
-    """The target with the selectors, for authorization; an old watch path hides them."""
-    fields, labels = _first(query, "fieldSelector"), _first(query, "labelSelector")
-    name = ""
-    # A permission to delete one object by name is no permission to delete collections.
-    if fields and target.verb != "deletecollection":
-        selected = _selected_name(query)
-        if selected and not path_segment_errors(selected):
-            name = selected
-    if hidden:
-        fields = labels = ""
-    return replace(target, name=name, field_selector=fields, label_selector=labels)
 
 
 def _selected_name(query: Query) -> str | None:

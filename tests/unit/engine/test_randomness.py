@@ -2,14 +2,14 @@
 
 import uuid
 
-from orchid.engine.randomness import SystemRandomness
+from orchid.engine.randomness import UIDS_AT_ONCE, SystemRandomness
 
 
 def test_a_uid_is_a_version_4_uuid_and_never_comes_again() -> None:
-    """Also for another server."""
+    """Also after a batch is used up, and for another server."""
     one, other = SystemRandomness(), SystemRandomness()
 
-    uids = [source.uid() for source in (one, other) for _ in range(100)]
+    uids = [source.uid() for source in (one, other) for _ in range(2 * UIDS_AT_ONCE + 1)]
 
     read = [uuid.UUID(uid) for uid in uids]
     assert len(set(uids)) == len(uids)

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.engine.request import Target
-from orchid.server import parse
-from orchid.server.parse import UnreadableTarget, read_options
+from orchid.server.memory.paths import MOST_PATHS, _cached_path, parse_target
+from orchid.server.parse import PathShape, Query, UnreadableTarget, read_options
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.errors import ApiError
 
 
-def parsed(method: str, target: str) -> tuple[Target, parse.Segments, parse.Query]:
+def parsed(method: str, target: str) -> tuple[Target, PathShape, Query]:
     path, _, query = target.partition("?")
-    return parse.parse_target(HttpRequest(method, target, path, query, {}, Peer("")))
+    return parse_target(HttpRequest(method, target, path, query, {}, Peer("")))
 
 
 def target_of(method: str, target: str) -> Target:
@@ -111,20 +111,33 @@ def test_selectors_are_shown_to_authorization_only_for_collections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "segments"),
+    ("path", "shape"),
     [
-        ("/livez", ()),
-        ("/api/v1", ()),
-        ("/apis/g/v1", ()),
-        ("/api/v1/pods/b/status", ("pods", "b", "status")),
-        ("/apis/g/v1/namespaces/n/things/", ("namespaces", "n", "things")),
-        ("/api/v1/watch/namespaces/n/pods", ("watch", "namespaces", "n", "pods")),
-        ("/api/v1/namespaces//pods", ("namespaces", "", "pods")),
+        ("/livez", PathShape()),
+        ("/api/v1", PathShape()),
+        ("/apis/g/v1", PathShape()),
+        ("/api/v1/pods/b/status", PathShape(3)),
+        ("/apis/g/v1/namespaces/n/things/", PathShape(1, is_scoped=True)),
+        ("/api/v1/watch/namespaces/n/pods", PathShape(1, is_scoped=True, is_watch=True)),
+        ("/api/v1/namespaces//pods", PathShape(1, is_scoped=True)),
+        ("/api/v1/namespaces/n/status", PathShape(3)),
+        ("/api/v1/proxy/pods/a/b/c", PathShape(4)),
     ],
 )
-def test_segments_for_routing(path: str, segments: tuple[str, ...]) -> None:
-    """They are the path of a resource behind its version, with nothing left out."""
-    assert parsed("GET", path)[1] == segments
+def test_shapes_for_routing(path: str, shape: PathShape) -> None:
+    """Segments from the resource on, and whether namespace and prefix come before it."""
+    assert parsed("GET", path)[1] == shape
+
+
+@pytest.mark.parametrize("query", ["", "?a=b"])
+def test_long_paths_are_not_cached(query: str) -> None:
+    """The cache contains short paths only, and a limited number of them."""
+    long, before = f"/api/v1/{'x' * 1000}", _cached_path.cache_info().currsize
+
+    assert target_of("GET", long + query).resource == "x" * 1000
+
+    assert _cached_path.cache_info().currsize == before
+    assert _cached_path.cache_info().maxsize == MOST_PATHS
 
 
 @given(st.text(st.characters(max_codepoint=255)), st.sampled_from(["GET", "POST", "X"]))
@@ -167,10 +180,10 @@ def test_an_unknown_parameter_changes_no_meaning(method: str, parts: list[str]) 
     """A path without a query takes a shorter way to the same target."""
     path = "/" + "/".join(parts)
     try:
-        target, segments, _ = parsed(method, f"{path}?unknown=1")
+        target, shape, _ = parsed(method, f"{path}?unknown=1")
     except UnreadableTarget:
         with pytest.raises(UnreadableTarget):
             parsed(method, path)
         return
 
-    assert parsed(method, path) == (target, segments, {})
+    assert parsed(method, path) == (target, shape, {})

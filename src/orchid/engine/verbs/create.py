@@ -14,7 +14,7 @@ from orchid.engine.cache.objects import Objects, Raced
 from orchid.engine.endpoint_fields import blank_unwritten
 from orchid.engine.interfaces import Randomness
 from orchid.engine.kind import Kind
-from orchid.engine.offload import Offload
+from orchid.engine.offload import LARGE_BYTES, Offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.request import Request
 from orchid.wire.errors import (
@@ -96,8 +96,11 @@ class Creating:
 
     async def _owned(self, kind: Kind[T], new: T, request: Request) -> T:
         """The object with its managed fields."""
-        work = functools.partial(self._ownership.after_create, kind, new, request)
-        owners = await self._offload(request.body_weight, work)
+        if request.body_weight <= LARGE_BYTES:
+            owners = self._ownership.after_create(kind, new, request)
+        else:
+            work = functools.partial(self._ownership.after_create, kind, new, request)
+            owners = await self._offload(request.body_weight, work)
         return replace(new, metadata=replace(new.metadata, managed_fields=owners))
 
     async def _checked(self, kind: Kind[T], new: T, request: Request) -> T:
@@ -107,7 +110,10 @@ class Creating:
         if kind.creates is not None:
             new = blank_unwritten(kind, new)
         new = kind.rules.prepare_for_create(new, request)
-        errors = await self._offload(request.body_weight, functools.partial(_errors, kind, new))
+        if request.body_weight <= LARGE_BYTES:
+            errors = _errors(kind, new)
+        else:
+            errors = await self._offload(request.body_weight, functools.partial(_errors, kind, new))
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in kind.rules.warnings(new, None):
