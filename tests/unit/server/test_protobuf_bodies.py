@@ -105,7 +105,7 @@ def test_body_becomes_an_object_of_the_kind(kind: Kind[Any]) -> None:
     [
         (b"", r"unrecognized \(must be of type ServiceAccount\): .* \(<empty>\)"),
         (b"\xff\xfe", r"\(fffe\)"),
-        (body("Secret", "v1"), "a Secret is no ServiceAccount"),
+        (body("Secret", "v1"), "a Secret is not a ServiceAccount"),
         (body("Unheard", "v1"), 'no kind "Unheard" is registered for version "v1"'),
         (sealed("v1", "ServiceAccount", b"\x08\1"), 'in version "v1" cannot be handled'),
     ],
