@@ -104,7 +104,7 @@ class StoredKeys:
         self._seen = (-1, -1)  # generations of the keys and of the revocations
         self._stale = False  # whether a Secret with a private key has changed
         self._public: dict[str, keys.VerificationKey] = {}
-        self._private: dict[str, keys.SigningKey] = {}
+        self._private: dict[str, keys.TokenKey] = {}
         self._entries: dict[str, Entry[SigningKey]] = {}  # of verification keys, by key id
         self._signer: TokenSigner | None = None
         self._legacy: TokenSigner | None = None
@@ -191,7 +191,7 @@ class StoredKeys:
         return True
 
     def _load_private(self, usable: Iterable[SigningKey]) -> None:
-        loaded: dict[str, keys.SigningKey] = {}
+        loaded: dict[str, keys.TokenKey] = {}
         for key in usable:
             kid = key.key_id
             secret = self._secrets.get(self._names.system_namespace, key_secret(key))

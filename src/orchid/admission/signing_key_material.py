@@ -127,7 +127,7 @@ class SigningKeyMaterial(AdmissionPolicy):
 
     async def _imported(
         self, request: Request, kind: Kind[Any], new: SigningKey, reference: SecretReference
-    ) -> keys.SigningKey:
+    ) -> keys.TokenKey:
         reading = Target(
             verb="get",
             is_resource=True,
@@ -144,7 +144,7 @@ class SigningKeyMaterial(AdmissionPolicy):
             _refuse(kind, new, not_found(SPEC / "secretRef", str(reference)))
         try:
             data = entry.object.data.get(PRIVATE_KEY, b"")
-            return keys.SigningKey(keys.read_private_key(data, PRIVATE_KEY))
+            return keys.TokenKey(keys.read_private_key(data, PRIVATE_KEY))
         except Refusal as refusal:
             _refuse(kind, new, invalid(SPEC / "secretRef", str(reference), str(refusal)))
 
@@ -156,11 +156,11 @@ class SigningKeyMaterial(AdmissionPolicy):
             raise Forbidden(kind.about(new.name), "user not permitted to import token keys")
 
 
-async def create_key(algorithm: str) -> keys.SigningKey:
+async def create_key(algorithm: str) -> keys.TokenKey:
     """Create a private key for a token key."""
     if algorithm == "RS256":
         made = await asyncio.to_thread(rsa_process.generate, keys.MADE_RSA_BITS)
-        return keys.SigningKey(made)
+        return keys.TokenKey(made)
     return keys.generate(algorithm)
 
 

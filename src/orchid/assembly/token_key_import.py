@@ -97,7 +97,7 @@ class TokenKeyImport:
                 continue  # another server was faster
         self._remove_retired(signing)
 
-    def _file_keys(self) -> tuple[keys.SigningKey | None, list[keys.VerificationKey]]:
+    def _file_keys(self) -> tuple[keys.TokenKey | None, list[keys.VerificationKey]]:
         """The private key of the signing file, and the keys of the other files."""
         given, path = self._settings.given, self._files.signing_key
         is_needed = bool(given.service_account_signing_key_file)
@@ -112,7 +112,7 @@ class TokenKeyImport:
     def _missing(
         self,
         known: set[str],
-        signing: keys.SigningKey | None,
+        signing: keys.TokenKey | None,
         others: list[keys.VerificationKey],
     ) -> keys.VerificationKey | None:
         """A key of a file that no object has."""
@@ -126,7 +126,7 @@ class TokenKeyImport:
             log.warning("tokens.file_not_used", extra={"file": self._files.signing_key.name})
         return next((key for key in found if key.kid not in known), None)
 
-    async def _store_first(self, stored: list[SigningKey], signing: keys.SigningKey | None) -> None:
+    async def _store_first(self, stored: list[SigningKey], signing: keys.TokenKey | None) -> None:
         private, source = signing, IMPORTED
         if private is None:
             private, source = await create_key("ES256"), MADE
@@ -197,7 +197,7 @@ class TokenKeyImport:
         now = self._clock.now()
         await self._store.commit([*changes, *store_keys.pending(facts, key.metadata.uid, now)])
 
-    def _remove_retired(self, signing: keys.SigningKey | None) -> None:
+    def _remove_retired(self, signing: keys.TokenKey | None) -> None:
         """Delete the file that the server created, once its key is Retired."""
         given = self._settings.given.service_account_signing_key_file
         states = {entry.object.key_id: entry.object.state for entry in self._cache.entries.values()}

@@ -34,7 +34,7 @@ from orchid.kinds.signing_key import (
     RETIRABLE,
     RETIRED,
     VERIFYING,
-    Selection,
+    KeySelection,
     SigningKey,
     SigningKeySpec,
     key_secret,
@@ -187,7 +187,7 @@ class RotateTokenKeys(Controller[SigningKey]):
                 return True
         return False
 
-    async def _step(self, stored: list[SigningKey], chosen: Selection) -> bool:
+    async def _step(self, stored: list[SigningKey], chosen: KeySelection) -> bool:
         """Take the first step that is due; return whether there was one."""
         return (
             await self._settle(stored, chosen)
@@ -196,7 +196,7 @@ class RotateTokenKeys(Controller[SigningKey]):
             or await self._clean_up(stored)
         )
 
-    async def _settle(self, stored: list[SigningKey], chosen: Selection) -> bool:
+    async def _settle(self, stored: list[SigningKey], chosen: KeySelection) -> bool:
         """Bring the states in line with the signer."""
         signer = chosen.signer
         for key in stored:
@@ -213,7 +213,7 @@ class RotateTokenKeys(Controller[SigningKey]):
             return True
         return False
 
-    async def _publish(self, stored: list[SigningKey], chosen: Selection) -> bool:
+    async def _publish(self, stored: list[SigningKey], chosen: KeySelection) -> bool:
         """Have a successor, and record when every live server has it."""
         signer, waiting = chosen.signer, self._waiting(chosen)
         if not waiting:
@@ -248,7 +248,7 @@ class RotateTokenKeys(Controller[SigningKey]):
                 return True
         return False
 
-    def _waiting(self, chosen: Selection) -> list[SigningKey]:
+    def _waiting(self, chosen: KeySelection) -> list[SigningKey]:
         """The Published keys that do not sign, oldest first."""
         return [key for key in chosen.signers[1:] if key.state == PUBLISHED]
 
@@ -268,7 +268,7 @@ class RotateTokenKeys(Controller[SigningKey]):
         self._record(made, "Made", f"Created a {made.status.algorithm} key.")
         return True
 
-    async def _activate_successor(self, chosen: Selection) -> bool:
+    async def _activate_successor(self, chosen: KeySelection) -> bool:
         signer, waiting = chosen.signer, self._waiting(chosen)
         if signer is None or not waiting or not self._is_due(signer):
             return False
@@ -335,7 +335,7 @@ class RotateTokenKeys(Controller[SigningKey]):
 
     # -- status and events -------------------------------------------------------------------
 
-    async def _refresh(self, key: SigningKey, chosen: Selection) -> None:
+    async def _refresh(self, key: SigningKey, chosen: KeySelection) -> None:
         """Write the conditions; the server adds the dependents."""
         facts = (
             key.metadata.resource_version,
@@ -359,7 +359,7 @@ class RotateTokenKeys(Controller[SigningKey]):
             if one.reason == KEY_LOST and before.get(one.type) != KEY_LOST:
                 self._record(key, KEY_LOST, one.message, WARNING)
 
-    async def _conditions(self, key: SigningKey, chosen: Selection) -> list[Condition]:
+    async def _conditions(self, key: SigningKey, chosen: KeySelection) -> list[Condition]:
         found = [self._ready(key, chosen)]
         for type_, state, starts in (
             (ACTIVATABLE, ACTIVE, (PUBLISHED, VERIFYING)),
@@ -381,7 +381,7 @@ class RotateTokenKeys(Controller[SigningKey]):
         text = f"The key may become {state}."
         return Condition(type=type_, status=TRUE, reason="ConditionsHold", message=text)
 
-    def _ready(self, key: SigningKey, chosen: Selection) -> Condition:
+    def _ready(self, key: SigningKey, chosen: KeySelection) -> Condition:
         is_signer = chosen.signer is not None and chosen.signer.metadata.uid == key.metadata.uid
         is_lost = key.state in (PUBLISHED, ACTIVE) and key_secret(key) not in self._secrets
         if is_lost:

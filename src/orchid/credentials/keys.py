@@ -168,7 +168,7 @@ class VerificationKey:
         return head | {"kty": "OKP", "crv": "Ed25519", "alg": self.algorithm, "x": x}
 
 
-class SigningKey:
+class TokenKey:
     """A private key with its only algorithm; `public` verifies its signatures."""
 
     __slots__ = ("_private", "public", "sign")
@@ -198,17 +198,17 @@ class SigningKey:
         return SecretValue(encode_private(self._private))
 
     def __repr__(self) -> str:
-        return f"SigningKey({self.algorithm}, kid={self.kid})"
+        return f"TokenKey({self.algorithm}, kid={self.kid})"
 
     def __reduce__(self) -> str:
         raise TypeError("a signing key is not pickled")
 
 
-def generate(algorithm: str = "ES256") -> SigningKey:
+def generate(algorithm: str = "ES256") -> TokenKey:
     """Create a key for ES256, ES384 or EdDSA. RSA keys: authorities/rsa_process.py."""
     if algorithm == "EdDSA":
-        return SigningKey(ed25519.Ed25519PrivateKey.generate())
-    return SigningKey(ec.generate_private_key(_MADE_CURVES[algorithm]))
+        return TokenKey(ed25519.Ed25519PrivateKey.generate())
+    return TokenKey(ec.generate_private_key(_MADE_CURVES[algorithm]))
 
 
 def encode_private(private: PrivateKey | mldsa.MLDSA65PrivateKey) -> str:
@@ -220,9 +220,9 @@ def encode_private(private: PrivateKey | mldsa.MLDSA65PrivateKey) -> str:
     ).decode("ascii")
 
 
-def load_signing_key(path: Path) -> SigningKey:
+def load_signing_key(path: Path) -> TokenKey:
     """The first private key of a file, which others must not be able to read."""
-    return SigningKey(read_private_key(files.read_private(path), str(path)))
+    return TokenKey(read_private_key(files.read_private(path), str(path)))
 
 
 def load_verification_keys(path: Path) -> tuple[VerificationKey, ...]:

@@ -26,7 +26,7 @@ import msgspec
 
 from orchid.credentials.keys import (
     SIGNATURE_FAILED,
-    SigningKey,
+    TokenKey,
     VerificationKey,
     b64url_decode,
     b64url_encode,
@@ -117,7 +117,7 @@ class TokenSigner:
     """
 
     def __init__(
-        self, key: SigningKey, issuer: str, private_claim: str, *, long_after: float = inf
+        self, key: TokenKey, issuer: str, private_claim: str, *, long_after: float = inf
     ) -> None:
         """`long_after`: the lifetime in seconds above which a token has to be recorded."""
         self.issuer = issuer

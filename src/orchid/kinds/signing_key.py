@@ -223,7 +223,7 @@ class SigningKey(Object):
         return since + timedelta(seconds=self.publish_seconds) if since else None
 
 
-class Selection(NamedTuple):
+class KeySelection(NamedTuple):
     """The signer and the verification keys of one set of stored objects."""
 
     signers: tuple[SigningKey, ...]  # the first one signs; the others if it cannot be loaded
@@ -234,7 +234,7 @@ class Selection(NamedTuple):
         return self.signers[0] if self.signers else None
 
 
-def select(stored: Iterable[SigningKey], revoked: Container[str]) -> Selection:
+def select(stored: Iterable[SigningKey], revoked: Container[str]) -> KeySelection:
     """Choose the signer and the verification keys; `revoked` are the ids of revoked keys."""
     usable = [
         key
@@ -250,7 +250,7 @@ def select(stored: Iterable[SigningKey], revoked: Container[str]) -> Selection:
     first = signers[:1]
     rest = [key for key in usable if key.state != PUBLISHED and key not in first]
     waiting = [key for key in published if key not in first]
-    return Selection(signers, (*first, *waiting, *rest))
+    return KeySelection(signers, (*first, *waiting, *rest))
 
 
 def _seniority(key: SigningKey) -> tuple[datetime, str]:
@@ -278,9 +278,9 @@ def key_secret(key: SigningKey) -> str:
     return f"signing-key-{key.metadata.uid}"
 
 
-def private_key_of(key: SigningKey, data: Mapping[str, bytes]) -> keys.SigningKey:
+def private_key_of(key: SigningKey, data: Mapping[str, bytes]) -> keys.TokenKey:
     """The private key in the data of a Secret; raises Refusal unless it belongs to the key."""
-    found = keys.SigningKey(keys.read_private_key(data.get(PRIVATE_KEY, b""), key_secret(key)))
+    found = keys.TokenKey(keys.read_private_key(data.get(PRIVATE_KEY, b""), key_secret(key)))
     if found.kid != key.key_id:
         raise UnreadableKey(f"{key_secret(key)} is not the private key of {key.name}")
     return found

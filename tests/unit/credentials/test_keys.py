@@ -39,7 +39,7 @@ KEYS = DATA / "keys"
 )
 def test_private_keys_load_in_every_form_and_fix_their_algorithm(name: str, algorithm: str) -> None:
     """PKCS#8, SEC 1 and PKCS#1 are read; the algorithm follows from the key alone."""
-    key = keys.SigningKey(keys.read_private_key((KEYS / name).read_bytes()))
+    key = keys.TokenKey(keys.read_private_key((KEYS / name).read_bytes()))
 
     signature = key.sign(b"message")
 
@@ -60,7 +60,7 @@ def test_private_keys_load_in_every_form_and_fix_their_algorithm(name: str, algo
 )
 def test_one_key_has_one_id_whatever_file_it_comes_from(name: str) -> None:
     """Private key, public key and certificate of the same key give the same key id."""
-    expected = keys.SigningKey(keys.read_private_key((KEYS / "p256-pkcs8.pem").read_bytes())).kid
+    expected = keys.TokenKey(keys.read_private_key((KEYS / "p256-pkcs8.pem").read_bytes())).kid
 
     (found,) = keys.read_verification_keys((KEYS / name).read_bytes())
 
@@ -70,7 +70,7 @@ def test_one_key_has_one_id_whatever_file_it_comes_from(name: str) -> None:
 @pytest.mark.parametrize("name", ["rsa-2048-public-pkix.pem", "rsa-2048-public-pkcs1.pem"])
 def test_rsa_public_keys_load_in_both_forms(name: str) -> None:
     """PKIX and PKCS#1 public keys are the same key."""
-    private = keys.SigningKey(keys.read_private_key((KEYS / "rsa-2048-pkcs1.pem").read_bytes()))
+    private = keys.TokenKey(keys.read_private_key((KEYS / "rsa-2048-pkcs1.pem").read_bytes()))
 
     (found,) = keys.read_verification_keys((KEYS / name).read_bytes())
 
@@ -100,7 +100,7 @@ def test_several_keys_in_one_file_keep_their_order_and_appear_once() -> None:
 def test_unusable_private_keys_are_refused_by_name(name: str, refusal: type[Exception]) -> None:
     """Weak, encrypted, public or exotic keys are refused before anything is signed."""
     with pytest.raises(refusal):
-        keys.SigningKey(keys.read_private_key((KEYS / name).read_bytes()))
+        keys.TokenKey(keys.read_private_key((KEYS / name).read_bytes()))
 
 
 def test_key_ids_are_those_of_the_reference() -> None:

@@ -33,7 +33,7 @@ from tests.unit.credentials.samples import DATA, ED25519, OTHER_P256, P256, rsa_
 
 ISSUER = "https://issuer.example"
 NOW = 1_767_323_045.5
-KEY = keys.SigningKey(P256)
+KEY = keys.TokenKey(P256)
 READER = tokens.AccountReader("example.io", "example/serviceaccount", "example.io/serviceaccount")
 
 CLAIMS = tokens.Claims(
@@ -52,13 +52,13 @@ ACCOUNT = tokens.AccountClaims(
 )
 
 
-def all_keys() -> list[keys.SigningKey]:
+def all_keys() -> list[keys.TokenKey]:
     names = ("p384-sec1.pem", "p521-sec1.pem")
     stored = [keys.read_private_key((DATA / "keys" / name).read_bytes()) for name in names]
-    return [keys.SigningKey(key) for key in (P256, rsa_key(), ED25519, *stored)]
+    return [keys.TokenKey(key) for key in (P256, rsa_key(), ED25519, *stored)]
 
 
-def verifier(*signing: keys.SigningKey, **options: Any) -> tokens.Verifier[Any]:
+def verifier(*signing: keys.TokenKey, **options: Any) -> tokens.Verifier[Any]:
     key_set = tokens.KeySet(key.public for key in signing or (KEY,))
     return tokens.Verifier({ISSUER: key_set}, READER, **options)
 
@@ -67,7 +67,7 @@ def payload_reader(payload: tokens.Payload) -> tokens.Payload:
     return payload
 
 
-def good(key: keys.SigningKey = KEY) -> str:
+def good(key: keys.TokenKey = KEY) -> str:
     return tokens.TokenSigner(key, ISSUER, "example.io").sign(CLAIMS, ACCOUNT).reveal()
 
 
@@ -157,7 +157,7 @@ def test_legacy_tokens_carry_and_yield_their_claims() -> None:
 
 @pytest.mark.filterwarnings("ignore:EdDSA is deprecated")  # joserfc prefers the name Ed25519
 @pytest.mark.parametrize("key", all_keys(), ids=lambda key: key.algorithm)
-def test_pyjwt_and_joserfc_accept_what_we_sign(key: keys.SigningKey) -> None:
+def test_pyjwt_and_joserfc_accept_what_we_sign(key: keys.TokenKey) -> None:
     """Two independent libraries verify our signature with our published key."""
     token = good(key)
     jwk = key.public.jwk()
@@ -180,7 +180,7 @@ def test_pyjwt_and_joserfc_accept_what_we_sign(key: keys.SigningKey) -> None:
 
 @pytest.mark.filterwarnings("ignore:EdDSA is deprecated")  # joserfc prefers the name Ed25519
 @pytest.mark.parametrize("key", all_keys(), ids=lambda key: key.algorithm)
-def test_we_accept_what_pyjwt_and_joserfc_sign(key: keys.SigningKey) -> None:
+def test_we_accept_what_pyjwt_and_joserfc_sign(key: keys.TokenKey) -> None:
     """Tokens of two independent libraries open with our verifier."""
     private = serialization.load_pem_private_key(key.pem().reveal().encode(), None)
     claims = {"iss": ISSUER, "sub": "s", "aud": "one", "exp": int(NOW) + 60}
@@ -212,7 +212,7 @@ def test_the_example_of_rfc_7515_is_accepted() -> None:
 def test_other_rsa_algorithms_open_only_where_permitted(algorithm: str) -> None:
     """An outside issuer's RSA key serves exactly the algorithms that were permitted for it."""
     private = rsa_key()
-    jwk = keys.SigningKey(private).public.jwk()
+    jwk = keys.TokenKey(private).public.jwk()
     del jwk["alg"]
     token = jwt.encode({"iss": ISSUER}, private, algorithm, headers={"kid": jwk["kid"]})
 
@@ -280,7 +280,7 @@ def test_an_unknown_key_id_is_not_tried_with_other_keys() -> None:
 
 def test_without_a_key_id_every_key_of_the_issuer_is_tried() -> None:
     """A token that names no key is accepted if any key of its issuer made it."""
-    other = keys.SigningKey(OTHER_P256)
+    other = keys.TokenKey(OTHER_P256)
 
     assert verifier(other, KEY).open(forge({"alg": "ES256"}), NOW).kid == KEY.kid
     with pytest.raises(BadSignature):
@@ -289,7 +289,7 @@ def test_without_a_key_id_every_key_of_the_issuer_is_tried() -> None:
 
 def test_one_issuers_key_does_not_sign_for_another() -> None:
     """A token of tenant A that claims to be of B, under A's key id, is refused."""
-    mine, theirs = KEY, keys.SigningKey(OTHER_P256)
+    mine, theirs = KEY, keys.TokenKey(OTHER_P256)
     issuers = {
         "https://a.example": tokens.KeySet([mine.public]),
         "https://b.example": tokens.KeySet([theirs.public]),
@@ -641,7 +641,7 @@ def test_new_keys_forget_what_old_keys_proved() -> None:
     token = forge(header())
     check.open(token, NOW)
 
-    check.replace_issuers({ISSUER: tokens.KeySet([keys.SigningKey(OTHER_P256).public])})
+    check.replace_issuers({ISSUER: tokens.KeySet([keys.TokenKey(OTHER_P256).public])})
 
     with pytest.raises(UnknownKey):
         check.open(token, NOW)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from orchid.credentials.keys import SigningKey, generate
+from orchid.credentials.keys import TokenKey, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.request import Request, Target
 from orchid.issuance.token_issuer import InvalidIssuingSettings, IssuingSettings, TokenIssuer
@@ -44,7 +44,7 @@ SECRET = Secret(metadata=meta("s1", "uid-secret"))
 NODE = Node(metadata=meta("n1", "uid-node", namespace=""))
 
 
-def issuer(here: World, key: SigningKey = KEY, **settings: Any) -> TokenIssuer:
+def issuer(here: World, key: TokenKey = KEY, **settings: Any) -> TokenIssuer:
     signer = TokenSigner(key, API[0], ORCH.private_claim)
     return TokenIssuer(IssuingSettings(API, **settings), lambda: signer, here.feed, Repeatable())
 
@@ -352,7 +352,7 @@ async def test_what_the_client_says_of_itself_comes_back_but_not_its_status(here
 
 async def test_rsa_signature_is_made_outside_the_loop(here: World) -> None:
     """A slow key gives the same token from a thread of the issuer's own."""
-    key = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
+    key = TokenKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
     made = issuer(here, key)
 
     answer = await RequestToken(ORCH, made).create(

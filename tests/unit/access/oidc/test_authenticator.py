@@ -16,7 +16,7 @@ from orchid.access.oidc.configuration import (
 )
 from orchid.access.oidc.keys import Fetch, fetching
 from orchid.access.revocations import Revocations
-from orchid.credentials.keys import SigningKey, b64url_encode, generate
+from orchid.credentials.keys import TokenKey, b64url_encode, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.interfaces import Rejected
 from orchid.expressions.cel import Expression, ExpressionInput
@@ -41,14 +41,14 @@ SETTINGS = IssuerSettings(
 class Web:
     """What the issuers publish. A missing page is refused; a gate can hold answers back."""
 
-    def __init__(self, *issuers: tuple[str, SigningKey]) -> None:
+    def __init__(self, *issuers: tuple[str, TokenKey]) -> None:
         self.pages: dict[str, Any] = {}
         self.fetched: list[str] = []
         self.gate: asyncio.Event | None = None
         for url, key in issuers:
             self.publish(url, key)
 
-    def publish(self, url: str, *keys: SigningKey) -> None:
+    def publish(self, url: str, *keys: TokenKey) -> None:
         where = f"{url}/keys"
         self.pages[f"{url}/.well-known/openid-configuration"] = {"issuer": url, "jwks_uri": where}
         self.pages[where] = {"keys": [key.public.jwk() for key in keys]}
@@ -66,7 +66,7 @@ class Web:
         return page if isinstance(page, bytes) else json.dumps(page).encode()
 
 
-def token(key: SigningKey = KEY_A, issuer: str = A, **change: Any) -> str:
+def token(key: TokenKey = KEY_A, issuer: str = A, **change: Any) -> str:
     claims = {"sub": "jane", "aud": "orchid", "exp": NOW + 600, "iat": NOW, "jti": "j-1", **change}
     kept = {name: value for name, value in claims.items() if value is not None}
     return TokenSigner(key, issuer, "x").sign_payload(kept).reveal()

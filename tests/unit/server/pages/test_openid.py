@@ -6,17 +6,17 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from orchid.credentials.keys import SigningKey, generate
+from orchid.credentials.keys import TokenKey, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.server.pages.openid import configuration, default_jwks_uri, key_set, problem_with
 
 ISSUER = "https://orchid.test"
 KEYS = [
     generate(),
-    SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048)),
-    SigningKey(ec.generate_private_key(ec.SECP384R1())),
-    SigningKey(ec.generate_private_key(ec.SECP521R1())),
-    SigningKey(ed25519.Ed25519PrivateKey.generate()),
+    TokenKey(rsa.generate_private_key(public_exponent=65537, key_size=2048)),
+    TokenKey(ec.generate_private_key(ec.SECP384R1())),
+    TokenKey(ec.generate_private_key(ec.SECP521R1())),
+    TokenKey(ed25519.Ed25519PrivateKey.generate()),
 ]
 PUBLIC = [key.public for key in KEYS]
 
@@ -52,7 +52,7 @@ def test_key_set_lists_every_key_once_without_private_parts() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.algorithm)
-def test_library_verifies_our_tokens_with_the_published_keys(key: SigningKey) -> None:
+def test_library_verifies_our_tokens_with_the_published_keys(key: TokenKey) -> None:
     """An independent JOSE library that knows the document alone accepts a token of each key."""
     token = TokenSigner(key, ISSUER, "orch.io").sign_payload({"aud": ["a"], "sub": "s"}).reveal()
     published = jwt.PyJWKSet.from_json(key_set(PUBLIC).body.decode())
