@@ -208,8 +208,9 @@ class Access:
     def _use_keys(self, found: KeySet) -> None:
         """Verify tokens with these keys."""
         issuers = issuer_keys(self.settings.issuers, found, self.settings.names)
+        level = logging.INFO if self.verifier.kids else logging.DEBUG  # at the start, no news
         self.verifier.replace_issuers(issuers)
-        log.info("tokens.keys", extra={"keys": len(found.keys)})
+        log.log(level, "tokens.keys", extra={"keys": len(found.keys)})
         for changed in self.keys_changed:
             changed()
 

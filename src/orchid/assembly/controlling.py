@@ -186,7 +186,7 @@ def _fetching(url: str) -> Callable[[], Awaitable[Collection[str]]]:
 
     async def fetch() -> set[str]:
         from orchid.access.json_endpoint import JsonEndpoint  # noqa: PLC0415 -- most need it not
-        from orchid.outbound.remote import Remote, trusting  # noqa: PLC0415
+        from orchid.outbound.remote import Remote, trusting  # noqa: PLC0415 -- as above
 
         endpoint = JsonEndpoint(Remote(url, trusting()), timeout=FETCH_SECONDS, accept=KEY_SETS)
         try:
