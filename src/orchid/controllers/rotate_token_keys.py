@@ -12,7 +12,7 @@ If token keys are files, objects only show them: those of keys that no server ha
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,7 +42,7 @@ from orchid.kinds.signing_key import (
     select,
 )
 from orchid.outbound.failures import CallFailed
-from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
+from orchid.wire.conditions import FALSE, READY, TRUE, Condition, is_true, with_condition
 from orchid.wire.errors import AlreadyExists, ApiError, Invalid
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
@@ -52,6 +52,7 @@ from orchid.wire.text import whole_seconds
 ALL: Final[Key] = ("", "tokens")  # the one piece of work
 SOON: Final = 1.0  # seconds until the next look after a write
 REFRESH: Final = 30.0  # seconds between two looks without an event
+COUNTED: Final = 60.0  # seconds between two counts of what depends on a key
 REPEAT: Final = timedelta(days=1)  # between two events about the same blocked step
 ALLOWANCE: Final = timedelta(minutes=2)  # of the wait before Retired, for clocks that differ
 KEY_LOST: Final = "KeyLost"
@@ -313,15 +314,13 @@ class RotateTokenKeys(Controller[SigningKey]):
         return False
 
     async def _retired(self, key: SigningKey) -> bool:
-        since = key.status.times.verifying
-        wait = timedelta(seconds=key.publish_seconds)
-        if since is None or self._clock.now() < since + wait:
+        """Retire a key of which the last status reports that nothing depends on it."""
+        if not is_true(key.status.conditions, RETIRABLE):
             return False
         try:
             await self._set(key, RETIRED)
-        except Invalid as refusal:
-            self._report_blocked(key, "NotRetired", _reasons(refusal))
-            return False
+        except Invalid:
+            return False  # the next status has the reasons
         self._record(key, RETIRED, "Retired: nothing depends on the key.")
         return True
 
@@ -342,7 +341,7 @@ class RotateTokenKeys(Controller[SigningKey]):
             key_secret(key) in self._secrets,
             chosen.signer == key,
             self._servers.live(),
-            self._clock.now().timestamp() // REFRESH,
+            self._clock.now().timestamp() // COUNTED,
         )
         if self._refreshed.get(key.name) == facts:
             return
@@ -355,9 +354,18 @@ class RotateTokenKeys(Controller[SigningKey]):
             replace(key, status=replace(key.status, conditions=conditions))
         )
         self._refreshed[key.name] = facts
+        self._report_unretired(key, conditions)
         for one in conditions:
             if one.reason == KEY_LOST and before.get(one.type) != KEY_LOST:
                 self._record(key, KEY_LOST, one.message, WARNING)
+
+    def _report_unretired(self, key: SigningKey, conditions: Sequence[Condition]) -> None:
+        """Record an event if a key verifies for longer than the wait before it may be Retired."""
+        until = key.back_until
+        if key.state == VERIFYING and until and self._clock.now() >= until + ALLOWANCE:
+            for one in conditions:
+                if one.type == RETIRABLE and one.status == FALSE:
+                    self._report_blocked(key, "NotRetired", one.message)
 
     async def _conditions(self, key: SigningKey, chosen: KeySelection) -> list[Condition]:
         found = [self._ready(key, chosen)]

@@ -57,7 +57,8 @@ MOST_CACHED: Final = 50_000  # rows and days that are known to be stored
 PAGE: Final = 1000
 ATTEMPTS: Final = 16
 
-_row = msgspec.json.Decoder(dict[str, int]).decode
+Days = dict[int, int]  # number of tokens by the day of their expiry, since the epoch
+_decode = msgspec.json.Decoder(Days).decode
 
 
 class Holder(NamedTuple):
@@ -92,6 +93,7 @@ class LongTokens:
 
     def __init__(self, store: Store, feed: Feed, revocations: Revocations | None = None) -> None:
         self._store = store
+        self._feed = feed
         self._revocations = revocations
         self._keys = feed.of(SigningKey)
         self._caches: dict[str, Any] = {
@@ -100,15 +102,15 @@ class LongTokens:
             "Node": feed.of(Node),
             "ServiceAccount": feed.of(ServiceAccount),
         }
-        self._stored: dict[tuple[str, str], None] = {}  # row and day
-        self._counts: dict[str, dict[str, int]] = {}  # not yet stored, by row and day
+        self._stored: dict[tuple[str, int], None] = {}  # row and day
+        self._counts: dict[str, Days] = {}  # not yet stored, by row
 
     # -- issuing -----------------------------------------------------------------------------
 
     async def record(self, kid: str, account: AccountClaims, expires: int) -> None:
         """Count a token; return once its row is stored. Raises Unavailable if it cannot be."""
         row = f"{PREFIX}{kid}/{'/'.join(holder_of(account))}"
-        day = str(min(expires // DAY, LAST_DAY))
+        day = min(expires // DAY, LAST_DAY)
         if (row, day) in self._stored:
             days = self._counts.setdefault(row, {})
             days[day] = days.get(day, 0) + 1
@@ -118,10 +120,10 @@ class LongTokens:
         except StoreError as failure:
             raise Unavailable(f"the token cannot be recorded: {failure}") from None
 
-    async def _add(self, row: str, days: dict[str, int]) -> None:
+    async def _add(self, row: str, days: Days) -> None:
         for _ in range(ATTEMPTS):
             records = (await self._store.read(Span.key(row), limit=1)).records
-            there = _row(records[0].value) if records else {}
+            there = _days(records[0]) if records else {}
             for day, count in days.items():
                 there[day] = there.get(day, 0) + count
             revision = records[0].revision if records else ABSENT
@@ -133,7 +135,7 @@ class LongTokens:
             return
         raise Unavailable("the tokens of this holder are requested too often; try again")
 
-    def _cache(self, row: str, days: Iterable[str]) -> None:
+    def _cache(self, row: str, days: Iterable[int]) -> None:
         for day in days:
             self._stored[row, day] = None
         while len(self._stored) > MOST_CACHED:
@@ -151,12 +153,16 @@ class LongTokens:
 
     async def write(self) -> None:
         """Add to the rows what was counted since the last time."""
-        counts, self._counts = self._counts, {}
-        for row, days in counts.items():
+        for row in list(self._counts):
+            days = self._counts.pop(row)
             try:
                 await self._add(row, days)
             except (StoreError, Unavailable) as failure:
                 log.warning("tokens.not_counted: %s", failure)
+                since = self._counts.get(row, {})
+                self._counts[row] = {
+                    day: days.get(day, 0) + since.get(day, 0) for day in {*days, *since}
+                }
                 return
 
     # -- counting ----------------------------------------------------------------------------
@@ -168,7 +174,7 @@ class LongTokens:
         longest: list[tuple[int, int, str]] = []
         async for record in self._rows(key.key_id):
             holder = _holder(record.key)
-            days = {int(day): n for day, n in _row(record.value).items() if int(day) >= today}
+            days = {day: count for day, count in _days(record).items() if day >= today}
             if not days or not self._counts_for(holder, key):
                 continue
             end, count = max(days), sum(days.values())
@@ -212,19 +218,30 @@ class LongTokens:
 
     async def sweep(self, today: int) -> None:
         """Delete the rows of keys that are Retired or gone, and rows whose days are all over."""
-        objects = [entry.object for entry in self._keys.entries.values()]
-        kids = {key.key_id for key in objects if key.state != RETIRED}
         useless: list[Change] = []
         try:
+            await self._feed.fresh()  # so that no new key is taken for one that is gone
+            objects = [entry.object for entry in self._keys.entries.values()]
+            kids = {key.key_id for key in objects if key.state != RETIRED}
             async for record in self._rows():
-                is_over = all(int(day) < today for day in _row(record.value))
+                days = _days(record)
+                is_over = bool(days) and max(days) < today
                 if is_over or record.key.split("/")[1] not in kids:
                     useless.append(Change(record.key, None, record.revision))
             for first in range(0, len(useless), MAX_CHANGES):
                 await self._store.commit(useless[first : first + MAX_CHANGES])
-        except StoreError as failure:  # next time
+        except (StoreError, Unavailable) as failure:  # next time
             log.info("tokens.rows_not_removed: %s", failure)
         self._stored.clear()
+
+
+def _days(record: Record) -> Days:
+    """The counts of a row; none, and an error in the log, if it cannot be read."""
+    try:
+        return _decode(record.value)
+    except msgspec.MsgspecError:
+        log.error("tokens.unreadable_row", extra={"key": record.key})
+        return {}
 
 
 def _holder(row: str) -> Holder:
