@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.outline import outline_of
+from orchid.engine.ownership import outline_of
 from orchid.engine.verbs.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from orchid.engine.verbs.request_body import decode_object
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
