@@ -55,7 +55,7 @@ ONLY_READ = {
     "network": 2,  # make run, test and setup fetch packages; the tests run in what they made
     "supervisord": 1,  # its configuration is run by test_deploy.py
     "docker": 1,
-    "cluster": 5,
+    "cluster": 4,
     "damage": 1,  # a store that is broken; tests/api/test_unreadable_objects.py breaks one
 }
 WALKED_ELSEWHERE = {"README.md", "mtls.md"}
