@@ -219,7 +219,8 @@ class StoredKeys:
             private, claim = self._private[key.key_id], self._names.private_claim
             self._signer = TokenSigner(private, self._issuer, claim, long_after=long_after)
             self._legacy = TokenSigner(private, self._names.legacy_issuer, claim)
-            log.info("tokens.signer", extra={"key": key.name})
+            level = logging.INFO if before else logging.DEBUG  # at the start, no news
+            log.log(level, "tokens.signer", extra={"key": key.name})
 
     def _publish(self, usable: Iterable[SigningKey]) -> None:
         ids = [key.key_id for key in usable]
