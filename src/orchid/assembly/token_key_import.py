@@ -152,7 +152,7 @@ class TokenKeyImport:
         names = self._settings.names
         secret = private_key_secret(names, self._kind, key, private.pem(), self._random.uid())
         await self._commit(key, secret, [Fact("token-key.activated", {"key": key.key_id})])
-        log.info("tokens.key_imported", extra={"key": key.name, "state": key.state})
+        log.debug("tokens.key_imported", extra={"key": key.name, "state": key.state})
 
     async def _store_verifying(
         self, stored: list[SigningKey], public: keys.VerificationKey
@@ -169,7 +169,7 @@ class TokenKeyImport:
             ),
         )
         await self._commit(key, None, [])
-        log.info("tokens.key_imported", extra={"key": key.name, "state": key.state})
+        log.debug("tokens.key_imported", extra={"key": key.name, "state": key.state})
 
     def _object(
         self, stored: list[SigningKey], public: keys.VerificationKey, uid: str
