@@ -152,7 +152,8 @@ class TokenKeyImport:
         names = self._settings.names
         secret = private_key_secret(names, self._kind, key, private.pem(), self._random.uid())
         await self._commit(key, secret, [Fact("token-key.activated", {"key": key.key_id})])
-        log.debug("tokens.key_imported", extra={"key": key.name, "state": key.state})
+        if source == IMPORTED:
+            log.info("tokens.key_imported", extra={"key": key.name, "state": key.state})
 
     async def _store_verifying(
         self, stored: list[SigningKey], public: keys.VerificationKey
