@@ -260,7 +260,7 @@ async def test_serving_authority_and_every_signers_are_published(world: Beside) 
             assert bundle.spec.signer_name == signer
             assert bundle.spec.trust_bundle == authority
 
-    assert len(signers) == 5
+    assert len(signers) == 6
 
 
 async def test_published_bundle_comes_back_and_strangers_under_its_signer_go(

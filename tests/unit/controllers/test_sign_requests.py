@@ -212,4 +212,4 @@ async def test_each_signer_may_have_an_authority_that_is_followed(
             issuers.append(leaf.issuer.rfc4514_string())
 
     assert issuers == ["CN=first", "CN=second"]
-    assert list(world.context.signers) == [ORCH.client_signer]
+    assert list(world.context.signers) == [ORCH.client_signer, ORCH.pod_client_signer]

@@ -6,17 +6,21 @@ from typing import Any, Final
 
 from orchid.commands.diagnosis.findings import Finding, Installation, good, note, soon, wrong
 from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import ServerConnection, path
 
-SIGNING_KEYS: Final = "/apis/identity.orch.io/v1alpha1/signingkeys"
 ACTIVE: Final = "Active"
 OVERDUE: Final = 1.5  # periods
+
+
+def url_of(server: ServerConnection) -> str:
+    return path("apis", server.names.identity, "v1alpha1", "signingkeys")
 
 
 def stored_keys(here: Installation) -> Iterator[Finding]:
     """A successor exists, no private key is lost, and the signer is not overdue."""
     if here.server is None or not here.settings.stores_token_keys:
         return
-    found: list[dict[str, Any]] = list(here.server.get(SIGNING_KEYS).get("items") or ())
+    found: list[dict[str, Any]] = list(here.server.get(url_of(here.server)).get("items") or ())
     for key in found:
         yield _finding(key, here)
     states = [key["spec"]["state"] for key in found]

@@ -21,7 +21,7 @@ from orchid.assembly.controlling import controller_rights
 from orchid.commands.accounts import whoami
 from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
-from orchid.commands.diagnosis.key_checks import SIGNING_KEYS, stored_keys
+from orchid.commands.diagnosis.key_checks import stored_keys, url_of
 from orchid.commands.server import status
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.connection import CommandRefused, ServerConnection, path
@@ -139,7 +139,7 @@ def signing_kids(server: ServerConnection, here: Installation) -> set[str]:
     """The ids of the keys that sign tokens, now or next."""
     if not here.settings.stores_token_keys:
         return {keys.load_signing_key(here.files.signing_key).kid}
-    stored = server.get(SIGNING_KEYS).get("items", [])
+    stored = server.get(url_of(server)).get("items", [])
     return {one["status"]["keyID"] for one in stored if one["spec"]["state"] in SIGNING_STATES}
 
 
