@@ -189,7 +189,7 @@ COMMIT = (
 )
 APPROVAL = 203  # of a request for a certificate
 SIGNED = 126  # a certificate of a user
-HANDED_OUT = 331  # a certificate, put into its request and on record
+HANDED_OUT = 335  # a certificate, put into its request and on record
 HANDED_OUT_INSIDE = 328  # the same by the controller that signs
 
 

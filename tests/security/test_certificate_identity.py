@@ -164,7 +164,7 @@ async def test_watches_of_the_other_spelling_end(server: Api) -> None:
     jane = issued(cluster_authority(server.server.files.path), "jane").peer
     async with watching(server, peer=spelled(jane)) as watch:
         await revoked(server, "s", certificate={"sha256": sha256(jane)})
-        await server.server.watches.judge_all()
+        await server.server.watches.check_all()
 
         assert watch.ended == "finish"
 
