@@ -12,6 +12,7 @@ from orchid.commands.diagnosis.key_checks import stored_keys
 from orchid.commands.terminal.connection import ServerConnection
 from orchid.settings.checking import check
 from orchid.settings.given import Given
+from orchid.wire.naming import ORCH
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 
@@ -28,6 +29,8 @@ def key(name: str, state: str, days: int = 1, **conditions: tuple[str, str]) -> 
 
 class Server:
     """Answers with some keys."""
+
+    names = ORCH
 
     def __init__(self, *keys: dict[str, Any]) -> None:
         self._keys = keys
