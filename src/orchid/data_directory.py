@@ -48,7 +48,7 @@ ADMIN = "orchid-admin"
 YEAR = datetime.timedelta(days=365)
 ENCRYPTION_KEY_BYTES = 32
 ENCRYPTION = """# Encrypts secrets in the database. With this file and the database anyone can read
-# them; without it they are lost. To change keys: put a new one first, restart, `orchid rewrite`.
+# them; without it they are lost. To change keys: `orchid key rotate sealing`.
 """
 _EMBEDDED = re.compile(r"^ +(client-certificate|client-key)-data: (\S+)$", re.MULTILINE)
 
@@ -62,7 +62,7 @@ class DataDirectory(msgspec.Struct, frozen=True):
     ca_certificate: Path
     ca_key: Path
     signing_key: Path
-    ledger_key: Path
+    ledger_keys: tuple[Path, ...]  # the oldest first
     encryption: Path
     kubeconfig: Path
     database: Path
@@ -78,7 +78,7 @@ def located(settings: Settings) -> DataDirectory:
         ca_certificate=root / "ca.crt",
         ca_key=root / "ca.key",
         signing_key=settings.path(given.service_account_signing_key_file, "token-signing.key"),
-        ledger_key=settings.path(given.ledger_key_file, "ledger.key"),
+        ledger_keys=tuple(map(Path, given.ledger_key_file)) or (root / "ledger.key",),
         encryption=settings.path(given.encryption_provider_config, "encryption.yaml"),
         kubeconfig=root / "admin.kubeconfig",
         database=root / "orchid.db",
@@ -122,10 +122,8 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
         authority = _authority(files, now)
         if not settings.stores_token_keys:
             make_signing_key(files, settings)
-        if not given.ledger_key_file and not files.ledger_key.exists():
-            write_private(
-                files.ledger_key, keys.encode_private(Ed25519PrivateKey.generate()).encode()
-            )
+        if not given.ledger_key_file and not (own := files.ledger_keys[0]).exists():
+            write_private(own, keys.encode_private(Ed25519PrivateKey.generate()).encode())
         if not given.encryption_provider_config and not given.etcd_servers:
             make_encryption(files, settings)
         _renew(files, authority, settings, now)

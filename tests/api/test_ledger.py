@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from orchid.assembly.ledger import ledger_key, origin
+from orchid.assembly.ledger import ledger_keys, origin
 from orchid.ledger.sequencing import Sequencer
+from orchid.ledger.signing_keys import LedgerKeys
 from orchid.tlog.audit import audit, entries
 from orchid.tlog.notes import NoteVerifier
 from orchid.tlog.tiles import Tile
@@ -37,7 +38,7 @@ async def sequenced(server: Api) -> None:
     """Give all pending entries their places, as the server's own sequencer does."""
     made = server.server
     await made.token_counts.write()
-    await Sequencer(made.store, ledger_key(made.files), origin(made.settings)).drain()
+    await Sequencer(made.store, LedgerKeys(ledger_keys(made.files)), origin(made.settings)).drain()
 
 
 async def approved_request(server: Api) -> None:

@@ -199,3 +199,33 @@ def test_a_verifier_that_is_not_ours_accepts_the_ledger(tmp_path: Path) -> None:
     [tile] = (tmp_path / "out" / "tile" / "0").rglob("*.p/*")
     tile.write_bytes(bytes([tile.read_bytes()[0] ^ 1]) + tile.read_bytes()[1:])
     assert verifies("verify-inclusion", "--leaf", "entry", "--index", str(index)) != 0
+
+
+def test_the_key_of_the_ledger_is_replaced_and_either_key_verifies_it(tmp_path: Path) -> None:
+    """Ours and aics-tlog accept the log by the old key and by the new one, which it announces."""
+    with running_server(tmp_path / "data"):
+        begun(tmp_path)
+        types(tmp_path, "ledger", "export", "before")
+    make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(tmp_path / "new.key")]
+    subprocess.run(make, check=True, capture_output=True, umask=0o077)
+    old, new = str(tmp_path / "data" / "ledger.key"), str(tmp_path / "new.key")
+    flags = ("--ledger-key-file", old, "--ledger-key-file", new)
+    with running_server(tmp_path / "data", *flags):
+        made = until(
+            lambda: [one for one in entries(tmp_path) if one["type"] == "ledger-key.made"],
+            "the announcement of the key",
+        )
+        types(tmp_path, "ledger", "verify", "--key", "before/key")
+        types(tmp_path, "ledger", "export", "out")
+
+    (tmp_path / "out" / "key").rename(tmp_path / "new-key")
+    new_key = (tmp_path / "new-key").read_text().strip()
+    assert [one["key"] for one in made] == [new_key]
+    assert new_key != (tmp_path / "before" / "key").read_text().strip()
+    program = Path(sys.executable).with_name("aics-tlog")
+    for key in ("before/key", "new-key"):
+        types(tmp_path, "ledger", "verify", "--from", "out", "--key", key)
+        command = [program, "verify-checkpoint", "--vkey-file", key, "--tiles", "out"]
+        assert (
+            subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+        )

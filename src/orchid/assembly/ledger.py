@@ -1,37 +1,44 @@
-"""The ledger of one server: its key, the sequencer, and its pages."""
+"""The ledger of one server: its keys, the sequencer, and its pages."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from orchid.clock import SystemClock
 from orchid.credentials.files import read_private
 from orchid.credentials.keys import read_private_key
 from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
+from orchid.ledger.signing_keys import LedgerKeys, announce
 from orchid.ledger.status import FILE, keep_newest, refuse_rolled_back
 from orchid.server.pages.ledger import LedgerPages
 from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
+from orchid.settings.errors import BadSettings, NotAvailable
 from orchid.store.interface import Store, StoreError
 from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteRefused, NoteVerifier
+from orchid.tlog.notes import NoteRefused
 
 log = logging.getLogger(__name__)
 
 
-def ledger_key(files: DataDirectory) -> Ed25519PrivateKey:
-    """The key that signs checkpoints."""
+def ledger_keys(files: DataDirectory) -> list[Ed25519PrivateKey]:
+    """The keys that sign checkpoints, the oldest first."""
+    return [_ledger_key(path) for path in files.ledger_keys]
+
+
+def _ledger_key(path: Path) -> Ed25519PrivateKey:
     try:
-        key = read_private_key(read_private(files.ledger_key), str(files.ledger_key))
+        key = read_private_key(read_private(path), str(path))
     except Refusal as refusal:
         raise BadSettings(f"--ledger-key-file: {refusal}") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise BadSettings(f"--ledger-key-file: {files.ledger_key} is not an Ed25519 key")
+        raise BadSettings(f"--ledger-key-file: {path} is not an Ed25519 key")
     return key
 
 
@@ -52,7 +59,13 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
         if lasts:
             await refuse_rolled_back(store, kept, head)
 
-    sequencer = Sequencer(store, ledger_key(files), origin(settings), check)
+    given_keys, clock = ledger_keys(files), SystemClock()
+    try:
+        made = await announce(store, given_keys, clock.now()) if len(given_keys) > 1 else {}
+    except StoreError as problem:
+        raise NotAvailable(f"the ledger cannot be read: {problem}") from None
+    keys = LedgerKeys(given_keys, clock.now, made)
+    sequencer = Sequencer(store, keys, origin(settings), check)
     running = asyncio.create_task(sequencer.run())
     try:
         yield
@@ -68,18 +81,18 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
 
 
 def ledger_pages(settings: Settings, files: DataDirectory, store: Store) -> LedgerPages:
-    """The pages of the ledger, one of them with its public key."""
-    stored, public = StoredLog(store), ledger_key(files).public_key()
+    """The pages of the ledger, one of them with its public key: the newest that has signed."""
+    stored, keys = StoredLog(store), LedgerKeys(ledger_keys(files)[::-1])
 
     async def vkey() -> str | None:
         note = await stored.checkpoint()
         if note is None:
-            return NoteVerifier(origin(settings), public).vkey
+            return keys.all(origin(settings)).verifier.vkey
         try:
-            verifier = NoteVerifier(Checkpoint.claimed(note).origin, public)
-            verifier.opened(note)
+            verifiers = keys.all(Checkpoint.claimed(note).origin).verifiers
         except NoteRefused:
-            return None  # the log has the key of another server
-        return verifier.vkey
+            return None
+        # None: the log has the key of another server.
+        return next((one.vkey for one in verifiers if one.has_signed(note)), None)
 
     return LedgerPages(stored, vkey)

@@ -23,9 +23,9 @@ from operator import attrgetter
 from typing import Final
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.ledger import store_keys
+from orchid.ledger.signing_keys import LedgerKeys
 from orchid.store.interface import (
     ABSENT,
     Change,
@@ -40,7 +40,7 @@ from orchid.store.interface import (
 from orchid.tlog import tiles
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import EMPTY_ROOT, HASH_SIZE, leaf_hashes
-from orchid.tlog.notes import NoteRefused, NoteSigner
+from orchid.tlog.notes import NoteRefused
 from orchid.tlog.tiles import FULL, BadTile, Edge, Tile
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class LedgerBroken(Exception):
 class _End(msgspec.Struct):
     """The end of the log in the store."""
 
-    signer: NoteSigner
+    origin: str
     revision: Revision  # of the head
     edge: Edge
     tiles: dict[str, Revision]  # the partial tiles
@@ -77,7 +77,7 @@ class _End(msgspec.Struct):
 
 
 class Sequencer:
-    """Appends pending entries to the log in a store, signed with the ledger's key.
+    """Appends pending entries to the log in a store, signed with the ledger's keys.
 
     `origin` names a new log; an existing one keeps its name.
     """
@@ -85,14 +85,14 @@ class Sequencer:
     def __init__(
         self,
         store: Store,
-        key: Ed25519PrivateKey,
+        keys: LedgerKeys,
         origin: str,
         check: Callable[[Checkpoint], Awaitable[None]] | None = None,
     ) -> None:
         """`check`: raises LedgerBroken if the log with this head must not be continued."""
         self._store = store
         self._check = check
-        self._key = key
+        self._keys = keys
         self._origin = origin
         self._end: _End | None = None
         self._seen = ""  # the last pending key of the previous step
@@ -185,10 +185,10 @@ class Sequencer:
         waiting = sorted(waiting, key=_order)
         entries = [record.value for record in waiting]
         grown = end.edge.append(leaf_hashes(entries))
-        head = Checkpoint(end.signer.verifier.name, end.edge.size, end.edge.root())
+        head = Checkpoint(end.origin, end.edge.size, end.edge.root())
         segments, bundled = _bundled(end.segments, first, entries)
         changes = [
-            Change(store_keys.HEAD, head.signed(end.signer), end.revision),
+            Change(store_keys.HEAD, head.signed(self._keys.signer(end.origin)), end.revision),
             *bundled,
             *[_grown(tile, data, end.tiles) for tile, data in grown.items()],
         ]
@@ -209,15 +209,15 @@ class Sequencer:
         if self._check is not None:
             await self._check(_claimed(head))
         if head is None:
-            return _End(NoteSigner(self._origin, self._key), ABSENT, Edge(0), {}, [])
+            return _End(self._origin, ABSENT, Edge(0), {}, [])
         try:
             return await self._read_end(head)
         except (NoteRefused, BadTile) as problem:
             raise LedgerBroken(str(problem)) from None
 
     async def _read_end(self, head: Record) -> _End:
-        signer = NoteSigner(Checkpoint.claimed(head.value).origin, self._key)
-        size = Checkpoint.opened(head.value, signer.verifier).size
+        origin = Checkpoint.claimed(head.value).origin
+        size = Checkpoint.opened(head.value, self._keys.all(origin)).size
         partial = Edge.partial_tiles(size)
         records = [await _one(self._store, store_keys.tile_key(tile)) for tile in partial]
         found = [record for record in records if record is not None]
@@ -230,7 +230,7 @@ class Sequencer:
             raise LedgerBroken(f"the tiles do not fit the signed head of {size} entries")
         segments = (await self._store.read(store_keys.bundle_span(size // FULL))).records
         revisions = {record.key: record.revision for record in found}
-        return _End(signer, head.revision, edge, revisions, segments)
+        return _End(origin, head.revision, edge, revisions, segments)
 
 
 def _grown(tile: Tile, data: bytes, known: dict[str, Revision]) -> Change:

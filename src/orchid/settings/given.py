@@ -289,12 +289,12 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     ] = ""
     # ledger
     ledger_key_file: Annotated[
-        str,
+        Many,
         Help(
-            description="Ed25519 key that signs the ledger, the same on every server. "
-            "Default: made in the data directory."
+            description="Ed25519 key that signs the ledger, the same on every server; given twice, "
+            "the old one first: both sign for 30 days. Default: made in the data directory."
         ),
-    ] = ""
+    ] = ()
     ledger_tokens: Annotated[
         str,
         Help(

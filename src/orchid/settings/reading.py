@@ -16,9 +16,13 @@ from orchid.settings.given import Given
 
 def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
     """Merge the file and the flags; flags win."""
-    written = written_in(config)
+    written = {**written_in(config), **flags}
+    for field in msgspec.structs.fields(Given):
+        # A list with one element may be written without brackets.
+        if isinstance(field.default, tuple) and isinstance(written.get(field.encode_name), str):
+            written[field.encode_name] = [text] if (text := written[field.encode_name]) else []
     try:
-        return msgspec.convert({**written, **flags}, Given, strict=False)
+        return msgspec.convert(written, Given, strict=False)
     except msgspec.ValidationError as problem:
         raise BadSettings(_sentence(str(problem))) from None
 

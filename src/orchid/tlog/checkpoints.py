@@ -31,8 +31,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
         return signer.signed(self.text)
 
     @classmethod
-    def opened(cls, note: bytes, verifier: NoteVerifier) -> "Checkpoint":
-        """Parse a signed checkpoint; raises NoteRefused unless this log's key signed it."""
+    def opened(cls, note: bytes, verifier: NoteVerifier | NoteSigner) -> "Checkpoint":
+        """Parse a signed checkpoint; raises NoteRefused unless a key of this log signed it."""
         checkpoint = cls._parse(verifier.opened(note))
         if checkpoint.origin != verifier.name:
             raise NoteRefused(f"the checkpoint is of {checkpoint.origin!r}, not {verifier.name!r}")

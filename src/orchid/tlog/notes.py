@@ -1,13 +1,14 @@
 """Signed notes: a text with signature lines, as in C2SP signed-note.
 
-`NoteSigner` signs with Ed25519; `NoteVerifier` verifies and raises `NoteRefused` for an invalid
-note. The text form of a verifier is one line (`vkey`). Signatures of unknown keys are ignored, as
-the format requires.
+`NoteSigner` signs with one or more Ed25519 keys; `NoteVerifier` verifies and raises `NoteRefused`
+for an invalid note. The text form of a verifier is one line (`vkey`). Signatures of unknown keys
+are ignored, as the format requires.
 """
 
 import base64
 import binascii
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -73,19 +74,45 @@ class NoteVerifier:
             raise NoteRefused(f"the signature of {self.name} does not match the note") from None
         return text
 
+    def has_signed(self, note: bytes) -> bool:
+        """Whether a note has a valid signature of this key."""
+        try:
+            self.opened(note)
+        except NoteRefused:
+            return False
+        return True
+
 
 class NoteSigner:
-    """Signs notes under a name; holds the private key and never shows it."""
+    """Signs notes under a name, with each of its keys; never shows a private key."""
 
-    def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
-        self._key = key
-        self.verifier = NoteVerifier(name, key.public_key())
+    def __init__(self, name: str, *keys: Ed25519PrivateKey) -> None:
+        self._keys = keys
+        self.name = name
+        self.verifiers = tuple(NoteVerifier(name, key.public_key()) for key in keys)
+
+    @property
+    def verifier(self) -> NoteVerifier:
+        return self.verifiers[0]
+
+    def only(self, vkeys: Iterable[str]) -> "NoteSigner":
+        """The signer with some of its keys."""
+        wanted, pairs = set(vkeys), zip(self._keys, self.verifiers, strict=True)
+        return NoteSigner(self.name, *(key for key, one in pairs if one.vkey in wanted))
 
     def signed(self, text: str) -> bytes:
         if not text.endswith("\n"):
             raise ValueError("the text of a note ends with a newline")
-        signature = base64.b64encode(self.verifier.id + self._key.sign(text.encode())).decode()
-        return f"{text}\n{_DASH} {self.verifier.name} {signature}\n".encode()
+        lines = []
+        for key, verifier in zip(self._keys, self.verifiers, strict=True):
+            signature = base64.b64encode(verifier.id + key.sign(text.encode())).decode()
+            lines.append(f"{_DASH} {self.name} {signature}\n")
+        return f"{text}\n{''.join(lines)}".encode()
+
+    def opened(self, note: bytes) -> str:
+        """The text of a note with a valid signature of any of the keys."""
+        signed = (one for one in self.verifiers if one.has_signed(note))
+        return next(signed, self.verifier).opened(note)
 
 
 def text_of(note: bytes) -> str:

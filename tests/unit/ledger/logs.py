@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.ledger.sequencing import Sequencer
+from orchid.ledger.signing_keys import LedgerKeys
 from orchid.store.interface import Store
 from orchid.tlog.notes import NoteVerifier
 
@@ -18,7 +19,7 @@ NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
 
 
 def sequencer(store: Store) -> Sequencer:
-    return Sequencer(store, KEY, ORIGIN)
+    return Sequencer(store, LedgerKeys([KEY]), ORIGIN)
 
 
 async def leave_pending(store: Store, first: int, count: int, at: datetime = NOW) -> None:

@@ -18,6 +18,7 @@ from orchid.ledger.sequencing import (
     LedgerBroken,
     Sequencer,
 )
+from orchid.ledger.signing_keys import LedgerKeys
 from orchid.store.interface import (
     ABSENT,
     LATEST,
@@ -421,7 +422,7 @@ async def test_a_server_with_another_key_adds_nothing(store: MemoryStore) -> Non
     await leave_pending(store, 2, 1)
 
     with pytest.raises(LedgerBroken, match="not signed by"):
-        await Sequencer(store, OTHER_KEY, ORIGIN).drain()
+        await Sequencer(store, LedgerKeys([OTHER_KEY]), ORIGIN).drain()
 
     assert await StoredLog(store).pending() == 1
     assert (await audit(StoredLog(store), VERIFIER)).size == 2
@@ -432,7 +433,7 @@ async def test_a_log_keeps_the_name_it_began_with(store: MemoryStore) -> None:
     await grow(store, 0, 1)
     await leave_pending(store, 1, 1)
 
-    await Sequencer(store, KEY, "elsewhere.example/ledger").drain()
+    await Sequencer(store, LedgerKeys([KEY]), "elsewhere.example/ledger").drain()
 
     assert (await audit(StoredLog(store), VERIFIER)).size == 2
 
@@ -466,7 +467,7 @@ async def test_a_failure_is_logged_once_and_retried(
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await Sequencer(store, OTHER_KEY, ORIGIN).run(sleep=sleep)
+        await Sequencer(store, LedgerKeys([OTHER_KEY]), ORIGIN).run(sleep=sleep)
 
     logged = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(logged) == 1

@@ -8,6 +8,7 @@ import pytest
 from orchid.ledger import store_keys
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
+from orchid.ledger.signing_keys import LedgerKeys
 from orchid.ledger.status import LedgerStatus, keep_newest, read_kept, refuse_rolled_back
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
@@ -133,7 +134,7 @@ async def test_a_log_that_was_rolled_back_is_not_signed_until_that_is_accepted(
     async def check(head: Checkpoint) -> None:
         await refuse_rolled_back(restored, kept, head)
 
-    cautious = Sequencer(restored, KEY, ORIGIN, check)
+    cautious = Sequencer(restored, LedgerKeys([KEY]), ORIGIN, check)
     await leave_pending(restored, 3, 1)
     with pytest.raises(LedgerBroken, match=r"rolled back.*orchid ledger accept"):
         await cautious.drain()
@@ -158,7 +159,7 @@ async def test_an_emptied_log_is_not_begun_again(tmp_path: Path) -> None:
         await refuse_rolled_back(empty, kept, head)
 
     with pytest.raises(LedgerBroken, match="it had 2 entries and has 0"):
-        await Sequencer(empty, KEY, ORIGIN, check).drain()
+        await Sequencer(empty, LedgerKeys([KEY]), ORIGIN, check).drain()
 
 
 async def test_a_server_that_knew_more_goes_by_what_was_accepted(tmp_path: Path) -> None:

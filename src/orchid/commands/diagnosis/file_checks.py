@@ -60,7 +60,7 @@ def key_files(here: Installation) -> Iterator[Finding]:
     signing = signing_files(given, here.settings.names)
     elsewhere = [*(each.key for each in signing), given.etcd_keyfile]
     files = here.files
-    paths = [files.ca_key, files.ledger_key, files.serving_key]
+    paths = [files.ca_key, *files.ledger_keys, files.serving_key]
     if not here.settings.stores_token_keys or files.signing_key.exists():
         paths.append(files.signing_key)
     paths += [files.kubeconfig, *(Path(path) for path in elsewhere if path)]

@@ -38,7 +38,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint(str(problem), USAGE) from None
     finally:
         os.close(lock)
-    shared = (files.ca_certificate, files.ca_key, files.signing_key, files.ledger_key)
+    shared = (files.ca_certificate, files.ca_key, files.signing_key, *files.ledger_keys)
     names = " ".join(path.name for path in (*shared, files.encryption))
     say(f"{files.path} is ready\nservers over one etcd share: {names}")
     say(f"each of them needs: --encryption-provider-config {files.encryption}")

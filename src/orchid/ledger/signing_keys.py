@@ -1,0 +1,93 @@
+"""The keys that sign the ledger: one, or two while a new one replaces the old one.
+
+A new key is announced by an entry `ledger-key.made`, which is below the signature of the old key:
+a verifier that trusts the old key can trust the new one. Both sign every checkpoint for 30 days, so
+that a verifier with either key accepts it; then only the new one does. The time of the announcement
+is in the store, so all servers stop at the same time.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from orchid.ledger import store_keys
+from orchid.ledger.entries import Fact
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
+from orchid.tlog.checkpoints import Checkpoint
+from orchid.tlog.notes import NoteRefused, NoteSigner, NoteVerifier
+from orchid.wire.text import whole_seconds
+
+TOGETHER: Final = timedelta(days=30)
+ANNOUNCED: Final = f"{store_keys.PREFIX}known/ledger-key"
+
+Made = Mapping[str, datetime]
+"""When keys were announced, by their verifier lines."""
+
+
+class LedgerKeys:
+    """The given keys, and which of them sign now."""
+
+    def __init__(
+        self,
+        keys: Sequence[Ed25519PrivateKey],
+        now: Callable[[], datetime] | None = None,
+        made: Made | None = None,
+    ) -> None:
+        self._keys = tuple(keys)
+        self._now = now
+        self._made = made or {}
+
+    def all(self, name: str) -> NoteSigner:
+        """Every key, under the name of the log."""
+        return NoteSigner(name, *self._keys)
+
+    def signer(self, name: str) -> NoteSigner:
+        """The keys that sign now, under the name of the log."""
+        signer = self.all(name)
+        times = {one.vkey: self._made.get(one.vkey) for one in signer.verifiers}
+        newest = max((moment for moment in times.values() if moment), default=None)
+        if newest is None or self._now is None or self._now() < newest + TOGETHER:
+            return signer
+        return signer.only(vkey for vkey, moment in times.items() if moment == newest)
+
+
+async def announce(store: Store, keys: Sequence[Ed25519PrivateKey], now: datetime) -> Made:
+    """Add an entry for each key that is new to the log; return when keys were announced.
+
+    A log of which no given key has signed the head is left alone: it belongs to another server.
+    """
+    while True:
+        records = (await store.read(Span.key(ANNOUNCED), limit=1)).records
+        made = msgspec.json.decode(records[0].value, type=dict[str, datetime]) if records else {}
+        new = [vkey for vkey in await _unknown(store, keys) if vkey not in made]
+        if not new:
+            return made
+        made |= dict.fromkeys(new, whole_seconds(now))
+        facts = [Fact("ledger-key.made", {"key": vkey, "algorithm": "Ed25519"}) for vkey in new]
+        change = Change(
+            ANNOUNCED,
+            msgspec.json.encode(made, order="sorted"),
+            records[0].revision if records else ABSENT,
+        )
+        try:
+            await store.commit([change, *store_keys.pending(facts, "", now)])
+        except RevisionConflict:
+            continue  # another server was faster
+        return made
+
+
+async def _unknown(store: Store, keys: Sequence[Ed25519PrivateKey]) -> list[str]:
+    """The keys that have not signed the head, if another one of ours has."""
+    heads = (await store.read(Span.key(store_keys.HEAD), limit=1)).records
+    if not heads:
+        return []
+    try:
+        name = Checkpoint.claimed(heads[0].value).origin
+    except NoteRefused:
+        return []
+    verifiers = [NoteVerifier(name, key.public_key()) for key in keys]
+    unknown = [one.vkey for one in verifiers if not one.has_signed(heads[0].value)]
+    return unknown if len(unknown) < len(verifiers) else []
