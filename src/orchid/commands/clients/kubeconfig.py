@@ -3,6 +3,8 @@
 With --account it has a token of that account, which expires; with --cert and --key a certificate.
 The server and its CA are those of the kubeconfig of the command itself. It goes to standard output,
 or with --out to a file that only its owner can read.
+
+    orchid kubeconfig refresh FILE    renew the CA bundle in a kubeconfig (kubeconfig_refresh.py)
 """
 
 import argparse
@@ -23,6 +25,12 @@ LARGEST = 1 << 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="refresh FILE",
+        help="instead: renew the CA bundle in a kubeconfig, with the trust that it has",
+    )
     account = parser.add_argument(
         "--account", default="", metavar="NAMESPACE/NAME", help="whose token"
     )
@@ -47,6 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    if chosen.words:
+        return _refresh(chosen)
     if bool(chosen.account) == bool(chosen.cert):
         raise Complaint("either --account or --cert (with --key) is needed", USAGE)
     server = connect(chosen)
@@ -65,6 +75,16 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint(f"cannot write {chosen.out}: {error.strerror}") from None
     say(f"wrote {chosen.out}")
     return 0
+
+
+def _refresh(chosen: argparse.Namespace) -> int:
+    from orchid.commands.clients.kubeconfig_refresh import refresh
+
+    if chosen.words[0] != "refresh" or len(chosen.words) != 2:  # noqa: PLR2004 -- a verb and a file
+        raise Complaint("did you mean: orchid kubeconfig refresh FILE?", USAGE)
+    if chosen.account or chosen.cert or chosen.out or chosen.is_plugin:
+        raise Complaint("refresh renews the bundle alone: no --account, --cert, --out", USAGE)
+    return refresh(Path(chosen.words[1]), chosen.context)
 
 
 def _of_account(chosen: argparse.Namespace, server: ServerConnection) -> str:
