@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -141,6 +142,38 @@ def test_keys_change_without_losing_anything(tmp_path: Path) -> None:
     assert not first.stdout.endswith(" 0 written again\n")
     assert second.stdout.endswith(" 0 written again\n")
     assert found == CANARY
+
+
+def test_a_key_is_added_and_retired_by_commands_while_the_server_runs(tmp_path: Path) -> None:
+    """`retire` is refused while values depend on the key; the server never restarts."""
+    data = tmp_path / "data"
+    file = data / "encryption.yaml"
+    with running_server(data) as server:
+        keep(server)
+        access = ("--kubeconfig", str(server.kubeconfig))
+        flags = (*access, "--file", str(file))
+        unused = (*access, "--file", str(shutil.copy(file, tmp_path)))
+        only = orchid("key", "retire", "sealing/key1", *unused)
+        orchid("key", "rotate", "sealing", *unused)
+        early = orchid("key", "retire", "sealing/key1", *unused)
+        added = orchid("key", "rotate", "sealing", *flags)
+        retired = orchid("key", "retire", "sealing/key1", *flags, "--wait", "60s")
+        shown = orchid("key", "show", "sealing", *access)
+        found = kept(server)
+    with running_server(data) as server:
+        later = kept(server)
+
+    assert (only.returncode, "is the only key" in only.stderr) == (2, True)
+    assert added.stdout == f"added key2 to {file}\n", added.stderr
+    assert early.returncode == 1
+    assert "values of secrets are sealed with it" in early.stderr
+    assert retired.returncode == 0, retired.stderr
+    assert "backups made before" in retired.stderr
+    assert "key1" not in file.read_text()
+    assert "key1" in (data / "encryption.yaml.key1").read_text()
+    assert (data / "encryption.yaml.key1").stat().st_mode & 0o777 == 0o600
+    assert re.search(r"key2 +\d+ secrets +1 of 1 +1 of 1", shown.stdout), shown.stdout
+    assert (found, later) == (CANARY, CANARY)
 
 
 @pytest.mark.parametrize(

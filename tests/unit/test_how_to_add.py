@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "orchid"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 SHARED_BY_COMMANDS = {
+    "kubeconfig_refresh",
+    "sealing_key",
     "cluster_facts",
     "cluster_inventory",
     "cluster_setup",

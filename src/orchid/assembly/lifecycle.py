@@ -34,6 +34,7 @@ async def start(server: Assembly) -> None:
 
 async def _start(server: Assembly) -> None:
     await server.feed.wait_loaded()
+    server.sealing.require_keys()
     if server.revocation_copy is not None:
         try:
             await server.revocation_copy.put_back()
@@ -139,6 +140,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         access.long_tokens.run(server.clock, sweeps=warns),
         server.cluster_status.run(),
         server.trust.run(),
+        server.sealing.run(),
         server.ends.run(warns=warns),
         server.ledger_standing.run(keeps=warns),
         asyncio.to_thread(process_memory.enlarge_pages),
@@ -149,6 +151,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         work.append(server.probe.run())
     if warns:
         work.append(server.own_certificates.run(server.clock))
+        work.append(server.sealing.resealing(server.settings).run())
     if warns and server.revocation_copy is not None:
         work.append(server.revocation_copy.run())
     return [*work, access.oidc.run()] if access.oidc else work

@@ -11,7 +11,7 @@ from orchid.access.impersonation.impersonation import Impersonation
 from orchid.access.token_keys import FileKeys
 from orchid.assembly import controlling
 from orchid.assembly.access import OWN_USER, Access, as_bad_settings
-from orchid.assembly.encryption import encrypted
+from orchid.assembly.encryption import Sealing, encrypted
 from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener
@@ -22,6 +22,7 @@ from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory, certificate_files, renew
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.objects import IsStale
 from orchid.engine.catalog import Catalog
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.kind import Kind
@@ -108,18 +109,27 @@ class Assembly:
         self.clock, self.random, self.offload = SystemClock(), SystemRandomness(), Offload()
         self.wanted_controllers = wanted_controllers(settings)
         stored = stored_kinds(settings.names)
-        self.store = self.encryption = encrypted(store, settings, files, stored)
+        self.store = encryption = encrypted(store, settings, files, stored)
         # A store in this process needs no probe: it cannot hang without us.
         self.probe = StoreProbe(self.store) if settings.given.etcd_servers else None
         self.feed = Feed(self.store, Catalog(stored), sole_writer=sole_writer)
-        self.readiness = Readiness(self.feed, self.encryption, self.probe, store_problem)
+        self.readiness = Readiness(self.feed, encryption, self.probe, store_problem)
         self.token_counts = TokenCounts(self.store, self.clock.now)
         with as_bad_settings():
             self.access = self._access()
+        self.sealing = Sealing(
+            settings,
+            files,
+            stored,
+            encryption,
+            self.feed,
+            servers=self.access.servers.live,
+            own_lease=lambda: self.applied.name,
+        )
         self.issuance = IssuanceMetrics(settings.names, self.feed, self.access.authorities)
         self.catalog = Catalog(self._served(stored))
         self.audit = self._audit(audit)
-        self.verbs = self._verbs()
+        self.verbs = self._verbs(encryption.is_stale)
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self._record_credentials()
         self._limit_load()
@@ -177,7 +187,7 @@ class Assembly:
             offload=self.offload,
         )
 
-    def _verbs(self) -> Verbs:
+    def _verbs(self, is_stale: IsStale) -> Verbs:
         return Verbs.over(
             self.store,
             self.feed,
@@ -185,7 +195,7 @@ class Assembly:
             self.settings.names,
             self.random,
             offload=self.offload,
-            is_stale=self.encryption.is_stale,
+            is_stale=is_stale,
         )
 
     def _record_credentials(self) -> None:
@@ -235,6 +245,7 @@ class Assembly:
             client, self.clock, names, lambda: self.feed.revision, self._reported_keys
         )
         self.access.keys_changed.append(self.applied.changed)
+        self.sealing.changed = self.applied.changed
         for type_ in REVOKING_KINDS:
             self.feed.of(type_).listen(self.applied, lambda _changes: self.applied.changed())
 
@@ -265,11 +276,12 @@ class Assembly:
         )
 
     def _reported_keys(self) -> dict[str, str]:
-        """The token keys of this process, as annotations of its Lease."""
+        """The keys of this process, as annotations of its Lease."""
         names, keys = self.settings.names, self.access.keys
         return {
             keys_annotation(names): ",".join(keys.usable),
             signs_annotation(names): keys.signs,
+            **self.sealing.annotations(),
         }
 
     async def note_token_keys(self) -> None:
@@ -324,6 +336,7 @@ class Assembly:
         yield from self.access.issued.metrics
         yield self.authority_ends
         yield from self.key_metrics.all
+        yield from self.sealing.metrics
         yield from self.ledger_standing.metrics
         yield from self.watches.metrics
         yield self.cluster_calls.results

@@ -1,7 +1,8 @@
 """Lease: a claim that somebody renews while they live. Leaders and node agents hold them.
 
 Every serving process of ours has a Lease, too: its annotations report the revision that it has
-applied and the token keys that it has. `LiveServers` is the set of those that are renewed.
+applied, the token keys that it has, and the keys that open and seal values in the store.
+`LiveServers` is the set of those that are renewed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -136,11 +137,23 @@ def signs_annotation(names: Naming) -> str:
     return f"{names.identity}/signs"
 
 
+def opens_annotation(names: Naming) -> str:
+    """The sealing keys with which a server can open values: prefix and id, comma-separated."""
+    return f"{names.identity}/opens"
+
+
+def seals_annotation(names: Naming) -> str:
+    """The sealing keys with which a server seals new values, for each prefix."""
+    return f"{names.identity}/seals"
+
+
 class ServerKeys(NamedTuple):
-    """The token keys of one server, as its Lease reports them. An older version reports none."""
+    """The keys of one server, as its Lease reports them. An older version reports none."""
 
     keys: frozenset[str] = frozenset()
     signs: str = ""
+    opens: frozenset[str] = frozenset()
+    seals: frozenset[str] = frozenset()
 
 
 class LiveServers:
@@ -148,13 +161,16 @@ class LiveServers:
 
     def __init__(self, names: Naming, monotonic: Callable[[], float]) -> None:
         self._keys, self._signs = keys_annotation(names), signs_annotation(names)
+        self._opens, self._seals = opens_annotation(names), seals_annotation(names)
         self._monotonic = monotonic
         self._servers: dict[str, tuple[ServerKeys, float]] = {}
 
     def renewed(self, name: str, annotations: Mapping[str, str]) -> None:
-        listed = annotations.get(self._keys, "")
         found = ServerKeys(
-            frozenset(filter(None, listed.split(","))), annotations.get(self._signs, "")
+            _listed(annotations, self._keys),
+            annotations.get(self._signs, ""),
+            _listed(annotations, self._opens),
+            _listed(annotations, self._seals),
         )
         self._servers[name] = found, self._monotonic()
 
@@ -170,3 +186,7 @@ class LiveServers:
         for name in [one for one, (_, at) in self._servers.items() if now - at > SERVER_LASTS]:
             del self._servers[name]
         return {name: found for name, (found, _) in self._servers.items()}
+
+
+def _listed(annotations: Mapping[str, str], name: str) -> frozenset[str]:
+    return frozenset(filter(None, annotations.get(name, "").split(",")))

@@ -1,6 +1,7 @@
 """The EncryptionConfiguration file: which kinds are encrypted at rest, and with which keys.
 
 `read_configuration` reads it; assembly/encryption.py puts the encryption around a store.
+`with_new_key` and `without_key` change it.
 
     apiVersion: apiserver.config.k8s.io/v1
     kind: EncryptionConfiguration
@@ -13,20 +14,27 @@
 
 import base64
 import binascii
+import re
+import secrets
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from orchid.engine.kind import Kind
 from orchid.store.encryption import AesGcm, IdentityProvider, Provider
-from orchid.wire.codec.documents import decoder_of, strict_error
+from orchid.wire.codec.documents import decoder_of, encode, strict_error
 from orchid.wire.codec.field_validation import Undecodable
 from orchid.wire.fields import FieldError, Path, duplicate, invalid, required
 from orchid.wire.naming import SEALED_VALUE, SETS
-from orchid.wire.struct import Wire
+from orchid.wire.struct import Wire, confidential, replace
 
 API_VERSIONS: Final = tuple(f"{names.server_config}/v1" for names in SETS.values())
 AES_BYTES: Final = (16, 24, 32)
 SECRETBOX_BYTES: Final = (32,)
+NEW_KEY_BYTES: Final = 32
+
+_numbered = re.compile(r"key([1-9][0-9]{0,8})").fullmatch
 
 
 class InvalidEncryption(ValueError):
@@ -35,7 +43,7 @@ class InvalidEncryption(ValueError):
 
 class _Key(Wire):
     name: str = ""
-    secret: str = ""
+    secret: Annotated[str, confidential()] = ""
 
 
 class _Keys(Wire):
@@ -65,6 +73,94 @@ class _File(Wire):
 
 def read_configuration(text: bytes, kinds: Sequence[Kind[Any]]) -> dict[str, list[Provider]]:
     """The providers by the key prefix of the objects that they encrypt."""
+    sent = _read(text)
+    if errors := [str(error) for error in _errors(sent, kinds)]:
+        raise InvalidEncryption("; ".join(errors))
+    found: dict[str, list[Provider]] = {}
+    for group in sent.resources:
+        providers = [made for one in group.providers for made in _made(one)]
+        for kind in kinds:
+            # The first entry that names a kind applies to it, as in Kubernetes.
+            if any(_names(word, kind) for word in group.resources):
+                found.setdefault(kind.key_prefix, providers)
+    return found
+
+
+def key_names(text: bytes) -> list[str]:
+    """The names of all keys, in the order of the file."""
+    return list(dict.fromkeys(key.name for key in _keys(_read(text))))
+
+
+def with_new_key(text: bytes) -> tuple[str, bytes]:
+    """The name of a new key, and the file with it in front of all others."""
+    sent = _read(text)
+    numbers = [int(found[1]) for key in _keys(sent) if (found := _numbered(key.name))]
+    name = f"key{max(numbers, default=0) + 1}"
+    secret = base64.b64encode(secrets.token_bytes(NEW_KEY_BYTES)).decode()
+    key = _Key(name=name, secret=secret)
+    groups = []
+    for group in sent.resources:
+        first, *rest = group.providers or (_Provider(),)
+        if first.aesgcm is not None:
+            first = _Provider(aesgcm=_Keys(keys=(key, *first.aesgcm.keys)))
+            groups.append(replace(group, providers=(first, *rest)))
+        else:
+            new = _Provider(aesgcm=_Keys(keys=(key,)))
+            groups.append(replace(group, providers=(new, *group.providers)))
+    return name, _written(replace(sent, resources=tuple(groups)), text)
+
+
+def without_key(text: bytes, name: str) -> bytes:
+    """The file without a key; raises InvalidEncryption if it has none, or no other."""
+    sent = _read(text)
+    if all(key.name != name for key in _keys(sent)):
+        raise InvalidEncryption(f"there is no key {name!r}")
+    groups = [
+        replace(group, providers=tuple(_without(one, name) for one in group.providers))
+        for group in sent.resources
+    ]
+    groups = [
+        replace(group, providers=tuple(one for one in group.providers if one != _Provider()))
+        for group in groups
+    ]
+    for group in groups:
+        if not group.providers:
+            raise InvalidEncryption(f"{name!r} is the only key of {', '.join(group.resources)}")
+    changed = replace(sent, resources=tuple(groups))
+    if not any(True for _ in _keys(changed)):
+        raise InvalidEncryption(f"{name!r} is the only key")
+    return _written(changed, text)
+
+
+def _without(provider: _Provider, name: str) -> _Provider:
+    """A provider without a key; an empty one if no key is left."""
+
+    def rest(found: _Keys | None) -> _Keys | None:
+        left = tuple(key for key in found.keys if key.name != name) if found else ()
+        return _Keys(keys=left) if left else None
+
+    return replace(provider, aesgcm=rest(provider.aesgcm), secretbox=rest(provider.secretbox))
+
+
+def _keys(sent: _File) -> Iterator[_Key]:
+    for group in sent.resources:
+        for provider in group.providers:
+            for found in (provider.aesgcm, provider.secretbox):
+                yield from found.keys if found else ()
+
+
+def _written(sent: _File, before: bytes) -> bytes:
+    """A file as JSON, which is YAML, too, below the comment at the top of the one before."""
+    lines = before.splitlines(keepends=True)
+    comment = b"".join(line for line in lines[: _first_without_comment(lines)])
+    return comment + msgspec.json.format(encode(sent), indent=2) + b"\n"
+
+
+def _first_without_comment(lines: Sequence[bytes]) -> int:
+    return next((n for n, line in enumerate(lines) if not line.startswith(b"#")), len(lines))
+
+
+def _read(text: bytes) -> _File:
     try:
         sent, findings = decoder_of(_File).decode(text, yaml=True)
     except Undecodable as problem:
@@ -76,16 +172,7 @@ def read_configuration(text: bytes, kinds: Sequence[Kind[Any]]) -> dict[str, lis
             f"an EncryptionConfiguration of {' or '.join(API_VERSIONS)} is expected, "
             f"not {sent.kind!r} of {sent.api_version!r}"
         )
-    if errors := [str(error) for error in _errors(sent, kinds)]:
-        raise InvalidEncryption("; ".join(errors))
-    found: dict[str, list[Provider]] = {}
-    for group in sent.resources:
-        providers = [made for one in group.providers for made in _made(one)]
-        for kind in kinds:
-            # The first entry that names a kind applies to it, as in Kubernetes.
-            if any(_names(word, kind) for word in group.resources):
-                found.setdefault(kind.key_prefix, providers)
-    return found
+    return sent
 
 
 def _names(word: str, kind: Kind[Any]) -> bool:

@@ -10,7 +10,7 @@ import os
 from nacl.bindings import crypto_secretbox, crypto_secretbox_open
 from nacl.exceptions import CryptoError
 
-from orchid.store.encryption import NotOpened, Provider
+from orchid.store.encryption import NotOpened, Provider, key_id
 
 KEY_BYTES = 32
 _NONCE_BYTES = 24
@@ -19,6 +19,7 @@ _NONCE_BYTES = 24
 class SecretBox:
     def __init__(self, mark: bytes, key: bytes) -> None:
         self.mark = mark
+        self.key_id = key_id(mark, key)
         self._key = key
 
     def seal(self, value: bytes, place: str) -> bytes:

@@ -4,7 +4,14 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from orchid.store.encryption import NO_VALUE, AesGcm, EncryptedStore, IdentityProvider, Provider
+from orchid.store.encryption import (
+    NO_VALUE,
+    AesGcm,
+    EncryptedStore,
+    IdentityProvider,
+    Provider,
+    key_name,
+)
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.store.secretbox import SecretBox
@@ -164,3 +171,132 @@ async def test_a_key_is_missing_as_long_as_a_value_needs_it(end: str) -> None:
         await anext(store.watch(Span.all(), after=first))
 
     assert not store.lacks_key(lambda key: key == KEY and end != "readable")
+
+
+# -- rotation ------------------------------------------------------------------------------
+
+SECRETS = "core/secrets/"
+
+
+async def test_a_server_seals_with_the_first_key_that_all_servers_can_open() -> None:
+    """A new key in front waits until the last server has it; then it seals, without a restart."""
+    backend, shared = MemoryStore(), {ONE.key_id}
+    store = sealed(backend, TWO, ONE)
+    store.is_shared = lambda prefix, provider: provider.key_id in shared
+
+    before = await store.commit([Change(KEY, PLAIN, ABSENT)])
+    mark_before = (await raw(backend))[:6]
+    shared.add(TWO.key_id)
+    await store.commit([Change(KEY, PLAIN, before)])
+
+    assert mark_before == ONE.mark
+    assert (await raw(backend)).startswith(TWO.mark)
+
+
+@pytest.mark.parametrize(
+    ("providers", "sealed_by"),
+    [
+        ((TWO, ONE), ONE),
+        ((TWO, ONE, IdentityProvider(b"x:")), ONE),
+        ((TWO, IdentityProvider(b"x:")), TWO),
+    ],
+    ids=["as-before", "never-clear-text", "no-value-yet"],
+)
+async def test_without_reports_of_other_servers_nothing_changes(
+    providers: Sequence[Provider], sealed_by: Provider
+) -> None:
+    """A server of an earlier version reports no keys: the key that has sealed values goes on."""
+    backend = MemoryStore()
+    await sealed(backend, ONE).commit([Change(f"{KEY}-older", PLAIN, ABSENT)])
+    store = sealed(backend, *providers)
+    await store.read(Span.all())
+    store.is_shared = lambda prefix, provider: provider.key_id == "identity"
+
+    await store.commit([Change(KEY, PLAIN, ABSENT)])
+
+    assert (await raw(backend)).startswith(sealed_by.mark)
+
+
+async def test_the_same_name_with_another_secret_is_another_key() -> None:
+    """Servers compare keys by a fingerprint; it does not contain the key."""
+    other = AesGcm(ONE.mark, b"9" * 32)
+
+    assert other.key_id != ONE.key_id
+    assert key_name(other.key_id) == key_name(ONE.key_id) == "one"
+    assert AesGcm(ONE.mark, b"1" * 32).key_id == ONE.key_id
+
+
+async def test_values_are_counted_by_their_key() -> None:
+    """As they are stored, by any server; a deleted value is not counted."""
+    backend = MemoryStore()
+    old = sealed(backend, ONE)
+    first = await old.commit([Change(KEY, PLAIN, ABSENT), Change(f"{KEY}2", PLAIN, ABSENT)])
+    store = sealed(backend, TWO, ONE)
+    await store.read(Span.all())
+    at_first = counted(store)
+
+    await backend.commit([Change(KEY, None, first), Change(f"{KEY}3", b"x:aes:v1:lost:?", ABSENT)])
+    await anext(store.watch(Span.all(), after=first))
+
+    assert at_first == {"one": 2}
+    assert counted(store) == {"one": 1, "lost": 1}
+
+
+async def test_a_value_that_was_deleted_unseen_is_not_counted_after_the_next_load() -> None:
+    """A watch may miss deletions if history was compacted; everything is then read again."""
+    backend = MemoryStore()
+    store = sealed(backend, ONE)
+    first = await store.commit([Change(KEY, PLAIN, ABSENT), Change(f"{KEY}2", PLAIN, ABSENT)])
+    await store.read(Span.all())
+    await backend.commit([Change(KEY, None, first)])
+
+    page = await store.read(Span.all(), limit=1)
+    while page.more:
+        page = await store.read(Span.all().after(page.records[-1].key), at=page.revision, limit=1)
+
+    assert counted(store) == {"one": 1}
+
+
+async def test_a_read_of_the_past_counts_nothing() -> None:
+    """Only current values depend on a key."""
+    backend = MemoryStore()
+    first = await sealed(backend, ONE).commit([Change(KEY, PLAIN, ABSENT)])
+    store = sealed(backend, TWO, ONE)
+    await store.read(Span.all())
+    await store.commit([Change(KEY, PLAIN, first)])
+    await store.read(Span.key(KEY))
+
+    await store.read(Span.key(KEY), at=first)
+
+    assert counted(store) == {"two": 1}
+
+
+async def test_a_key_is_needed_while_a_value_is_sealed_with_it() -> None:
+    """Also clear text is needed: without `identity` it could not be read."""
+    backend = MemoryStore()
+    await sealed(backend, ONE).commit([Change(KEY, PLAIN, ABSENT)])
+    await backend.commit([Change(f"{KEY}2", PLAIN, ABSENT)])
+    store = sealed(backend, TWO, ONE, IdentityProvider(b"x:"))
+    await store.read(Span.all())
+
+    needed = list(store.needed_beside({SECRETS: [TWO]}))
+    nothing = list(store.needed_beside({SECRETS: [ONE, IdentityProvider(b"x:")]}))
+
+    assert [(one.key, one.number) for one in needed] == [("one", 1), ("identity", 1)]
+    assert nothing == []
+
+
+async def test_the_names_of_missing_keys_are_in_the_values() -> None:
+    """A key of the same name with another secret is not missing: the value is damaged, or lost."""
+    backend = MemoryStore()
+    await backend.commit([Change(KEY, b"x:aes:v1:key7:data", ABSENT)])
+    await sealed(backend, ONE).commit([Change(f"{KEY}2", PLAIN, ABSENT)])
+    store = sealed(backend, AesGcm(ONE.mark, b"9" * 32))
+    await store.read(Span.all())
+
+    assert store.missing_keys(lambda _: True) == {"key7"}
+    assert store.missing_keys(lambda _: False) == set()
+
+
+def counted(store: EncryptedStore) -> dict[str, int]:
+    return {one.key: one.number for one in store.counts() if one.number}

@@ -1,4 +1,4 @@
-"""`orchid key`: the keys that sign and verify tokens.
+"""`orchid key`: the keys that sign and verify tokens, and the keys that seal stored values.
 
     orchid key list                      the keys, their states, and what depends on each
     orchid key show tokens-1             one key, with the reasons that block its next step
@@ -7,6 +7,9 @@
     orchid key retire tokens-1           refuse its tokens; rejected while something depends on it
     orchid key import --secret pki/key   import a private key, or with --public FILE a public one
     orchid key new FILE                  make a key file, for servers whose keys are files
+    orchid key show sealing              the sealing keys, and how many values depend on each
+    orchid key rotate sealing            add a sealing key to the file of a server
+    orchid key retire sealing/key1       remove one from it; rejected while values depend on it
 
 The server decides whether a step is possible, and every reason is printed. docs/rotation.md
 explains the states. Servers whose token keys are files have no such objects: `list` then shows the
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orchid.commands.accounts import sealing_key
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
     CommandRefused,
@@ -51,7 +55,7 @@ from orchid.commands.terminal.polling import polls
 PUBLISHED_KEYS = "/openid/v1/jwks"
 KIND, VERSION = "SigningKey", "v1alpha1"
 PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Retired"
-TOKENS = "tokens"
+TOKENS, SEALING = "tokens", "sealing"
 REJECTED, CONFLICT = 422, 409
 LARGEST_KEY = 64 * 1024
 
@@ -62,10 +66,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, words, arguments, act in (
         ("list", "list the token keys", add_watch, _list),
-        ("show", "show a token key", _name_argument, _show),
-        ("rotate", "have the successor sign tokens", _rotate_arguments, _rotate),
+        ("show", "show a token key, or the sealing keys", _name_argument, _show),
+        (
+            "rotate",
+            "have the successor sign tokens, or add a sealing key",
+            _rotate_arguments,
+            _rotate,
+        ),
         ("back", "sign with a key again that still has its private key", _name_argument, _back),
-        ("retire", "refuse the tokens of a key", _retire_arguments, _retire),
+        (
+            "retire",
+            "refuse the tokens of a key, or remove a sealing key",
+            _retire_arguments,
+            _retire,
+        ),
         ("import", "import a private key of a Secret, or a public key", _import_arguments, _import),
     ):
         place = actions.add_parser(
@@ -109,6 +123,8 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(chosen: argparse.Namespace) -> int:
+    if chosen.name == SEALING:
+        return sealing_key.show(chosen)
     server = connect(chosen)
     found = server.get(place(server, chosen.name))
     if print_for_programs(chosen.output, found):
@@ -171,12 +187,19 @@ def _wait_argument(parser: argparse.ArgumentParser) -> None:
 
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", metavar=TOKENS, nargs="?", choices=(TOKENS,), help="which keys (the only sort)"
+        "what",
+        metavar=f"{TOKENS}|{SEALING}",
+        nargs="?",
+        choices=(TOKENS, SEALING),
+        help=f"which keys (default: {TOKENS})",
     )
     _wait_argument(parser)
+    sealing_key.add_file(parser)
 
 
 def _rotate(chosen: argparse.Namespace) -> int:
+    if chosen.what == SEALING:
+        return sealing_key.rotate(chosen)
     server = connect(chosen)
     found = sorted(server.items(place(server)), key=_number)
     waiting = [one for one in found if one["spec"]["state"] == PUBLISHED]
@@ -193,9 +216,13 @@ def _back(chosen: argparse.Namespace) -> int:
 def _retire_arguments(parser: argparse.ArgumentParser) -> None:
     _name_argument(parser)
     _wait_argument(parser)
+    sealing_key.add_file(parser)
 
 
 def _retire(chosen: argparse.Namespace) -> int:
+    kind, slash, name = chosen.name.partition("/")
+    if kind == SEALING and slash:
+        return sealing_key.retire(chosen, name)
     return _step(
         chosen, connect(chosen), chosen.name, RETIRED, "is retired; its tokens are refused"
     )

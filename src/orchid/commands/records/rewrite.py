@@ -3,9 +3,9 @@
     orchid rewrite                              all secrets
     orchid rewrite secrets configmaps           these too, where the configuration names them
 
-For use after a change of --encryption-provider-config: put the new key first, restart every server,
-rewrite, and only then remove the old key. Objects that are already encrypted with the first key are
-not written; so it can be interrupted and repeated at any time.
+The leader does the same by itself after a change of --encryption-provider-config, more slowly; this
+is for those who cannot wait. Objects that are already encrypted with the current key are not
+written; so it can be interrupted and repeated at any time.
 """
 
 import argparse

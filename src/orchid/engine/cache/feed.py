@@ -219,6 +219,10 @@ class Feed:
                 log.exception("feed.batch_failed")
                 self._start_over()
 
+    def load_again(self) -> None:
+        """Load everything again: the store can read other values than before."""
+        self._start_over()
+
     def _start_over(self) -> None:
         """Load everything again: a batch was taken from the watch, but not applied."""
         self._position = self._watch = None
