@@ -94,6 +94,11 @@ GROUPS = {
             "ca", "make, list and delete certificate authorities", "orchid.commands.certificates.ca"
         ),
         Command(
+            "acme",
+            "let ACME clients get certificates",
+            "orchid.commands.certificates.acme",
+        ),
+        Command(
             "bundle",
             "list, show, set and publish trust bundles",
             "orchid.commands.certificates.bundle",

@@ -89,6 +89,9 @@ clusters                                -             -             -           
 clusters/status                         -             -             -           gpu
 signingkeys                             -             -             -           cdglpuw
 signingkeys/status                      -             -             -           gpu
+acmeaccounts                            -             -             -           cdDglpuw
+acmeorders                              -             -             -           cdDglpuw
+acmeorders/status                       -             -             -           gpu
 tokenreviews                            -             -             c           c
 tokenreviewbatches                      -             -             -           c
 selfsubjectreviews                      c             c             c           c

@@ -118,10 +118,30 @@ apiVersion: identity.orch.io/v1alpha1
 kind: Cluster
 metadata: {{name: {name}}}
 spec: {{issuer: https://{name}.example}}
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: AcmeAccount
+metadata: {{name: it, namespace: {name}}}
+spec:
+  serviceAccountName: it
+  serviceAccountUID: a
+  authority: {name}
+  jwk: '{{"crv":"Ed25519","kty":"OKP","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}}'
+  thumbprint: kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: AcmeOrder
+metadata: {{name: it, namespace: {name}}}
+spec:
+  account: it
+  identifiers: [{{type: dns, value: it.example.com}}]
+  expires: "2040-01-01T00:00:00Z"
 """
 
 STUB = samples.stub_text()
 COLUMNS = {
+    "acmeaccounts": "NAME SERVICEACCOUNT AUTHORITY STATE AGE",
+    "acmeorders": "NAME ACCOUNT NAMES FETCHED AGE",
     "approvalpolicies": "NAME SIGNERS OTHERWISE READY AGE",
     "certificateauthorities": "NAME SIGNER KEY READY EXPIRES AGE",
     "credentialrevocations": "NAME REVOKES REASON EFFECTIVE AGE",

@@ -5,10 +5,11 @@ has a client for each controller into this server's chain, with a service accoun
 Controllers for a remote server: remote_controllers.py.
 """
 
+import contextlib
 import hashlib
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import msgspec
 
 from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.policy.bootstrap import LEADER_ELECTION, ControllerRights
+from orchid.acme import door as acme_door
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.client.client import Client
 from orchid.clock import Clock
@@ -36,6 +38,7 @@ from orchid.credentials.tokens import TokenSigner
 from orchid.credentials.x509 import certificates, pem
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
+from orchid.engine.request import OwnCertificate
 from orchid.kinds import certificate_signing_request
 from orchid.outbound.failures import CallFailed
 from orchid.outbound.https_client import HttpsClient
@@ -52,7 +55,8 @@ from orchid.wire.struct import replace
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
 # All components that use the API with an account of their own.
-IDENTITIES: tuple[ComponentIdentity, ...] = (*CONTROLLERS, door.IDENTITY)
+IDENTITIES: tuple[ComponentIdentity, ...] = (*CONTROLLERS, door.IDENTITY, acme_door.IDENTITY)
+HOLDER_PREFIX = "system:acme:certificate:"  # user who proved only the key of a certificate
 LARGEST_CLUSTER_ANSWER = 64 << 20
 CLUSTER_TIMEOUT = 30.0  # seconds
 FETCH_SECONDS = 10.0
@@ -113,6 +117,32 @@ class InProcessClients:
         peer = Peer("")
         self._callers.introduce(peer, user)
         return self._client(peer)
+
+    @contextlib.contextmanager
+    def acting(self, user: UserInfo, source: str) -> Iterator[Client]:
+        """A client of a user who was authenticated elsewhere, at an address, for a while."""
+        with self._introduced(user, source) as client:
+            yield client
+
+    @contextlib.contextmanager
+    def acting_holder(
+        self, user: UserInfo | None, source: str, *, sha256: str, serial: str
+    ) -> Iterator[Client]:
+        """The same for the holder of a certificate; None: they proved nothing but its key."""
+        holder = user or UserInfo(username=f"{HOLDER_PREFIX}{serial}")
+        with self._introduced(holder, source, OwnCertificate(sha256, serial)) as client:
+            yield client
+
+    @contextlib.contextmanager
+    def _introduced(
+        self, user: UserInfo, source: str, certificate: OwnCertificate | None = None
+    ) -> Iterator[Client]:
+        peer = Peer(source)
+        self._callers.introduce(peer, user, certificate)
+        try:
+            yield self._client(peer)
+        finally:
+            self._callers.dismiss(peer)
 
     def _client(self, peer: Peer) -> Client:
         transport = InProcessTransport(self._handler, peer, user_agent(self._names))

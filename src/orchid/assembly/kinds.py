@@ -12,6 +12,8 @@ from orchid.engine.offload import Offload
 from orchid.issuance.metrics.credentials import IssuanceMetrics
 from orchid.issuance.token_issuer import TokenIssuer
 from orchid.kinds import (
+    acme_account,
+    acme_order,
     approval_policy,
     approval_review,
     certificate_authority,
@@ -80,6 +82,8 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         published_bundle.declare(names),
         cluster.declare(names),
         signing_key.declare(names),
+        acme_account.declare(names),
+        acme_order.declare(names),
     ]
 
 

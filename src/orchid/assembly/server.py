@@ -9,6 +9,9 @@ from orchid.access.clusters.calls import ClusterCalls
 from orchid.access.clusters.reviews import ClusterReviews
 from orchid.access.impersonation.impersonation import Impersonation
 from orchid.access.token_keys import FileKeys
+from orchid.acme import door as acme_door
+from orchid.acme import links as acme_links
+from orchid.acme.door import AcmeDoor
 from orchid.assembly import controlling
 from orchid.assembly.access import OWN_USER, Access, as_bad_settings
 from orchid.assembly.encryption import Sealing, encrypted
@@ -30,6 +33,8 @@ from orchid.engine.offload import Offload
 from orchid.engine.randomness import SystemRandomness
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.issuance import revocation_file
+from orchid.issuance.acme_accounts import AcmeAccounts, ExternalKeys
+from orchid.issuance.acme_orders import AcmeOrders
 from orchid.issuance.applied_revision import AppliedRevision
 from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.issuance.file_keys import FileKeyObjects
@@ -137,6 +142,7 @@ class Assembly:
         self.trust = TrustDoor(
             self._clients(self._handle)(door.IDENTITY.name), settings.names, self.clock
         )
+        self.acme = self._acme()
         self.chain = self._chain(others)
         self.clients = self._clients(self.chain)
         self._report_to_controllers()
@@ -249,6 +255,27 @@ class Assembly:
         for type_ in REVOKING_KINDS:
             self.feed.of(type_).listen(self.applied, lambda _changes: self.applied.changed())
 
+    def _acme(self) -> AcmeDoor:
+        settings, access, clock = self.settings, self.access, self.clock
+        clients, authorities = self._clients(self._handle), self.feed.of(CertificateAuthority)
+
+        def find(name: str) -> CertificateAuthority | None:
+            entry = authorities.get("", name)
+            return entry.object if entry and entry.object.spec.acme is not None else None
+
+        return AcmeDoor(
+            settings.given.acme_url or settings.url,
+            clients(acme_door.IDENTITY.name),
+            find,
+            accounts=AcmeAccounts(self.feed, access.revocations, settings.names),
+            keys=ExternalKeys(self.feed, access.revocations, settings.names, clock),
+            orders=AcmeOrders(self.feed, clock),
+            acting=clients.acting,
+            acting_holder=clients.acting_holder,
+            names=settings.names,
+            clock=clock,
+        )
+
     def _audit(self, record: AuditRecord | None) -> PolicyAudit | None:
         if record is None:
             return None
@@ -344,6 +371,7 @@ class Assembly:
         yield self.watchdog.held
         yield self.ends.gauge
         yield from self.trust.metrics
+        yield from self.acme.metrics
 
     def _dispatch(self) -> Dispatch:
         return Dispatch(
@@ -375,6 +403,7 @@ class Assembly:
                 crl.PREFIX: crl.RevocationListPages(self.lists),
                 clusters.PREFIX: clusters.ClusterPages(self._cluster_reviews()),
                 trust_pages.PREFIX: self.trust.pages,
+                acme_links.PREFIX: self.acme.pages,
                 renewal.PREFIX: renewal.RenewalPages(self._renewals().of),
             },
         )

@@ -279,7 +279,7 @@ def read_jwks(document: object, algorithms: Collection[str]) -> tuple[Verificati
 
 def _from_jwk(entry: Mapping[str, Any], permitted: Collection[str]) -> list[VerificationKey]:
     try:
-        public = _jwk_public(entry)
+        public = jwk_public(entry)
         fixed = algorithm_of(public)
     except (ValueError, KeyError, TypeError, AttributeError, Refusal):
         return []
@@ -295,7 +295,8 @@ def _from_jwk(entry: Mapping[str, Any], permitted: Collection[str]) -> list[Veri
     ]
 
 
-def _jwk_public(entry: Mapping[str, Any]) -> PublicKey:
+def jwk_public(entry: Mapping[str, Any]) -> PublicKey:
+    """The key of a JWK; raises ValueError, KeyError, TypeError, AttributeError or Refusal."""
     kind = entry.get("kty")
     if kind == "RSA":
         numbers = rsa.RSAPublicNumbers(_int(entry["e"]), _int(entry["n"]))

@@ -75,6 +75,8 @@ LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organi
 MOST_ORGANIZATIONS: Final = 8
 SHORTEST_AUTHORITY: Final = timedelta(hours=1)
 LONGEST_AUTHORITY: Final = timedelta(days=36525)  # a hundred years
+APPROVAL_KEPT: Final = "168h"
+LONGEST_KEPT: Final = timedelta(days=30)
 
 
 class AuthorityKeySpec(Wire):
@@ -94,6 +96,19 @@ class AuthoritySubject(Wire):
     organizations: Annotated[
         tuple[str, ...], at_most(MOST_ORGANIZATIONS), proto(2), describe("The organizations.")
     ] = ()
+
+
+class AcmeTerms(Wire):
+    """ACME (RFC 8555) for requests of the authority."""
+
+    approval_kept: Annotated[
+        str,
+        proto(1),
+        describe(
+            "How long a person's approval stays valid for the same account and names, until a "
+            "certificate is fetched, 0s to 720h. Default: 168h."
+        ),
+    ] = ""
 
 
 class CertificateAuthoritySpec(Wire):
@@ -134,6 +149,11 @@ class CertificateAuthoritySpec(Wire):
     issues: Annotated[IssuingTerms, proto(6), describe("Profile of issued certificates.")] = field(
         default_factory=IssuingTerms
     )
+    acme: Annotated[
+        AcmeTerms | None,
+        proto(12),
+        describe("Serve ACME clients at /acme/NAME/directory; not set: no ACME."),
+    ] = None
 
 
 class CertificateAuthorityStatus(Wire):
@@ -183,6 +203,12 @@ class CertificateAuthority(Object):
     def lifetime(self) -> timedelta:
         """The lifetime of an authority that the server creates."""
         return duration_of(self.spec.duration) or SHORTEST_AUTHORITY
+
+    @property
+    def approval_kept(self) -> timedelta:
+        """How long a person's approval of an ACME request stays valid."""
+        acme = self.spec.acme
+        return (duration_of(acme.approval_kept) if acme else None) or timedelta()
 
     @property
     def distinguished_name(self) -> DistinguishedName:
@@ -271,7 +297,9 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
     key = replace(spec.key, algorithm=spec.key.algorithm or ECDSA_P256) if spec.key else None
     duration = spec.duration or (DURATION if made else "")
     issues = with_default_terms(spec.issues, duration)
-    return replace(new, spec=replace(spec, key=key, duration=duration, issues=issues))
+    acme = spec.acme and replace(spec.acme, approval_kept=spec.acme.approval_kept or APPROVAL_KEPT)
+    made_spec = replace(spec, key=key, duration=duration, issues=issues, acme=acme)
+    return replace(new, spec=made_spec)
 
 
 def profile(authority: CertificateAuthority) -> Profile:
@@ -381,6 +409,9 @@ def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
     life = duration_of(spec.duration) or LONGEST_AUTHORITY
     if life >= SHORTEST_AUTHORITY:  # a shorter one is already reported
         yield from lifetime_errors(spec.issues, ISSUES, life)
+    if spec.acme is not None:
+        kept = SPEC / "acme" / "approvalKept"
+        yield from duration_errors(kept, spec.acme.approval_kept, timedelta(), LONGEST_KEPT)
 
 
 # --- tables -----------------------------------------------------------------------------------

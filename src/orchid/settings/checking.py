@@ -147,6 +147,9 @@ def _refuse_contradictions(given: Given) -> None:
     _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
     _front_proxy(given)
     _refuse_odd_url("crl-url", given.crl_url)
+    _refuse_odd_url("acme-url", given.acme_url)
+    if given.acme_url and not given.acme_url.startswith("https://"):
+        raise BadSettings("--acme-url: ACME clients need https")
     if given.crl_listen:
         address(given.crl_listen, "crl-listen")
 

@@ -61,6 +61,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         "/crl/*",
         "/trust/*",
         "/renewal-info/*",
+        "/acme/*",
         "/.well-known/oauth-authorization-server",
         "/oauth2/introspect",
     )
@@ -243,6 +244,13 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         Help(
             description="Base URL of /crl/ for verifiers, like http://pki.example.com; "
             "issued certificates then have a CRL distribution point."
+        ),
+    ] = ""
+    acme_url: Annotated[
+        str,
+        Help(
+            description="Base URL of /acme/ for clients, like https://acme.example.com. Default: "
+            "the address at which clients reach the server."
         ),
     ] = ""
     crl_listen: Annotated[

@@ -7,6 +7,7 @@ service account: authorized, admitted and audited like any other.
 """
 
 from orchid.engine.interfaces import Authenticated, Authenticator, Presented
+from orchid.engine.request import OwnCertificate
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
 
@@ -17,9 +18,16 @@ class InProcessCallers:
         # By id(). The peer is stored too, so that its id() is not reused.
         self._users: dict[int, tuple[object, Authenticated]] = {}
 
-    def introduce(self, peer: object, user: UserInfo) -> None:
-        """Authenticate requests with this peer as this user."""
-        self._users[id(peer)] = (peer, Authenticated(user, still_valid=True))
+    def introduce(
+        self, peer: object, user: UserInfo, certificate: OwnCertificate | None = None
+    ) -> None:
+        """Authenticate requests with this peer as this user, who holds a certificate."""
+        found = Authenticated(user, still_valid=True, certificate=certificate)
+        self._users[id(peer)] = (peer, found)
+
+    def dismiss(self, peer: object) -> None:
+        """Refuse further requests with this peer."""
+        self._users.pop(id(peer), None)
 
     def introduce_account(self, peer: object, namespace: str, name: str) -> None:
         """The same for a service account."""

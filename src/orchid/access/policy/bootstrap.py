@@ -216,6 +216,10 @@ class _Writer:
             renewal, PolicyRule(verbs=("get", "head"), non_resource_urls=("/renewal-info/*",))
         )
         self._bind(renewal, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
+        # ACME requests are signed with the keys of their accounts.
+        acme = "system:acme-client"
+        self._role(acme, PolicyRule(verbs=("get", "head", "post"), non_resource_urls=("/acme/*",)))
+        self._bind(acme, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         # OAuth endpoints authenticate and authorize their callers themselves.
         endpoints = "system:oauth-client"
         self._role(
@@ -273,6 +277,8 @@ class _Writer:
         recorded = ("clusters", "credentialrevocations", "issuedcertificates")
         inventory = rule(READ, identity, recorded)
         self._role("certificate-requester", *asking)
+        # ACME clients get their certificates from /acme/, and read no requests.
+        self._role("acme-requester", rule(("create",), group, (requests,)))
         self._role(
             "certificate-approver",
             rule(READ, group, (requests,)),

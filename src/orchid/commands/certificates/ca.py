@@ -81,6 +81,9 @@ def _term_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, type=times.duration_of, metavar="24h", help=words)
     parser.add_argument("--wildcards", action="store_true", help="allow names like *.example.com")
     parser.add_argument(
+        "--acme", action="store_true", help="serve ACME clients: see orchid acme key"
+    )
+    parser.add_argument(
         "--wait", type=times.duration_of, default=60, metavar="1m", help="how long (default: 1m)"
     )
 
@@ -160,7 +163,8 @@ def _terms(chosen: argparse.Namespace) -> Json:
     if chosen.wildcards:
         issues["wildcards"] = True
     given = {name: value for name, value in issues.items() if value}
-    return {"signerName": chosen.signer, "issues": given}
+    spec: Json = {"signerName": chosen.signer, "issues": given}
+    return {**spec, "acme": {}} if chosen.acme else spec
 
 
 def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> int:

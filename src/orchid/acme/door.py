@@ -1,0 +1,81 @@
+"""The ACME server: its identity, its pages and the key of its nonces."""
+
+import contextlib
+import secrets
+
+from orchid.acme.accounts import AccountPages
+from orchid.acme.nonces import Nonces
+from orchid.acme.orders import ActingAs, OrderPages
+from orchid.acme.pages import AcmePages, Find
+from orchid.acme.requests import SignedRequests
+from orchid.acme.revoking import ActingHolder, RevocationPage
+from orchid.client.client import Client
+from orchid.clock import Clock
+from orchid.controllers.runtime.declaration import ComponentIdentity
+from orchid.issuance.acme_accounts import KEY, NONCE_SECRET, AcmeAccounts, ExternalKeys
+from orchid.issuance.acme_orders import AcmeOrders
+from orchid.kinds.role import CORE, rule
+from orchid.kinds.secret import Secret
+from orchid.metrics import Metric
+from orchid.wire.errors import AlreadyExists
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+
+NONCE_KEY_BYTES = 32
+
+IDENTITY = ComponentIdentity(
+    name="acme-server",
+    account="acme-server",
+    rights=lambda names: (
+        rule(("create", "update"), names.identity, ("acmeaccounts",)),
+        rule(("create", "get"), names.identity, ("acmeorders",)),
+        rule(("update",), names.identity, ("acmeorders/status",)),
+    ),
+    rights_at_home=lambda names: (rule(("create",), CORE, ("secrets",)),),
+)
+
+
+class AcmeDoor:
+    """ACME for all authorities, of one process."""
+
+    def __init__(
+        self,
+        base: str,
+        client: Client,
+        find: Find,
+        *,
+        accounts: AcmeAccounts,
+        keys: ExternalKeys,
+        orders: AcmeOrders,
+        acting: ActingAs,
+        acting_holder: ActingHolder,
+        names: Naming,
+        clock: Clock,
+    ) -> None:
+        """`base`: the URL of the server for clients. `client`: with the identity above."""
+        self._client = client
+        self._keys = keys
+        self._fresh = accounts.fresh
+        self._home = names.system_namespace
+        nonces = Nonces(keys.nonce_key, clock)
+        self.pages = AcmePages(
+            base,
+            find,
+            nonces,
+            ensure_key=self.ensure_key,
+            requests=SignedRequests(accounts, nonces),
+            accounts=AccountPages(accounts, keys, client),
+            orders=OrderPages(orders, client, acting, clock),
+            revocations=RevocationPage(orders, acting_holder),
+        )
+        self.metrics: tuple[Metric, ...] = (self.pages.answers,)
+
+    async def ensure_key(self) -> None:
+        """Create the key of nonces, which all servers share, if there is none."""
+        if self._keys.nonce_key():
+            return
+        data = {KEY: secrets.token_bytes(NONCE_KEY_BYTES)}
+        meta = ObjectMeta(name=NONCE_SECRET, namespace=self._home)
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(Secret(metadata=meta, data=data, type="Opaque"))
+        await self._fresh()

@@ -1,0 +1,279 @@
+"""A person's approval of an ACME request is not lost when the client has left.
+
+Reads    certificatesigningrequests of ACME orders, their acmeorders and acmeaccounts,
+         issuedcertificates, certificateauthorities
+Writes   /approval: the condition Approved with the reason ApprovalKept
+Revokes  the certificate that the approval led to first, as superseded
+Deletes  an undecided request when its account sends a newer one for the same names
+Never    approves what nobody approved, nor for longer than `spec.acme.approvalKept`
+
+A client that waits for a person gives up after a while, and asks again later with another key. The
+approval then counts for the same service account, authority and names, until a certificate is
+fetched. Start with `KeepApprovals.reconcile`. All of this is computed from objects.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.clock import Clock
+from orchid.controllers.follow_authorities import AuthorityFollower
+from orchid.controllers.runtime.context import ControllerContext
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import EventRecorder
+from orchid.controllers.runtime.loop import Controller, Start
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import signing_request
+from orchid.kinds.acme_account import AcmeAccount
+from orchid.kinds.acme_order import REQUEST_PREFIX, AcmeOrder
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
+from orchid.kinds.issued_certificate import Approver, IssuedCertificate
+from orchid.kinds.role import READ, may_record_events, rule
+from orchid.wire.errors import AlreadyExists, Conflict
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.request_conditions import APPROVED
+from orchid.wire.revoked_credentials import RevokedCertificate
+from orchid.wire.text import timestamp
+from orchid.wire.user import ACCOUNT_PREFIX, account_of
+
+REASON: Final = "ApprovalKept"
+ACCOUNT: Final = "acme-approvals"
+_NAME: Final = b'"name":"%b' % REQUEST_PREFIX.encode()
+_MESSAGE: Final = re.compile(r"(.+) approved the request (\S+) for the same names at (\S+)\.")
+
+Subject = tuple[str, str, frozenset[str]]  # user, signer and names
+
+
+class KeptApproval(NamedTuple):
+    """A person's approval that led to a certificate."""
+
+    approver: str
+    request: str
+    time: datetime
+
+    def __str__(self) -> str:
+        text = f"{self.approver} approved the request {self.request} for the same names at "
+        return f"{text}{timestamp(self.time)}."
+
+
+class KeepApprovals(Controller[CertificateSigningRequest]):
+    name = "acme-approvals"
+    minds_deletions = True
+
+    def __init__(self, client: Client, names: Naming, clock: Clock, events: EventRecorder) -> None:
+        super().__init__(client, ListSelection(CertificateSigningRequest))
+        self._clock = clock
+        self._events = events
+        self._own_user = f"{ACCOUNT_PREFIX}{names.system_namespace}:{ACCOUNT}"
+        self._others = (f"{ACCOUNT_PREFIX}{names.system_namespace}:", names.controller_manager_user)
+        self._authorities = AuthorityFollower(client)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._records: dict[Subject, dict[str, IssuedCertificate]] = {}  # by serial number
+        self._by_request: dict[str, str] = {}
+        self._waiting: dict[Subject, dict[str, CertificateSigningRequest]] = {}  # undecided
+
+    # -- events ------------------------------------------------------------------------------
+
+    async def follow(self, start: Start) -> None:
+        self._authorities.forget()
+        self._forget()
+        start(self._authorities.follow(lambda authority: None))
+        await self._authorities.all_loaded.wait()
+        start(self._follow_records())
+        await super().follow(start)
+
+    async def _follow_records(self) -> None:
+        selection = ListSelection(IssuedCertificate)
+        async with contextlib.aclosing(self._client.follow(selection)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    if _NAME in bytes(event.data):
+                        self._take_record(event)
+
+    def _take_record(self, event: WatchedChange[IssuedCertificate]) -> None:
+        record = event.object
+        spec = record.spec
+        if not spec.request.name.startswith(REQUEST_PREFIX):
+            return
+        names = frozenset(name.lower() for name in spec.names) or frozenset({record.username})
+        subject = spec.requester.username, spec.signer_name, names
+        if event.type == DELETED or record.status.revoked is not None:
+            self._records.get(subject, {}).pop(record.name, None)
+            if not self._records.get(subject):
+                self._records.pop(subject, None)
+        else:
+            self._records.setdefault(subject, {})[record.name] = record
+            for request in self._waiting.get(subject, {}):
+                self.queue.add(("", request))
+
+    def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
+        if _NAME not in bytes(event.data):
+            return
+        csr = event.object
+        subject = subject_of(csr)
+        if not csr.name.startswith(REQUEST_PREFIX) or subject is None:
+            return
+        waiting = self._waiting.setdefault(subject, {})
+        if event.type == DELETED or csr.is_decided:
+            waiting.pop(csr.name, None)
+        else:
+            waiting[csr.name] = csr
+        if not waiting:
+            del self._waiting[subject]
+        super().take(event)
+
+    # -- decision ----------------------------------------------------------------------------
+
+    async def reconcile(self, found: CertificateSigningRequest) -> None:
+        subject = subject_of(found)
+        authority = self._authorities.of(found.spec.signer_name)
+        if subject is None or authority is None or authority.spec.acme is None:
+            return
+        if found.is_decided:
+            await self._supersede(found, subject)
+            return
+        order = await self._order(found)
+        if order is None:
+            return
+        await self._delete_older(found, subject)
+        since = self._clock.now() - authority.approval_kept
+        for approval, record in list(self._approvals(subject)):
+            if approval.time > since and await self._is_unfetched(record, order):
+                decided = found.with_condition(APPROVED, REASON, str(approval))
+                await self._client.update(decided, "approval")
+                self._events.record(self.name, found, REASON, str(approval))
+                return
+
+    async def _order(self, csr: CertificateSigningRequest) -> AcmeOrder | None:
+        """The order of a request, if its account is the requester and its names are equal."""
+        user = account_of(csr.spec.username)
+        if user is None:
+            return None
+        namespace, name = user
+        order = await self._client.find(AcmeOrder, csr.name.removeprefix(REQUEST_PREFIX), namespace)
+        if order is None:
+            return None
+        account = await self._client.find(AcmeAccount, order.spec.account, namespace)
+        if account is None or account.spec.service_account_name != name:
+            return None
+        request = signing_request.parse_once(csr.spec.request or b"")
+        return None if order.difference(request) else order
+
+    async def _delete_older(self, csr: CertificateSigningRequest, subject: Subject) -> None:
+        """Delete undecided requests that this one replaces: nobody needs to decide about them."""
+        for other in list(self._waiting.get(subject, {}).values()):
+            if _age(other) < _age(csr) and await self._order(other) is not None:
+                await self._client.delete_gone(CertificateSigningRequest, other)
+
+    def _approvals(self, subject: Subject) -> Iterator[tuple[KeptApproval, IssuedCertificate]]:
+        """Approvals by people that led to a certificate, which is not revoked."""
+        for record in self._records.get(subject, {}).values():
+            approver, time = record.spec.approver, record.metadata.creation_timestamp
+            if approver.username == self._own_user:
+                kept = _kept(record.spec.approval.message)
+                if kept is not None and record.spec.approval.reason == REASON:
+                    yield kept, record
+            elif time is not None and self._is_person(approver):
+                yield KeptApproval(approver.username, record.spec.request.name, time), record
+
+    def _is_person(self, approver: Approver) -> bool:
+        name = approver.username
+        return bool(name) and not approver.policy and not name.startswith(self._others)
+
+    async def _order_of(self, record: IssuedCertificate) -> AcmeOrder | None:
+        user = account_of(record.spec.requester.username)
+        name = record.spec.request.name.removeprefix(REQUEST_PREFIX)
+        return await self._client.find(AcmeOrder, name, user[0]) if user else None
+
+    async def _is_unfetched(self, record: IssuedCertificate, new: AcmeOrder) -> bool:
+        """Whether nobody has the certificate of a record, and a new order asks for no more."""
+        order = await self._order_of(record)
+        if order is None or order.name == new.name or order.status.fetched is not None:
+            return False
+        if new.spec.not_after is None or order.spec.not_after is None:
+            return new.spec.not_after == order.spec.not_after
+        return new.spec.not_after <= order.spec.not_after
+
+    async def _supersede(self, csr: CertificateSigningRequest, subject: Subject) -> None:
+        """Revoke the other certificates of the approval by which a request was approved."""
+        if not any(one.type == APPROVED and one.reason == REASON for one in csr.status.conditions):
+            return
+        for record in list(self._records.get(subject, {}).values()):
+            issued, created = record.metadata.creation_timestamp, csr.metadata.creation_timestamp
+            if record.spec.request.name == csr.name or not issued or not created:
+                continue
+            order = await self._order_of(record)
+            if issued <= created and order is not None and order.status.fetched is None:
+                await self._revoke(record, csr)
+
+    async def _revoke(self, record: IssuedCertificate, csr: CertificateSigningRequest) -> None:
+        spec = record.spec
+        revocation = CredentialRevocation(
+            metadata=ObjectMeta(name=f"acme-superseded-{record.name}"),
+            spec=CredentialRevocationSpec(
+                certificate=RevokedCertificate(
+                    serial_number=spec.serial_number, signer_name=spec.signer_name
+                ),
+                reason="superseded",
+                message=f"nobody fetched it, and {csr.name} replaces it",
+            ),
+        )
+        with contextlib.suppress(AlreadyExists, Conflict):
+            await self._client.create(revocation)
+
+
+def subject_of(csr: CertificateSigningRequest) -> Subject | None:
+    """User, signer and names of a request; None if it is malformed."""
+    try:
+        request = signing_request.parse_once(csr.spec.request or b"")
+    except Refusal:
+        return None
+    names = {*map(str.lower, request.dns_names), *map(str, request.ip_addresses)}
+    named = frozenset(names) or frozenset({request.subject.common_name})
+    return csr.spec.username, csr.spec.signer_name, named
+
+
+def _kept(message: str) -> KeptApproval | None:
+    """The approval in the message of an earlier decision of this controller."""
+    found = _MESSAGE.fullmatch(message)
+    try:
+        return found and KeptApproval(
+            found[1], found[2], datetime.fromisoformat(found[3]).astimezone(UTC)
+        )
+    except ValueError:
+        return None
+
+
+def _age(csr: CertificateSigningRequest) -> tuple[datetime, int]:
+    """Sort key; the revision tells apart requests of the same second."""
+    meta = csr.metadata
+    return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), int(meta.resource_version)
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepApprovals:
+    return KeepApprovals(client, context.names, context.clock, events)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="acme-approvals",
+    long_name="acme-approvals-controller",
+    account=ACCOUNT,
+    rights=lambda names: (
+        rule(("delete", *READ), names.certificates, ("certificatesigningrequests",)),
+        rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),
+        # Of which signers is decided by the authorities that have ACME.
+        rule(("approve", "revoke"), names.certificates, ("signers",)),
+        rule(("get",), names.identity, ("acmeaccounts", "acmeorders")),
+        rule(READ, names.identity, ("certificateauthorities", "issuedcertificates")),
+        rule(("create",), names.identity, ("credentialrevocations",)),
+        may_record_events(names),
+    ),
+    build=build,
+)

@@ -1,0 +1,221 @@
+"""Orders of ACME clients: their states, and how many an account has.
+
+The state of an order follows from its certificate request (`AcmeOrder.request_name`), and from the
+inventory after the request was cleaned up:
+
+    ready        there is no request yet
+    processing   the request has no decision or no outcome yet
+    valid        the certificate exists
+    invalid      the request was denied or has failed, or the order has expired
+
+Look-ups are by name or by an index over the cache, and see every acknowledged change after `fresh`.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+import msgspec
+
+from orchid.access.cache_index import CacheIndex
+from orchid.clock import Clock
+from orchid.credentials.x509 import certificates, pem
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.issuance.renewal_information import parse_id
+from orchid.kinds.acme_order import REQUEST_PREFIX, AcmeOrder
+from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.wire.request_conditions import DENIED, FAILED
+
+READY, PROCESSING, VALID, INVALID = "ready", "processing", "valid", "invalid"
+MINUTE: Final = timedelta(minutes=1)
+EXPIRED: Final = "the order has expired"
+FOREIGN: Final = "a certificate request with the name of this order belongs to somebody else"
+_OF_ORDER: Final = b'"request":{"name":"%b' % REQUEST_PREFIX.encode()
+
+Account = tuple[str, str]  # namespace and name of an AcmeAccount
+
+
+class OrderState(msgspec.Struct, frozen=True):
+    """The state of an order, and what it follows from."""
+
+    status: str
+    reason: str = ""  # of an invalid order
+    chain: bytes = b""  # of a valid order: PEM, without the root (see `with_issuer`)
+    request: CertificateSigningRequest | None = None
+    record: IssuedCertificate | None = None
+
+
+class OrderCounts(NamedTuple):
+    """Orders of an account."""
+
+    live: int  # neither fetched nor expired
+    recent: int  # created in the last minute
+
+
+class AcmeOrders:
+    """All orders, with their requests and certificates."""
+
+    def __init__(self, feed: Feed, clock: Clock) -> None:
+        self.fresh = feed.fresh
+        self._clock = clock
+        self._orders = feed.of(AcmeOrder)
+        self._requests = feed.of(CertificateSigningRequest)
+        self._records = feed.of(IssuedCertificate)
+        self._decode = self._orders.kind.decoder.stored
+        self._decode_record = self._records.kind.decoder.stored
+        self._cleared()
+        self._records_cleared()
+        self._order_index = CacheIndex(self._orders, self._changed, self._cleared)
+        self._record_index = CacheIndex(self._records, self._record_changed, self._records_cleared)
+
+    def find(self, namespace: str, name: str) -> AcmeOrder | None:
+        entry = self._orders.get(namespace, name)
+        return entry.object if entry is not None else None
+
+    def state(self, order: AcmeOrder, user: str, authority: CertificateAuthority) -> OrderState:
+        """The state of an order of a user (a service account) at an authority."""
+        signer, now = authority.spec.signer_name, self._clock.now()
+        entry = self._requests.get("", order.request_name)
+        if entry is not None:
+            request = entry.object
+            if (request.spec.username, request.spec.signer_name) != (user, signer):
+                return OrderState(INVALID, FOREIGN)
+            return _state_of(request, is_expired=order.is_expired(now))
+        for record in self._recorded(order.request_name):
+            if (record.spec.requester.username, record.spec.signer_name) == (user, signer):
+                leaf = pem.encode(pem.CERTIFICATE, record.spec.certificate)
+                return OrderState(VALID, chain=leaf, record=record)
+        return OrderState(INVALID, EXPIRED) if order.is_expired(now) else OrderState(READY)
+
+    def record_of(self, state: OrderState) -> IssuedCertificate | None:
+        """The certificate of a valid order in the inventory."""
+        if state.record is not None or state.request is None:
+            return state.record
+        uid = state.request.metadata.uid
+        found = self._recorded(state.request.name)
+        return next((one for one in found if one.spec.request.uid == uid), None)
+
+    def certificate(self, identifier: str) -> IssuedCertificate | None:
+        """The certificate with an identifier of RFC 9773, on record; raises MalformedId."""
+        authority_key, serial = parse_id(identifier)
+        record = self.of_serial(serial)
+        if record is None or record.spec.authority_key != authority_key.hex():
+            return None
+        return record
+
+    def of_serial(self, serial: bytes) -> IssuedCertificate | None:
+        entry = self._records.get("", certificates.serial_name(serial))
+        return entry.object if entry is not None else None
+
+    def replacing(self, certificate: str) -> Iterator[AcmeOrder]:
+        """The orders that replace a certificate."""
+        self._order_index.catch_up()
+        for key in self._replacing.get(certificate, ()):
+            entry = self._orders.entries.get(key)
+            if entry is not None:
+                yield entry.object
+
+    def counts(self, account: Account) -> OrderCounts:
+        self._order_index.catch_up()
+        now = self._clock.now().timestamp()
+        live, recent = self._live.get(account, {}), self._recent.get(account, {})
+        for key in [key for key, created in recent.items() if created <= now - 60]:
+            del recent[key]
+        return OrderCounts(sum(expires > now for expires in live.values()), len(recent))
+
+    def _recorded(self, request: str) -> Iterator[IssuedCertificate]:
+        self._record_index.catch_up()
+        for key in self._issued.get(request, ()):
+            entry = self._records.entries.get(key)
+            if entry is not None:
+                yield entry.object
+
+    # -- following the caches ----------------------------------------------------------------
+
+    def _cleared(self) -> None:
+        self._live: dict[Account, dict[str, float]] = {}
+        self._recent: dict[Account, dict[str, float]] = {}
+        self._replacing: dict[str, dict[str, None]] = {}
+        self._known: dict[str, tuple[Account, str]] = {}
+
+    def _changed(self, key: str, entry: Entry[AcmeOrder] | None) -> None:
+        before = self._known.get(key)
+        if entry is None:
+            if before is not None:
+                self._forget(key, *self._known.pop(key))
+            return
+        order = self._decode(entry.data)
+        account, spec = (order.namespace, order.spec.account), order.spec
+        if before is None:
+            self._known[key] = account, spec.replaces
+            created = order.metadata.creation_timestamp
+            if created is not None and created > self._clock.now() - MINUTE:
+                self._recent.setdefault(account, {})[key] = created.timestamp()
+            if spec.replaces:
+                self._replacing.setdefault(spec.replaces, {})[key] = None
+        if order.status.fetched is None and spec.expires is not None:
+            self._live.setdefault(account, {})[key] = spec.expires.timestamp()
+        else:
+            _drop(self._live, account, key)
+
+    def _forget(self, key: str, account: Account, replaces: str) -> None:
+        _drop(self._live, account, key)
+        _drop(self._recent, account, key)
+        if replaces:
+            self._replacing[replaces].pop(key, None)
+            if not self._replacing[replaces]:
+                del self._replacing[replaces]
+
+    def _records_cleared(self) -> None:
+        self._issued: dict[str, dict[str, None]] = {}
+        self._request_of: dict[str, str] = {}
+
+    def _record_changed(self, key: str, entry: Entry[IssuedCertificate] | None) -> None:
+        if entry is None:
+            request = self._request_of.pop(key, "")
+            if request:
+                self._issued[request].pop(key, None)
+                if not self._issued[request]:
+                    del self._issued[request]
+        elif key not in self._request_of and _OF_ORDER in entry.tail:
+            request = self._decode_record(entry.data).spec.request.name
+            self._request_of[key] = request
+            self._issued.setdefault(request, {})[key] = None
+
+
+def _state_of(request: CertificateSigningRequest, *, is_expired: bool) -> OrderState:
+    if request.is_issued:
+        return OrderState(VALID, chain=request.status.certificate, request=request)
+    for condition in request.status.conditions:
+        if condition.type in (DENIED, FAILED):
+            text = condition.message or condition.reason or condition.type
+            return OrderState(INVALID, text, request=request)
+    if is_expired:
+        return OrderState(INVALID, EXPIRED, request=request)
+    return OrderState(PROCESSING, request=request)
+
+
+def with_issuer(chain: bytes, authority: CertificateAuthority) -> bytes:
+    """A chain that has at least two certificates, which some clients need.
+
+    Signers leave out the root; it is added if the root itself has signed the certificate.
+    """
+    leaf, *others = certificates.parse_blocks(chain)
+    if others or not authority.status.certificate:
+        return chain
+    above = certificates.parse_blocks(authority.status.certificate)
+    if leaf.issuer != above[0].subject:
+        return chain  # of an earlier certificate of the authority
+    kept = [one for one in above if one.issuer != one.subject] or above[:1]
+    return chain + b"".join(pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in kept)
+
+
+def _drop(index: dict[Account, dict[str, float]], account: Account, key: str) -> None:
+    keys = index.get(account)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del index[account]
