@@ -8,7 +8,7 @@ A certificate is never a copy of its request: its bytes are written from a `Temp
 (credentials/x509/certificate_body.py), which holds all permitted content. Before the key is used,
 the X.509 library, which did not write them, parses these bytes, and they are compared with the
 template and the authority (credentials/x509/inspection.py) and with the profile. The signature
-covers exactly the inspected bytes. Only `create` makes CA certificates.
+covers exactly the inspected bytes. Only `create` and `certify` make CA certificates.
 """
 
 import datetime
@@ -23,7 +23,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.credentials import files
 from orchid.credentials.authorities import authority_keys
-from orchid.credentials.authorities.authority_keys import ECDSA_P256, AuthorityKey, generate, signer
+from orchid.credentials.authorities.authority_keys import (
+    ECDSA_P256,
+    AuthorityKey,
+    CertifiedKey,
+    generate,
+    signer,
+)
 from orchid.credentials.authorities.issuer_chain import (
     may_sign_lists,
     purposes,
@@ -92,8 +98,12 @@ class Authority:
         chain: Sequence[x509.Certificate],
         key: AuthorityKey,
         *,
+        cross: Sequence[x509.Certificate] = (),
         random: Random = os.urandom,
     ) -> None:
+        """`cross`: certificates for the same key by an earlier authority, and the chain above them,
+        for verifiers that trust only that one.
+        """
         refuse_unfit(chain, key)
         self.chain = tuple(chain)
         self.certificate = chain[0]
@@ -109,7 +119,7 @@ class Authority:
         # A verifier needs every certificate of the chain, so the first expiry counts.
         self._end = min(link.not_valid_after_utc for link in self.chain)
         self._inspector = Inspector(end=self._end, authority_key=self._key_id)
-        self._intermediates = _encode_intermediates(self.chain)
+        self._intermediates = _encode_intermediates((*self.chain, *cross))
 
     @classmethod
     def create(
@@ -148,28 +158,31 @@ class Authority:
         key: bytes,
         *,
         now: datetime.datetime | None = None,
+        cross: str = "",
         random: Random = os.urandom,
         read_key: Callable[[bytes], AuthorityKey] = authority_keys.read,
     ) -> "Authority":
         """Load an authority from PEM: its certificate, the chain above it, and its key.
 
         With `now`, a chain that is not valid then is refused too; otherwise signing fails later.
+        `cross`: cross certificates, which issued chains have, too.
         """
         try:
             found = certificates.parse_blocks(chain)
+            others = certificates.parse_blocks(cross) if cross else ()
             private = read_key(key)
         except Refusal as refusal:
             raise AuthorityUnusable(str(refusal)) from None
         if now is not None:
             refuse_out_of_time(found, now)
-        return cls(found, private, random=random)
+        return cls(found, private, cross=others, random=random)
 
     @classmethod
     def load_untrusted(
-        cls, chain: bytes, key: bytes, *, now: datetime.datetime | None = None
+        cls, chain: bytes, key: bytes, *, now: datetime.datetime | None = None, cross: str = ""
     ) -> "Authority":
         """`load` for a key from a request: refuses keys that are slow to check."""
-        return cls.load(chain, key, now=now, read_key=authority_keys.read_untrusted)
+        return cls.load(chain, key, now=now, cross=cross, read_key=authority_keys.read_untrusted)
 
     @classmethod
     def load_files(cls, chain: Path, key: Path, *, random: Random = os.urandom) -> "Authority":
@@ -192,6 +205,10 @@ class Authority:
     def key_id(self) -> bytes:
         """The key identifier in issued certificates; empty if the authority has none."""
         return self._key_id
+
+    @property
+    def public_key(self) -> CertifiedKey:
+        return self._private.public_key()
 
     @property
     def certificate_pem(self) -> bytes:
@@ -356,6 +373,29 @@ class Authority:
             organizations=groups,
         )
 
+    def certify(
+        self, other: x509.Certificate, *, now: datetime.datetime, crl_url: str = ""
+    ) -> bytes:
+        """A certificate for the name and the key of another authority, in PEM.
+
+        It ends with the earlier of both. Verifiers that trust only this authority accept the
+        certificates of the other one by it.
+        """
+        parts = certificates.read_parts(certificates.encode(other))
+        template = Template(
+            subject=certificates.read_name(parts.subject),
+            encoded_subject=parts.subject,
+            spki=parts.key,
+            key_id=subject_key_id(other),
+            not_before=now.replace(microsecond=0) - BACKDATE,
+            not_after=min(self._end, other.not_valid_after_utc),
+            key_usages=key_usage_bits(("cert sign", "crl sign")),
+            crl_url=crl_url if self._signs_lists else "",
+            authority=True,
+        )
+        self._refuse_ended(template.not_before, now)
+        return self._inspect_and_sign(template, now, _no_review, above=b"")
+
     def sign_revocation_list(self, revoked: RevokedCertificates, edition: Edition) -> bytes:
         """Sign the complete CRL of this authority; DER."""
         if not self._signs_lists:
@@ -407,8 +447,12 @@ class Authority:
         template: Template,
         now: datetime.datetime,
         review: Callable[[certificates.CertificateContents], None],
+        above: bytes | None = None,
     ) -> bytes:
-        """Write the body, inspect it with the X.509 library, then sign exactly those bytes."""
+        """Write the body, inspect it with the X.509 library, then sign exactly those bytes.
+
+        `above`: the chain to append; None for that of the authority.
+        """
         serial = _serial(now, self._random)
         body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
         # The library only parses certificates with a signature; this one is empty.
@@ -419,7 +463,8 @@ class Authority:
         except NotPermitted as refusal:
             raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
         signed = assemble(body, self._algorithm, self._sign(body))
-        return pem.encode(pem.CERTIFICATE, signed) + self._intermediates
+        chain = self._intermediates if above is None else above
+        return pem.encode(pem.CERTIFICATE, signed) + chain
 
     def __repr__(self) -> str:
         return f"Authority({certificates.describe(self.certificate)})"
@@ -443,10 +488,10 @@ def _agreed_usages(usages: tuple[str, ...]) -> tuple[frozenset[int], tuple[str, 
 
 
 def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
-    """PEM of the certificates between a leaf and the root: every link that has a parent."""
+    """PEM of the certificates between a leaf and a root: each that has a parent, once."""
     return b"".join(
         pem.encode(pem.CERTIFICATE, data)
-        for data in map(certificates.encode, chain)
+        for data in dict.fromkeys(map(certificates.encode, chain))
         if (parts := certificates.read_parts(data)).issuer != parts.subject
     )
 

@@ -85,10 +85,22 @@ def may_sign_lists(certificate: x509.Certificate) -> bool:
     return usage is None or usage.crl_sign
 
 
+def may_certify(certificate: x509.Certificate) -> bool:
+    """Whether its path length permits another authority below."""
+    constraints = _extension(certificate, x509.BasicConstraints)
+    return constraints is not None and constraints.path_length != 0
+
+
 def subject_key_id(certificate: x509.Certificate) -> bytes:
     """The subject key identifier, or b""."""
     found = _extension(certificate, x509.SubjectKeyIdentifier)
     return b"" if found is None else found.digest
+
+
+def issuer_key_id(certificate: x509.Certificate) -> bytes:
+    """The authority key identifier, or b""."""
+    found = _extension(certificate, x509.AuthorityKeyIdentifier)
+    return (found.key_identifier or b"") if found else b""
 
 
 def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:

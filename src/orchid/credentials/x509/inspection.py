@@ -11,7 +11,7 @@ import datetime
 from cryptography import x509
 
 from orchid.credentials.refusals import MalformedCertificate, UnsoundCertificate
-from orchid.credentials.x509.certificate_body import Template, key_digest
+from orchid.credentials.x509.certificate_body import Template
 from orchid.credentials.x509.certificates import (
     CertificateContents,
     read,
@@ -21,6 +21,7 @@ from orchid.credentials.x509.names import DistinguishedName
 
 _MAX_SERIAL_BITS = 159  # 20 octets and positive, RFC 5280 section 4.1.2.2
 
+_AUTHORITY = x509.BasicConstraints(ca=True, path_length=None)
 _NO_AUTHORITY = x509.BasicConstraints(ca=False, path_length=None)
 
 
@@ -85,10 +86,11 @@ def _are_as_agreed(extensions: x509.Extensions, template: Template, authority_ke
     if x509.SubjectAlternativeName in values and not template.subject.attributes:
         must_be_critical.add(x509.SubjectAlternativeName)
     return (
-        values.pop(x509.BasicConstraints, None) == _NO_AUTHORITY
+        values.pop(x509.BasicConstraints, None)
+        == (_AUTHORITY if template.authority else _NO_AUTHORITY)
         and critical == must_be_critical
         and values.pop(x509.SubjectKeyIdentifier, None)
-        == x509.SubjectKeyIdentifier(key_digest(template.spki))
+        == x509.SubjectKeyIdentifier(template.subject_key_id)
         and bits_of(values.pop(x509.KeyUsage, None)) == template.key_usages
         and purposes_of(values.pop(x509.ExtendedKeyUsage, None)) == template.extended_usages
         and values.pop(x509.AuthorityKeyIdentifier, None) == _authority_key(authority_key)

@@ -169,3 +169,8 @@ def refuse_unsound_list(
         sound = False
     if not sound:
         raise UnsoundCertificate("the revocation list to be signed is not what was meant")
+
+
+def list_url(base: str, name: str) -> str:
+    """The URL of a revocation list, for certificates; "" without a base URL."""
+    return f"{base.rstrip('/')}/crl/{name}.crl" if base else ""
