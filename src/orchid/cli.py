@@ -61,9 +61,7 @@ GROUPS = {
         Command(
             "token", "get a token of an account, or decode one", "orchid.commands.accounts.token"
         ),
-        Command(
-            "key", "list, rotate and retire the keys of tokens", "orchid.commands.accounts.key"
-        ),
+        Command("key", "list, rotate and retire keys that sign", "orchid.commands.accounts.key"),
         Command(
             "whoami", "show your user as the server sees it", "orchid.commands.accounts.whoami"
         ),

@@ -14,10 +14,11 @@ from orchid.controllers.runtime.context import KeyRotation
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.kinds.lease import Lease, keys_annotation, signs_annotation
 from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey, SigningKeyStatus
+from orchid.kinds.signing_key import SigningKey
 from orchid.outbound.failures import CallFailed
 from orchid.store.interface import ABSENT, Change
 from orchid.wire.codec.documents import encode
+from orchid.wire.signing_key_status import SigningKeyStatus
 from orchid.wire.struct import replace
 from tests.api.world import Api, api
 

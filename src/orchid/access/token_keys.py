@@ -24,7 +24,14 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.interfaces import Rejected
 from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import VERIFYING, SigningKey, key_secret, private_key_of, select
+from orchid.kinds.signing_key import (
+    TOKENS,
+    VERIFYING,
+    SigningKey,
+    key_secret,
+    private_key_of,
+    select,
+)
 from orchid.wire.errors import Unavailable
 from orchid.wire.naming import Naming
 
@@ -109,6 +116,7 @@ class StoredKeys:
         self._signer: TokenSigner | None = None
         self._legacy: TokenSigner | None = None
         self._verifying = KeySet(())
+        self._prefix = self._cache.kind.key("", f"{TOKENS}-")
         self._secret_prefix = self._secrets.kind.key(names.system_namespace, "signing-key-")
         self._secrets.listen(self, self._on_secrets, self._on_lost)
         for cache in (self._cache, revocations.cache):
@@ -166,7 +174,9 @@ class StoredKeys:
         if seen == self._seen and not self._stale:
             return
         self._seen, self._stale = seen, False
-        entries = {entry.key: entry for entry in self._cache.entries.values()}
+        entries = {
+            key: entry for key, entry in self._cache.entries.items() if key.startswith(self._prefix)
+        }
         objects = {entry.object.metadata.uid: entry for entry in entries.values()}
         chosen = select(
             [entry.object for entry in entries.values()], self._revocations.revoked_keys()

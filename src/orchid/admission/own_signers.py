@@ -28,8 +28,9 @@ from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
 from orchid.kinds.certificate_authority import SPEC, CertificateAuthority
 from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import SigningKey
 from orchid.wire.errors import Forbidden, Invalid
-from orchid.wire.fields import FieldError, duplicate, invalid, not_found
+from orchid.wire.fields import METADATA, FieldError, duplicate, invalid, not_found
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.text import quote
@@ -48,6 +49,7 @@ class OwnSigners(AdmissionPolicy):
         self._feed = feed
         self._authorities_of = authorities_of
         self._secrets = feed.of(Secret)
+        self._keys = feed.of(SigningKey)
 
     async def review(
         self,
@@ -63,10 +65,19 @@ class OwnSigners(AdmissionPolicy):
             refusal = f"{REFUSALS[verb]} {quote(new.spec.signer_name)}"
             await self._require(request, kind, new, targets, refusal)
         await self._feed.fresh()
+        if old is None:
+            self._refuse_key_name(kind, new)
         self._refuse_second(kind, new)
         reference = new.spec.secret_ref
         if reference is not None and (old is None or reference != old.spec.secret_ref):
             await self._review_secret(request, kind, new, reference)
+
+    def _refuse_key_name(self, kind: Kind[Any], new: CertificateAuthority) -> None:
+        """Each key of an authority has a revocation list of its name."""
+        if self._keys.get("", new.name) is not None:
+            text = "a SigningKey has this name"
+            problem = invalid(METADATA / "name", new.name, text)
+            raise Invalid(kind.about_kind(new.name), [problem])
 
     def _refuse_second(self, kind: Kind[Any], new: CertificateAuthority) -> None:
         signer = new.spec.signer_name

@@ -4,50 +4,64 @@ Start with `SigningKeyMaterial.admit`. It creates the key, or reads the one that
 fills in the status: key id, public key, algorithm. The Secret with the private key is part of the
 same commit as the object (`companions`), so that there is never one without the other. Importing
 takes the verb `import` on the key, and the right to get the Secret that is named: a caller who
-knows the private key can issue a token of any account.
+knows the private key can issue a token of any account. Importing the key of an authority takes the
+rights of a user who creates that authority, too. A key of an authority without any source is the
+key that the authority has now (admission/authority_key_material.py).
 """
 
 import asyncio
-from datetime import timedelta
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
+from orchid.admission.authority_key_material import (
+    CERTIFICATE,
+    NewKey,
+    Predecessor,
+    authority_material,
+)
+from orchid.admission.signer_permission import ATTEST, REFUSALS, SIGN, signer_targets
 from orchid.credentials import keys
 from orchid.credentials.authorities import rsa_process
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.secret import SecretValue
+from orchid.credentials.x509.revocation_list import list_url
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
+from orchid.kinds.certificate_authority import CertificateAuthority, secret_location
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
+    ACTIVE,
     IMPORTED,
     MADE,
     PRIVATE_KEY,
     SPEC,
-    KeyDependents,
     SigningKey,
-    SigningKeySpec,
-    SigningKeyStatus,
-    SigningKeyTimes,
+    key_location,
     key_secret,
     next_name,
     read_public_key,
+    select,
     source_errors,
     status_of,
 )
 from orchid.wire.errors import Forbidden, Invalid
-from orchid.wire.fields import METADATA, FieldError, duplicate, invalid, not_found
+from orchid.wire.fields import METADATA, FieldError, duplicate, forbidden, invalid, not_found
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
+from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
 from orchid.wire.struct import replace
 from orchid.wire.text import quote, whole_seconds
 
 IMPORT: Final = "import"
 # Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.
 LONGEST_UNRECORDED: Final = timedelta(days=365)
+SECOND: Final = timedelta(seconds=1)
+
+AuthorityKeysOf = Callable[[str], list[SigningKey]]
 
 
 class SigningKeyMaterial(AdmissionPolicy):
@@ -62,40 +76,159 @@ class SigningKeyMaterial(AdmissionPolicy):
         randomness: Randomness,
         *,
         publish_time: str,
+        authority_keys: AuthorityKeysOf,
+        revoked: Callable[[], Container[str]],
+        crl_url: str = "",
         unsealed: str = "",
     ) -> None:
-        """`unsealed`: why no private key may be stored here; empty if it may."""
+        """`authority_keys`: the keys of an authority. `revoked`: the ids of revoked keys.
+        `crl_url`: the base URL of revocation lists. `unsealed`: why no private key may be stored
+        here; empty if it may.
+        """
         self._names = names
         self._feed = feed
         self._keys = feed.of(SigningKey)
+        self._authorities = feed.of(CertificateAuthority)
         self._secrets = feed.of(Secret)
         self._authorizer = authorizer
         self._random = randomness
         self._publish_time = publish_time
+        self._authority_keys = authority_keys
+        self._revoked = revoked
+        self._crl_url = crl_url
         self._unsealed = unsealed
-        self._private: WeakKeyDictionary[Request, SecretValue] = WeakKeyDictionary()
+        self._private: WeakKeyDictionary[Request, Mapping[str, bytes]] = WeakKeyDictionary()
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
         if old is not None:
             return new
-        spec: SigningKeySpec = new.spec
         await self._require_import(request, kind, new)
         new = replace(new, status=SigningKeyStatus())
-        if spec.authority or any(source_errors(spec)):
-            return new  # the rules of the kind refuse it
-        if not spec.public_key and self._unsealed:
-            raise Forbidden(kind.about(new.name), self._unsealed)
         await self._feed.fresh()
+        if new.spec.authority:
+            return await self._admit_authority_key(request, kind, new)
+        if any(source_errors(new)):
+            return new  # the rules of the kind refuse it
+        if not new.spec.public_key and self._unsealed:
+            raise Forbidden(kind.about(new.name), self._unsealed)
         stored = [entry.object for entry in self._keys.entries.values()]
-        wanted = next_name(stored)
+        self._refuse_other_name(kind, new, stored)
+        status = await self._status(request, kind, new)
+        self._refuse_same(kind, new, status, stored)
+        return replace(new, status=status)
+
+    def _refuse_other_name(
+        self, kind: Kind[Any], new: SigningKey, stored: Sequence[SigningKey]
+    ) -> None:
+        def is_taken(name: str) -> bool:
+            return bool(self._keys.get("", name) or self._authorities.get("", name))
+
+        wanted = next_name(stored, new.spec.authority, is_taken)
         if new.name != wanted and self._keys.get("", new.name) is None:
             text = f"the next key is {quote(wanted)}"
             _refuse(kind, new, invalid(METADATA / "name", new.name, text))
-        status = await self._status(request, kind, new)
+
+    def _refuse_same(
+        self,
+        kind: Kind[Any],
+        new: SigningKey,
+        status: SigningKeyStatus,
+        stored: Sequence[SigningKey],
+    ) -> None:
         same = [key.name for key in stored if key.key_id == status.key_id and not key.is_file]
         if same:
             _refuse(kind, new, duplicate(SPEC, f"{same[0]} has the same key"))
-        return replace(new, status=status)
+
+    # -- keys of authorities -----------------------------------------------------------------
+
+    async def _admit_authority_key(
+        self, request: Request, kind: Kind[Any], new: SigningKey
+    ) -> SigningKey:
+        entry = self._authorities.get("", new.spec.authority)
+        if entry is None:
+            _refuse(kind, new, not_found(SPEC / "authority", new.spec.authority))
+        authority, spec = entry.object, new.spec
+        is_present = not (spec.algorithm or spec.secret_ref or spec.public_key)
+        if is_present:
+            place = secret_location(authority, self._names)
+            reference = SecretReference(name=place.name, namespace=place.namespace)
+            spec = replace(spec, secret_ref=reference, state=ACTIVE)
+        elif spec.algorithm and authority.spec.key is None:
+            text = "the keys of this authority are in Secrets: name another Secret in secretRef"
+            _refuse(kind, new, forbidden(SPEC / "algorithm", text))
+        new = replace(new, spec=spec)
+        if any(source_errors(new)):
+            return new  # the rules of the kind refuse it
+        if spec.algorithm and self._unsealed:
+            raise Forbidden(kind.about(new.name), self._unsealed)
+        stored = self._authority_keys(authority.name)
+        self._refuse_other_name(kind, new, stored)
+        return await self._with_material(request, kind, new, authority, is_present=is_present)
+
+    async def _with_material(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: SigningKey,
+        authority: CertificateAuthority,
+        *,
+        is_present: bool,
+    ) -> SigningKey:
+        if new.spec.secret_ref and not is_present:
+            await self._require_signer(request, kind, new, authority)
+            await self._require_secret(request, kind, new, new.spec.secret_ref)
+        stored = self._authority_keys(authority.name)
+        predecessor = self._predecessor(stored, authority)
+        wanted = NewKey(new, authority, predecessor, is_present, request.now)
+        try:
+            made = await authority_material(wanted, self._data_of)
+        except Refusal as refusal:
+            shown = str(new.spec.secret_ref or new.spec.algorithm)
+            field = "secretRef" if new.spec.secret_ref else "algorithm"
+            _refuse(kind, new, invalid(SPEC / field, shown, str(refusal)))
+        self._refuse_same(kind, new, made.status, stored)
+        if made.data:
+            self._private[request] = made.data
+        times = SigningKeyTimes()
+        if is_present:
+            now = whole_seconds(request.now)
+            times = SigningKeyTimes(published=now, active=later_than(stored, now))
+        status = replace(
+            made.status,
+            times=times,
+            publish_time=self._publish_time if is_present else "",
+            revocation_list=new.name if stored else authority.name,
+        )
+        owner = owner_of(self._authorities.kind, authority)
+        return replace(new.with_meta(owner_references=(owner,)), status=status)
+
+    def _predecessor(
+        self, stored: Sequence[SigningKey], authority: CertificateAuthority
+    ) -> Predecessor | None:
+        signer = select(stored, self._revoked(), authority.name).signer
+        if signer is None:
+            return None
+        place = key_location(signer, self._names.system_namespace)
+        url = list_url(self._crl_url, signer.status.revocation_list)
+        return Predecessor(place, url)
+
+    def _data_of(self, reference: SecretReference) -> Mapping[str, bytes] | None:
+        entry = self._secrets.get(reference.namespace, reference.name)
+        return entry.object.data if entry else None
+
+    async def _require_signer(
+        self, request: Request, kind: Kind[Any], new: SigningKey, authority: CertificateAuthority
+    ) -> None:
+        """Importing a key takes the rights of a user who creates the authority."""
+        signer = authority.spec.signer_name
+        for verb in (SIGN, ATTEST):
+            targets = signer_targets(self._names, verb, signer)
+            if not [
+                target
+                for target in targets
+                if (await self._authorizer.authorize(request.user, target)).allowed
+            ]:
+                raise Forbidden(kind.about(new.name), f"{REFUSALS[verb]} {quote(signer)}")
 
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
@@ -104,6 +237,8 @@ class SigningKeyMaterial(AdmissionPolicy):
         if private is None:
             return ()
         return (private_key_secret(self._names, kind, new, private, self._random.uid()),)
+
+    # -- token keys --------------------------------------------------------------------------
 
     async def _status(self, request: Request, kind: Kind[Any], new: SigningKey) -> SigningKeyStatus:
         spec, now = new.spec, whole_seconds(request.now)
@@ -122,12 +257,27 @@ class SigningKeyMaterial(AdmissionPolicy):
         else:
             private = await create_key(spec.algorithm)
             status = status_of(private.public, MADE)
-        self._private[request] = private.pem()
+        self._private[request] = {PRIVATE_KEY: private.pem().reveal().encode()}
         return status
 
     async def _imported(
         self, request: Request, kind: Kind[Any], new: SigningKey, reference: SecretReference
     ) -> keys.TokenKey:
+        await self._require_secret(request, kind, new, reference)
+        entry = self._secrets.get(reference.namespace, reference.name)
+        if entry is None:
+            _refuse(kind, new, not_found(SPEC / "secretRef", str(reference)))
+        try:
+            data = entry.object.data.get(PRIVATE_KEY, b"")
+            return keys.TokenKey(keys.read_private_key(data, PRIVATE_KEY))
+        except Refusal as refusal:
+            _refuse(kind, new, invalid(SPEC / "secretRef", str(reference), str(refusal)))
+
+    # -- rights ------------------------------------------------------------------------------
+
+    async def _require_secret(
+        self, request: Request, kind: Kind[Any], new: SigningKey, reference: SecretReference
+    ) -> None:
         reading = Target(
             verb="get",
             is_resource=True,
@@ -139,21 +289,14 @@ class SigningKeyMaterial(AdmissionPolicy):
         if not (await self._authorizer.authorize(request.user, reading)).allowed:
             text = f"user not permitted to get the Secret {quote(str(reference))}"
             raise Forbidden(kind.about(new.name), text)
-        entry = self._secrets.get(reference.namespace, reference.name)
-        if entry is None:
-            _refuse(kind, new, not_found(SPEC / "secretRef", str(reference)))
-        try:
-            data = entry.object.data.get(PRIVATE_KEY, b"")
-            return keys.TokenKey(keys.read_private_key(data, PRIVATE_KEY))
-        except Refusal as refusal:
-            _refuse(kind, new, invalid(SPEC / "secretRef", str(reference), str(refusal)))
 
     async def _require_import(self, request: Request, kind: Kind[Any], new: SigningKey) -> None:
         if not (new.spec.secret_ref or new.spec.public_key):
             return
         target = replace(request.target, verb=IMPORT, name=new.name, subresource="")
         if not (await self._authorizer.authorize(request.user, target)).allowed:
-            raise Forbidden(kind.about(new.name), "user not permitted to import token keys")
+            text = f"user not permitted to import keys for {new.purpose.signs}"
+            raise Forbidden(kind.about(new.name), text)
 
 
 async def create_key(algorithm: str) -> keys.TokenKey:
@@ -165,16 +308,9 @@ async def create_key(algorithm: str) -> keys.TokenKey:
 
 
 def private_key_secret(
-    names: Naming, kind: Kind[Any], key: SigningKey, private: SecretValue, uid: str
+    names: Naming, kind: Kind[Any], key: SigningKey, data: Mapping[str, bytes], uid: str
 ) -> Secret:
     """The Secret with the private key of a SigningKey; it is deleted with its owner."""
-    owner = OwnerReference(
-        api_version=kind.api_version,
-        kind=kind.name,
-        name=key.name,
-        uid=key.metadata.uid,
-        controller=True,
-    )
     return Secret(
         kind="Secret",
         api_version="v1",
@@ -184,11 +320,28 @@ def private_key_secret(
             uid=uid,
             creation_timestamp=key.metadata.creation_timestamp,
             annotations={names.description_annotation: f"Private key of SigningKey {key.name}"},
-            owner_references=(owner,),
+            owner_references=(owner_of(kind, key),),
         ),
-        type="Opaque",
-        data={PRIVATE_KEY: private.reveal().encode()},
+        type=names.own("tls") if CERTIFICATE in data else "Opaque",
+        data=dict(data),
     )
+
+
+def owner_of(kind: Kind[Any], owner: Object) -> OwnerReference:
+    return OwnerReference(
+        api_version=kind.api_version,
+        kind=kind.name,
+        name=owner.name,
+        uid=owner.metadata.uid,
+        controller=True,
+    )
+
+
+def later_than(stored: Iterable[SigningKey], now: datetime) -> datetime:
+    """The time of an activation: now, and at least a second after that of any other key."""
+    times = (key.status.times.active for key in stored)
+    latest = max((moment for moment in times if moment is not None), default=None)
+    return now if latest is None else max(now, latest + SECOND)
 
 
 def _refuse(kind: Kind[Any], new: Object, problem: FieldError) -> NoReturn:

@@ -33,6 +33,7 @@ from orchid.access.authenticators.service_account_token import (
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
+from orchid.access.authority_keys import AuthorityKeyIndex
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.clusters.revoked import ClusterRevocations
 from orchid.access.json_endpoint import JsonEndpoint
@@ -40,7 +41,6 @@ from orchid.access.revocations import Revocations
 from orchid.access.server_leases import ServerLeases
 from orchid.access.signer_authorities import SignerAuthorities
 from orchid.access.token_keys import FileKeys, StoredKeys, TokenKeys
-from orchid.access.token_secrets import TokenSecrets
 from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.cluster_records import ClusterRecords
@@ -65,6 +65,7 @@ from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.assembly.authorization import authorization
 from orchid.assembly.controlling import signing_certificates
+from orchid.assembly.key_conditions import key_conditions
 from orchid.clock import Clock, Monotonic
 from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials.authorities.issuer_chain import subject_key_id
@@ -86,10 +87,11 @@ from orchid.issuance.policy_explainer import PolicyExplainer
 from orchid.issuance.token_issuer import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.issuance.token_lifetimes import TokenLifetimes
 from orchid.kinds import namespace
-from orchid.kinds.certificate_authority import CertificateAuthority, profile
+from orchid.kinds.certificate_authority import CertificateAuthority, SecretLocation, profile
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.pod_certificate_request import PodCertificateRequest
+from orchid.kinds.signing_key import SigningKey
 from orchid.outbound.remote import FollowedKubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
@@ -127,12 +129,12 @@ class Access:
         """`objects`: the server's own writes, once they exist."""
         names = settings.names
         self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
-        self._random = randomness
-        self._token_used = token_used
+        self._random, self._token_used = randomness, token_used
         self.callers = InProcessCallers()
         self.rbac = RBAC(names, feed, offload)
         self.authorities = SignerAuthorities(feed.of(CertificateAuthority), names)
-        self.authorization = authorization(settings, feed, self.rbac, self.authorities, clock)
+        self.authority_keys = AuthorityKeyIndex(feed.of(SigningKey), names)
+        self.authorization = authorization(settings, feed, self.rbac, self._holds_key, clock)
         self.authorizer = self.authorization.authorizer
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
         self.explainer = self._explainer(offload)
@@ -159,6 +161,10 @@ class Access:
             )
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator(self._anonymous_paths(anonymous_paths))
+
+    def _holds_key(self, place: SecretLocation) -> bool:
+        """Whether the key of an authority is in a Secret."""
+        return self.authorities.is_named(place) or self.authority_keys.is_named(place)
 
     def _explainer(self, offload: Offload) -> PolicyExplainer:
         names, longest = self.settings.names, timedelta(seconds=self.settings.signing_duration)
@@ -355,14 +361,7 @@ class Access:
                 account_until=self.revocations.account_until,
             ),
             RevokedKeys(self._keys_of),
-            SigningKeyMaterial(
-                names,
-                self.feed,
-                self.authorizer,
-                self._random,
-                publish_time=self.settings.given.token_key_publish_time,
-                unsealed=REFUSAL if self.settings.is_unsealed else "",
-            ),
+            self._signing_key_material(),
             self._signing_key_steps(),
             self._revocation_permission(),
             ClusterRecords(self.feed),
@@ -393,19 +392,37 @@ class Access:
         is_unknown = self._accepts_outside_tokens() or self.settings.given.token_auth_file
         return None if is_unknown else self._clients_end()
 
+    def _signing_key_material(self) -> SigningKeyMaterial:
+        return SigningKeyMaterial(
+            self.settings.names,
+            self.feed,
+            self.authorizer,
+            self._random,
+            publish_time=self.settings.given.token_key_publish_time,
+            authority_keys=self.authority_keys.of,
+            revoked=self.revocations.revoked_keys,
+            crl_url=self.settings.given.crl_url,
+            unsealed=REFUSAL if self.settings.is_unsealed else "",
+        )
+
     def _signing_key_steps(self) -> SigningKeySteps:
         settings, names = self.settings, self.settings.names
-        given = settings.given
+        conditions = key_conditions(
+            settings,
+            self.feed,
+            tokens=self.long_tokens,
+            issued=self.issued,
+            keys_of=self.authority_keys.of,
+        )
         return SigningKeySteps(
             names,
             self.feed,
             self.authorizer,
             servers=self.servers.live,
             revoked=self.revocations.revoked_keys,
-            dependents=self.long_tokens.dependents,
-            secrets_of=TokenSecrets(self.feed, names).of_key,
-            publish_time=(given.token_key_publish_time, settings.token_key_publish_time),
-            published_elsewhere=settings.keys_elsewhere,
+            conditions=conditions,
+            keys_of=self.authority_keys.of,
+            publish_time=(settings.given.token_key_publish_time, settings.token_key_publish_time),
             own_user=OWN_USER,
         )
 
@@ -419,10 +436,14 @@ class Access:
         """The CAs of a signer; None if it is not one of this server's."""
         if signer in self.settings.names.issuing_signers:
             return Issuers(self._platform_issuers.of(signer), is_platform=True)
-        if not self.authorities.of(signer):
+        found = self.authorities.of(signer)
+        if not found:
             return None
-        issuer = self.authorities.issuer(signer)
-        return Issuers([issuer] if issuer else [], is_platform=False)
+        issuers = self.authority_keys.issuers(found[0].name, self.revocations.revoked_keys())
+        if not self.authority_keys.of(found[0].name):  # of an earlier version, until it has objects
+            issuer = self.authorities.issuer(signer)
+            issuers = [issuer] if issuer else []
+        return Issuers(issuers, is_platform=False)
 
     def _keys_of(self, signer: str) -> set[str]:
         """The keys of a signer."""

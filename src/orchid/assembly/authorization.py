@@ -11,11 +11,11 @@ from orchid.access.authorizers.rbac import RBAC
 from orchid.access.authorizers.review_batches import ReviewBatches
 from orchid.access.authorizers.union import ListingAuthorizer
 from orchid.access.authorizers.webhook import WebhookSettings
-from orchid.access.signer_authorities import SignerAuthorities
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
+from orchid.kinds.certificate_authority import SecretLocation
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
@@ -31,7 +31,11 @@ FLAGS = (
 
 
 def authorization(
-    settings: Settings, feed: Feed, rbac: RBAC, authorities: SignerAuthorities, clock: Clock
+    settings: Settings,
+    feed: Feed,
+    rbac: RBAC,
+    holds_authority_key: Callable[[SecretLocation], bool],
+    clock: Clock,
 ) -> Authorization:
     """The authorizers of the settings; raises BadSettings."""
     names, file = settings.names, settings.given.authorization_config
@@ -45,7 +49,7 @@ def authorization(
             source,
             types,
             (
-                AuthoritySecrets(feed, authorities, _key_readers(names)),
+                AuthoritySecrets(feed, holds_authority_key, _key_readers(names)),
                 ReviewBatches(names, rbac),
             ),
             names=names,

@@ -27,7 +27,6 @@ from orchid.controllers.runtime.context import (
     ControllerContext,
     KeyRotation,
     Signer,
-    list_url,
 )
 from orchid.controllers.runtime.declaration import ComponentIdentity
 from orchid.credentials import keys as key_files
@@ -36,6 +35,7 @@ from orchid.credentials.files import Reloading, read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import TokenSigner
 from orchid.credentials.x509 import certificates, pem
+from orchid.credentials.x509.revocation_list import list_url
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
 from orchid.engine.request import OwnCertificate

@@ -221,7 +221,8 @@ class Assembly:
             self.feed.of(SigningKey), self.access.verifications, self.clock.now
         )
         self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
-        self.lists = crl.ServedLists(RevocationLists(self.feed, names).find)
+        lists = RevocationLists(self.feed, names, self.access.authority_keys.lists)
+        self.lists = crl.ServedLists(lists.find, lists.all_of)
         self.revocation_copy = None
         if settings.given.store == "sqlite" and not settings.given.etcd_servers:
             file = settings.data_dir / revocation_file.FILE
@@ -252,6 +253,7 @@ class Assembly:
         )
         self.access.keys_changed.append(self.applied.changed)
         self.sealing.changed = self.applied.changed
+        self.access.authority_keys.changed.append(self.applied.changed)
         for type_ in REVOKING_KINDS:
             self.feed.of(type_).listen(self.applied, lambda _changes: self.applied.changed())
 
@@ -306,7 +308,7 @@ class Assembly:
         """The keys of this process, as annotations of its Lease."""
         names, keys = self.settings.names, self.access.keys
         return {
-            keys_annotation(names): ",".join(keys.usable),
+            keys_annotation(names): ",".join([*keys.usable, *self.access.authority_keys.waiting]),
             signs_annotation(names): keys.signs,
             **self.sealing.annotations(),
         }

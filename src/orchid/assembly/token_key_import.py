@@ -27,12 +27,11 @@ from orchid.kinds.signing_key import (
     ACTIVE,
     IMPORTED,
     MADE,
+    PRIVATE_KEY,
     RETIRED,
     VERIFYING,
-    KeyDependents,
     SigningKey,
     SigningKeySpec,
-    SigningKeyTimes,
     key_secret,
     next_name,
     status_of,
@@ -45,6 +44,7 @@ from orchid.settings.errors import BadSettings
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.references import SecretReference
+from orchid.wire.signing_key_status import KeyDependents, SigningKeyTimes
 from orchid.wire.struct import replace
 from orchid.wire.text import whole_seconds
 
@@ -85,7 +85,7 @@ class TokenKeyImport:
         while True:
             await self._feed.fresh()
             stored = [entry.object for entry in self._cache.entries.values()]
-            known = {key.key_id for key in stored if not key.is_file}
+            known = {key.key_id for key in stored if not (key.is_file or key.spec.authority)}
             try:
                 if not known:
                     await self._store_first(stored, signing)
@@ -150,7 +150,8 @@ class TokenKeyImport:
             ),
         )
         names = self._settings.names
-        secret = private_key_secret(names, self._kind, key, private.pem(), self._random.uid())
+        data = {PRIVATE_KEY: private.pem().reveal().encode()}
+        secret = private_key_secret(names, self._kind, key, data, self._random.uid())
         await self._commit(key, secret, [Fact("token-key.activated", {"key": key.key_id})])
         if source == IMPORTED:
             log.info("tokens.key_imported", extra={"key": key.name, "state": key.state})

@@ -1,11 +1,10 @@
-"""Follow the custom authorities: the authority of a signer, and its key.
+"""Follow the custom authorities: the authority of a signer, and its keys.
 
-Reads   certificateauthorities, and the Secret of a signing one
+Reads   certificateauthorities; the SigningKeys and Secrets of those that sign
 Never   writes: keep_authorities.py creates keys and reports problems
 
-Start with `AuthorityFollower.of`, for terms, and `read_authority`, for the key. A key that the
-server created is in a Secret of the system namespace named after the uid of its authority; any
-other is in the Secret of `secretRef`.
+Start with `AuthorityFollower.of`, for terms, and `AuthorityKeys.signer`, for the key. The status of
+an authority names the keys that are in use, the signer first; keep_authorities.py selects them.
 """
 
 import asyncio
@@ -15,16 +14,26 @@ from datetime import timedelta
 
 from orchid.approval.case import SignerTerms
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.controllers.runtime.context import Signer, list_url
+from orchid.controllers.runtime.context import Signer
 from orchid.controllers.runtime.loop import TryAgain
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.refusals import AuthorityUnusable
+from orchid.credentials.authorities.issuer_chain import issuer_key_id
+from orchid.credentials.refusals import AuthorityUnusable, KeyMismatch
+from orchid.credentials.x509 import certificates, pem
+from orchid.credentials.x509.revocation_list import list_url
 from orchid.kinds.certificate_authority import (
+    AuthorityKeyReference,
     CertificateAuthority,
+    SecretLocation,
     profile,
-    secret_location,
 )
 from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import (
+    KeySelection,
+    SigningKey,
+    authority_key_id,
+    key_location,
+)
 from orchid.wire.naming import Naming
 
 AUTHORITIES = ListSelection(CertificateAuthority)
@@ -123,7 +132,7 @@ class AuthorityFollower:
 
 
 class AuthorityKeys:
-    """The authorities that are Ready, with their keys, for the signing controller."""
+    """The authorities that are Ready, with their keys, for the signing controllers."""
 
     def __init__(
         self, client: Client, names: Naming, authorities: AuthorityFollower, crl_url: str = ""
@@ -132,7 +141,7 @@ class AuthorityKeys:
         self._names = names
         self._authorities = authorities
         self._crl_url = crl_url
-        self._read: dict[str, Authority] = {}
+        self._read: dict[str, tuple[str, Authority]] = {}  # cross certificates, by signer
 
     async def signer(self, name: str) -> Signer | None:
         """The signer of a custom authority; None if it has no authority that is Ready."""
@@ -140,32 +149,71 @@ class AuthorityKeys:
         if found is None or not found.is_ready:
             self._read.pop(name, None)
             return None
-        shown = found.status.certificate.encode()
-        known = self._read.get(name)
-        if known is None or known.chain_pem != shown:
-            known = await read_authority(self._client, found, self._names)
-            if known.chain_pem != shown:
-                raise TryAgain(f"the Secret of {found.name} is newer than its status")
-            self._read[name] = known
+        if not found.status.keys:
+            raise TryAgain(f"the keys of {found.name} are not known yet")
+        shown, cross = found.status.certificate.encode(), found.status.cross_certificates
+        cached = self._read.get(name)
+        if cached is None or (cached[0], cached[1].chain_pem) != (cross, shown):
+            cached = cross, await self.load(found.status.keys[0], cross)
+            if cached[1].chain_pem != shown:
+                raise TryAgain(f"the key of {found.name} is newer than its status")
+            self._read[name] = cached
         terms = self._authorities.terms(name)
         assert terms is not None
-        authority = known
+        authority, list_name = cached[1], found.status.keys[0].revocation_list
         return Signer(
             terms.profile,
             lambda: authority,
-            list_name=found.name,
-            crl_url=list_url(self._crl_url, found.name),
+            list_name=list_name,
+            crl_url=list_url(self._crl_url, list_name),
         )
+
+    async def load(self, named: AuthorityKeyReference, cross: str = "") -> Authority:
+        """One key of an authority; raises a Refusal with the problem."""
+        key = await self._client.find(SigningKey, named.name)
+        if key is None:
+            raise TryAgain(f"there is no SigningKey {named.name}")
+        return await read_authority(self._client, key, self._names, cross)
 
 
 async def read_authority(
-    client: Client, authority: CertificateAuthority, names: Naming
+    client: Client, key: SigningKey, names: Naming, cross: str = ""
 ) -> Authority:
-    """The authority with its key; raises a Refusal with the problem."""
-    place = secret_location(authority, names)
+    """The authority of a key, with its private key; raises a Refusal with the problem.
+
+    `cross`: certificates that issued chains contain besides.
+    """
+    place = key_location(key, names.system_namespace)
+    found = await read_secret(client, SecretLocation(place.namespace, place.name), cross)
+    if authority_key_id(found.chain_pem.decode("ascii")) != key.key_id:
+        raise KeyMismatch(f"the Secret {place} has another key than {key.name}")
+    return found
+
+
+async def read_secret(client: Client, place: SecretLocation, cross: str = "") -> Authority:
+    """The authority in a Secret; raises a Refusal with the problem."""
     secret = await client.find(Secret, place.name, place.namespace)
     if secret is None:
         raise SecretMissing(f"there is no Secret {place}, which should hold the key")
-    chain, key = secret.data.get(CERTIFICATE, b""), secret.data.get(KEY, b"")
+    chain, private = secret.data.get(CERTIFICATE, b""), secret.data.get(KEY, b"")
     # Verifying a chain of RSA keys takes many milliseconds.
-    return await asyncio.to_thread(Authority.load_untrusted, chain, key)
+    return await asyncio.to_thread(Authority.load_untrusted, chain, private, cross=cross)
+
+
+def cross_chain(chosen: KeySelection) -> str:
+    """Certificates by which verifiers that trust only an earlier key accept the signer, in PEM.
+
+    For each earlier key that is still in use: the certificate of the next key by it, and the chain
+    above it. Issued chains leave out the roots among these.
+    """
+    earlier = {key.key_id: key for key in chosen.verifying}
+    found, key = "", chosen.signer
+    while key is not None and key.status.cross_certificate:
+        cross = certificates.parse_blocks(key.status.cross_certificate)[0]
+        key = earlier.pop(issuer_key_id(cross).hex(), None)
+        if key is not None:
+            above = certificates.parse_blocks(key.status.certificate)
+            found += b"".join(
+                pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in (cross, *above)
+            ).decode("ascii")
+    return found

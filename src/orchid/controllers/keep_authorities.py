@@ -1,13 +1,19 @@
 """Create the keys of certificate authorities, publish their trust bundles, and set their status.
 
-Reads   certificateauthorities; the Secret of each; clustertrustbundles of their signers
-Writes  a Secret with a new key in the system namespace, once; a trust bundle for each authority;
-        /status: Ready, with the problem; Expiring, in the last third of its life; whether it may
+Reads   certificateauthorities, their SigningKeys and Secrets; credentialrevocations that name a
+        key; clustertrustbundles of their signers
+Writes  a Secret with the first key in the system namespace, once; the SigningKey of the present
+        key; a trust bundle for each key in use; /status: the keys and the certificate of the
+        signer; Ready, with the problem; Expiring, in the last third of its life; whether it may
         sign revocation lists
-Never   creates a second key for an authority that had one, nor signs (sign_requests.py)
+Never   creates a successor (rotate_authority_keys.py), nor signs (sign_requests.py)
 
-Secret and bundle are owned by their authority and deleted with it. After a change of its
-certificate, the old bundle stays until it expires: certificates may still need it. Secrets of the
+The present key of an authority without SigningKeys, as an earlier version left it, becomes its
+first SigningKey. If a user replaces the key in the Secret of an authority, the new one becomes a
+SigningKey that signs at once.
+
+Secret and bundle are owned by their authority and deleted with it. A bundle is deleted when its key
+is Retired, or when it expires: certificates may still need it. Secrets of the
 system namespace, where keys usually are, are watched; a Secret elsewhere is read when its authority
 changes and every half minute, so that the controller needs no permission to watch all Secrets. With
 more than 300 authorities each is read less often, so that the load does not grow with their number.
@@ -28,9 +34,11 @@ from orchid.controllers.follow_authorities import (
     KEY,
     AuthoritiesBySigner,
     SecretMissing,
+    cross_chain,
     read_authority,
+    read_secret,
 )
-from orchid.controllers.publish_trust_bundles import bundle_name, is_past, top_of
+from orchid.controllers.publish_trust_bundles import bundle_name, is_past, top_of_chain
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
@@ -43,13 +51,25 @@ from orchid.kinds.certificate_authority import (
     EXPIRING,
     SIGNS_LISTS,
     UNSEALED_STORE,
+    AuthorityKeyReference,
     CertificateAuthority,
     SecretLocation,
     secret_location,
 )
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
+from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import (
+    MADE,
+    RETIRED,
+    KeySelection,
+    SigningKey,
+    SigningKeySpec,
+    authority_key_id,
+    next_name,
+    select,
+)
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
 from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
@@ -73,6 +93,10 @@ class KeyLost(AuthorityUnusable):
     """The Secret with a key that the server created is gone."""
 
 
+class NoKey(AuthorityUnusable):
+    """No key of the authority may sign."""
+
+
 class KeyNotSealed(AuthorityUnusable):
     """The store would hold the key in clear text, which is not explicitly allowed."""
 
@@ -90,9 +114,13 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._secret_of: dict[str, SecretLocation] = {}  # by the name of the authority
         self._kept: dict[SecretLocation, set[str]] = {}  # the names of the authorities by Secret
         self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
+        self._keys: dict[str, dict[str, SigningKey]] = {}  # by authority and name
+        self._revoked: dict[str, str] = {}  # ids of revoked keys, by the name of the revocation
         self.listed = asyncio.Event()  # set once every authority is in the index
         self._home = home = names.system_namespace
         self.triggers = (
+            Trigger(ListSelection(SigningKey), self._key_changed),
+            Trigger(ListSelection(CredentialRevocation), self._key_revoked),
             Trigger(ListSelection(ClusterTrustBundle), self._owner_of),
             # Every authority is processed at the start, so only changes matter.
             Trigger(ListSelection(Secret, home, existing=False, read_as=Object), self._kept_in),
@@ -143,12 +171,16 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         status = found.status
         try:
             self._refuse_second(found)
-            authority = await self._authority(found)
+            await self._adopt(found)
+            chosen = select(self._keys_of(found), self._revoked.values(), found.name)
+            authority = await self._signer(found, chosen)
             status = replace(
                 status,
                 certificate=authority.chain_pem.decode("ascii"),
                 not_after=min(link.not_valid_after_utc for link in authority.chain),
-                trust_bundle=await self._publish(found, authority),
+                trust_bundle=await self._publish(found, chosen),
+                keys=tuple(map(_reference, chosen.verifying)),
+                cross_certificates=cross_chain(chosen),
             )
             refuse_out_of_time(authority.chain, now)
             ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(found))
@@ -179,16 +211,58 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             if other.seniority < found.seniority:
                 raise SignerTaken(f"the authority {other.name} has the signer {signer} already")
 
-    async def _authority(self, found: CertificateAuthority) -> Authority:
+    def _keys_of(self, found: CertificateAuthority) -> list[SigningKey]:
+        return list(self._keys.get(found.name, {}).values())
+
+    async def _adopt(self, found: CertificateAuthority) -> None:
+        """Have a SigningKey for the present key of an authority."""
+        stored = self._keys_of(found)
+        if stored and found.spec.key is not None:
+            return  # the others are created as SigningKeys
         try:
-            return await read_authority(self._client, found, self._names)
+            own = await self._present(found)
+        except Refusal:
+            if stored:
+                return  # reported if the signer is in that Secret
+            raise
+        chain = own.chain_pem.decode("ascii")
+        same = [key for key in stored if key.key_id == authority_key_id(chain)]
+        if not same:
+            name = next_name(stored, found.name, self._secret_of.__contains__)
+            new = SigningKey(
+                metadata=ObjectMeta(name=name), spec=SigningKeySpec(authority=found.name)
+            )
+            try:
+                self._take_key(await self._client.create(new))
+            except AlreadyExists:
+                raise TryAgain(f"there is a SigningKey {name} already") from None
+        elif same[0].status.certificate != chain and same[0].state != RETIRED:
+            renewed = replace(same[0], status=replace(same[0].status, certificate=chain))
+            await self._client.update_status(renewed)
+            self._take_key(renewed)
+
+    async def _present(self, found: CertificateAuthority) -> Authority:
+        """The authority in its own Secret; its key is created if it never had one."""
+        place = secret_location(found, self._names)
+        try:
+            return await read_secret(self._client, place)
         except SecretMissing as missing:
             if found.spec.key is None:
                 raise
             if found.status.certificate:
-                raise KeyLost(f"{missing}; restore it, or delete the authority") from None
+                raise _lost(missing) from None
         await self._make_key(found)
-        return await read_authority(self._client, found, self._names)
+        return await read_secret(self._client, place)
+
+    async def _signer(self, found: CertificateAuthority, chosen: KeySelection) -> Authority:
+        if chosen.signer is None:
+            raise NoKey("every key of the authority is revoked")
+        try:
+            return await read_authority(self._client, chosen.signer, self._names)
+        except SecretMissing as missing:
+            if chosen.signer.status.source == MADE:
+                raise _lost(missing) from None
+            raise
 
     async def _make_key(self, found: CertificateAuthority) -> None:
         assert found.spec.key is not None
@@ -232,33 +306,65 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     # -- the trust bundle --------------------------------------------------------------------
 
-    async def _publish(self, found: CertificateAuthority, authority: Authority) -> str:
-        """Create or correct the bundle; return its name."""
-        signer, text = found.spec.signer_name, top_of(authority)
-        name = bundle_name(signer, text)
-        spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
-        there = await self._client.find(ClusterTrustBundle, name)
-        if there is None:
-            meta = ObjectMeta(name=name, owner_references=(self._owner(found),))
-            await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
-        elif there.spec.trust_bundle != text:
-            await self._client.update(replace(there, spec=spec))
-        await self._remove_past(found, name)
-        return name
+    async def _publish(self, found: CertificateAuthority, chosen: KeySelection) -> str:
+        """Create or correct the bundle of each key in use; return the name of the signer's."""
+        signer = found.spec.signer_name
+        first, *others = (top_of_chain(key.status.certificate) for key in chosen.verifying)
+        texts = [first, *(text for text in others if not is_past(text, self._clock.now()))]
+        names = {bundle_name(signer, text): text for text in texts}
+        for name, text in names.items():
+            spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
+            there = await self._client.find(ClusterTrustBundle, name)
+            if there is None:
+                meta = ObjectMeta(name=name, owner_references=(self._owner(found),))
+                await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
+            elif there.spec.trust_bundle != text:
+                await self._client.update(replace(there, spec=spec))
+        await self._remove_past(found, frozenset(names))
+        return next(iter(names))
 
-    async def _remove_past(self, found: CertificateAuthority, current: str) -> None:
-        """Delete the authority's earlier bundles whose certificates have expired."""
-        for name in self._bundles.get(found.metadata.uid, set()) - {current}:
+    async def _remove_past(self, found: CertificateAuthority, current: frozenset[str]) -> None:
+        """Delete the bundles of keys that nobody trusts any more, or that have expired."""
+        unused = {
+            top_of_chain(key.status.certificate)
+            for key in self._keys_of(found)
+            if key.state == RETIRED or key.key_id in self._revoked.values()
+        }
+        for name in self._bundles.get(found.metadata.uid, set()) - current:
             bundle = await self._client.find(ClusterTrustBundle, name)
-            if (
-                bundle is not None
-                and self._is_ours(bundle, found)
-                and is_past(bundle.spec.trust_bundle, self._clock.now())
-            ):
+            if bundle is None or not self._is_ours(bundle, found):
+                continue
+            text = bundle.spec.trust_bundle
+            if text in unused or is_past(text, self._clock.now()):
                 await self._client.delete_gone(ClusterTrustBundle, bundle)
 
     def _is_ours(self, bundle: ClusterTrustBundle, found: CertificateAuthority) -> bool:
         return any(owner.uid == found.metadata.uid for owner in bundle.metadata.owner_references)
+
+    async def _key_changed(self, event: WatchedChange[SigningKey]) -> AsyncIterator[Key]:
+        found = event.object
+        if not found.spec.authority:
+            return
+        if event.type == DELETED:
+            self._keys.get(found.spec.authority, {}).pop(found.name, None)
+        else:
+            self._take_key(found)
+        yield "", found.spec.authority
+
+    def _take_key(self, found: SigningKey) -> None:
+        self._keys.setdefault(found.spec.authority, {})[found.name] = found
+
+    async def _key_revoked(self, event: WatchedChange[CredentialRevocation]) -> AsyncIterator[Key]:
+        named = event.object.spec.key
+        if named is None:
+            return
+        if event.type == DELETED:
+            self._revoked.pop(event.object.name, None)
+        else:
+            self._revoked[event.object.name] = named.key_id
+        for authority, keys in self._keys.items():
+            if named.name in keys:
+                yield "", authority
 
     async def _owner_of(self, event: WatchedChange[ClusterTrustBundle]) -> AsyncIterator[Key]:
         kind = self._client.catalog.of(CertificateAuthority).name
@@ -300,6 +406,16 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         elif not is_good:
             reason = EXPIRING if condition.type == EXPIRING else condition.reason
             self._events.record(self.name, about, reason, condition.message, type_=WARNING)
+
+
+def _lost(missing: SecretMissing) -> KeyLost:
+    return KeyLost(f"{missing}; restore it, or delete the authority")
+
+
+def _reference(key: SigningKey) -> AuthorityKeyReference:
+    return AuthorityKeyReference(
+        name=key.name, state=key.state, revocation_list=key.status.revocation_list
+    )
 
 
 def _issues(found: CertificateAuthority) -> str:
@@ -358,7 +474,9 @@ CONTROLLER = ControllerDeclaration(
     account="certificate-authority-controller",
     rights=lambda names: (
         rule((*READ, "attest"), names.identity, ("certificateauthorities",)),
-        rule(("update",), names.identity, ("certificateauthorities/status",)),
+        rule(("update",), names.identity, ("certificateauthorities/status", "signingkeys/status")),
+        rule(("create", *READ), names.identity, ("signingkeys",)),
+        rule(("list", "watch"), names.identity, ("credentialrevocations",)),
         rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
         may_record_events(names),
     ),

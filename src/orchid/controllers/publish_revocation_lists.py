@@ -1,7 +1,7 @@
-"""Publish a certificate revocation list for each authority, for verifiers that do not use the API.
+"""Publish a revocation list for each key of an authority, for verifiers that do not use the API.
 
 Reads   credentialrevocations; issuedcertificates (`spec` only) of signers that were revoked as a
-        whole; certificateauthorities that are Ready, and their keys
+        whole; certificateauthorities that are Ready, their SigningKeys and Secrets
 Writes  ConfigMaps in the system namespace that hold the lists (issuance/stored_list.py)
 Never   reads issuedcertificates/status; lists a certificate of an authority that is not ours
 
@@ -14,6 +14,7 @@ last. An entry stays for a week after its certificate has expired.
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -113,41 +114,53 @@ class PublishRevocationLists(Worker[str, None]):
         changed = asyncio.Event()
         start(self._authorities.follow(lambda _authority: changed.set()))
         await self._authorities.all_loaded.wait()
-        known = self._certificates()
+        known = self._known_keys()
         own = await self._own_lists()
         self._lists = {**own, **platform_lists(self._signers)}
         for name, one in own.items():
             for group in one.groups():
                 self._own_names.setdefault(group, []).append(name)
         start(self._follow_revocations(start))
-        if len(own) < len(known):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._another(known, changed), KEY_AGAIN)
-        else:
+        ready = self._authorities.ready
+        signing = {key.revocation_list for one in ready for key in one.status.keys[:1]}
+        if signing <= own.keys() and len(own) == len(known):
             await self._another(known, changed)
-        raise Expired("another authority signs now")
+        else:
+            # A key that only signs its list may be lost for good.
+            again = CANNOT_AGAIN if signing <= own.keys() else KEY_AGAIN
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._another(known, changed), again)
+        raise Expired("other keys sign now")
 
     async def _another(self, known: dict[str, str], changed: asyncio.Event) -> None:
-        """Wait until other authorities are Ready, or have other certificates."""
-        while self._certificates() == known:
+        """Wait until other authorities are Ready, or have other keys or certificates."""
+        while self._known_keys() == known:
             await changed.wait()
             changed.clear()
 
-    def _certificates(self) -> dict[str, str]:
-        return {one.name: one.status.certificate for one in self._authorities.ready}
+    def _known_keys(self) -> dict[str, str]:
+        """The certificate of the signer for each key in use, by its list."""
+        return {
+            key.revocation_list: one.status.certificate
+            for one in self._authorities.ready
+            for key in one.status.keys
+        }
 
     async def _own_lists(self) -> dict[str, PublishedList]:
-        """The lists of authorities with a key; the last list of any other stays."""
+        """The lists of keys that can sign; the last list of any other stays."""
         found = {}
         for one in self._authorities.ready:
-            signer = one.spec.signer_name
-            try:
-                made = await self._own.signer(signer)
-            except (Refusal, TryAgain) as problem:
-                log.warning("crl.not_published", extra={"authority": one.name, "why": str(problem)})
-                continue
-            if made is not None:
-                found[made.list_name] = PublishedList(made.authority, frozenset((signer,)))
+            for key in one.status.keys:
+                try:
+                    authority = await self._own.load(key)
+                except (Refusal, TryAgain) as problem:
+                    extra = {"authority": one.name, "key": key.name, "why": str(problem)}
+                    log.warning("crl.not_published", extra=extra)
+                    continue
+                signers = frozenset((one.spec.signer_name,))
+                found[key.revocation_list] = PublishedList(
+                    functools.partial(_identity, authority), signers
+                )
         return found
 
     # -- revocations -------------------------------------------------------------------------
@@ -289,6 +302,10 @@ class PublishRevocationLists(Worker[str, None]):
         return ConfigMap(metadata=meta, binary_data={stored_list.DATA: data})
 
 
+def _identity(authority: Authority) -> Authority:
+    return authority
+
+
 def _number(head: ConfigMap, field: str) -> int:
     """A number in the head of a list; 0 if it has other content."""
     text = head.data.get(field, "")
@@ -334,6 +351,7 @@ CONTROLLER = ControllerDeclaration(
             names.identity,
             ("certificateauthorities", "credentialrevocations", "issuedcertificates"),
         ),
+        rule(("get",), names.identity, ("signingkeys",)),
     ),
     rights_at_home=lambda names: (
         rule(("create", "delete", "get", "update"), CORE, ("configmaps",)),

@@ -103,6 +103,12 @@ def top_of(authority: Authority) -> str:
     return pem.encode(pem.CERTIFICATE, top).decode("ascii")
 
 
+def top_of_chain(chain: str) -> str:
+    """The last certificate of a chain in PEM."""
+    top = certificates.encode(certificates.parse_blocks(chain)[-1])
+    return pem.encode(pem.CERTIFICATE, top).decode("ascii")
+
+
 def is_past(text: str, now: datetime) -> bool:
     """Whether every certificate of a bundle has expired."""
     try:

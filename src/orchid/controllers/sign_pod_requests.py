@@ -237,6 +237,7 @@ CONTROLLER = ControllerDeclaration(
         rule(("sign",), names.certificates, ("signers",), names.pod_client_signer),
         # For the signers of authorities and no others: see admission/signer_permission.py.
         rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
+        rule(("get",), names.identity, ("signingkeys",)),
         rule(("get",), CORE, ("nodes", "pods", "serviceaccounts")),
         may_record_events(names),
     ),

@@ -169,6 +169,7 @@ CONTROLLER = ControllerDeclaration(
         rule(("sign",), names.certificates, ("signers",), *names.signing_signers),
         # For the signers of authorities and no others: see admission/signer_permission.py.
         rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
+        rule(("get",), names.identity, ("signingkeys",)),
         may_record_events(names),
     ),
     reads_authority_keys=True,

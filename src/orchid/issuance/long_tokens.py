@@ -27,13 +27,7 @@ from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
-from orchid.kinds.signing_key import (
-    MOST_HOLDERS,
-    RETIRED,
-    KeyDependents,
-    SigningKey,
-    TokenHolder,
-)
+from orchid.kinds.signing_key import RETIRED, SigningKey
 from orchid.store.interface import (
     ABSENT,
     MAX_CHANGES,
@@ -45,6 +39,7 @@ from orchid.store.interface import (
     StoreError,
 )
 from orchid.wire.errors import Unavailable
+from orchid.wire.signing_key_status import MOST_HOLDERS, KeyDependents, TokenHolder
 
 log = logging.getLogger(__name__)
 

@@ -4,6 +4,8 @@ A list is assembled from its ConfigMaps on first use, and cached until a newer o
 Nothing is signed here (controllers/publish_revocation_lists.py does).
 """
 
+from collections.abc import Callable
+
 from orchid.engine.cache.feed import Feed
 from orchid.issuance import stored_list
 from orchid.kinds.config_map import ConfigMap
@@ -11,15 +13,24 @@ from orchid.wire.naming import Naming
 
 
 class RevocationLists:
-    """The newest list of each authority."""
+    """The newest list of each key of an authority."""
 
-    def __init__(self, feed: Feed, names: Naming) -> None:
+    def __init__(
+        self, feed: Feed, names: Naming, lists_of: Callable[[str], list[str]] = lambda name: []
+    ) -> None:
+        """`lists_of`: the names of all lists of a CertificateAuthority."""
         self._maps = feed.of(ConfigMap)
+        self._lists_of = lists_of
         self._home = names.system_namespace
         self._cache: dict[str, tuple[int, bytes]] = {}
 
+    def all_of(self, name: str) -> tuple[bytes, ...]:
+        """The list of this name, in DER; for an authority, the lists of all its keys."""
+        names = dict.fromkeys((name, *self._lists_of(name)))
+        return tuple(found for one in names if (found := self.find(one)) is not None)
+
     def find(self, authority: str) -> bytes | None:
-        """The list of an authority, in DER; None if there is none."""
+        """The list of this name, in DER; None if there is none."""
         head = self._maps.get(self._home, stored_list.head_name(authority))
         if head is None:
             self._cache.pop(authority, None)

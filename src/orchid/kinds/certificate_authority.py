@@ -1,12 +1,14 @@
 """CertificateAuthority: a custom signer.
 
     main      signer name, source of its key, what it issues                 Rules
-    status    conditions, certificate, trust bundle                          StatusRules
+    status    conditions, certificate, keys, trust bundle                    StatusRules
 
 Requests select it by `signerName` and take the normal path: created, approved, then signed under
 the profile that `issues` describes (`profile`). The server creates the key, or the user stores it
-in a Secret; this object never holds it: see controllers/keep_authorities.py. That a signer has one
-authority, and who may create it, is an admission question: admission/own_signers.py.
+in a Secret; this object never holds it: see controllers/keep_authorities.py. Each key of an
+authority is a SigningKey (kinds/signing_key.py); the status has the certificate of the one that
+signs. That a signer has one authority, and who may create it, is an admission question:
+admission/own_signers.py.
 """
 
 import hashlib
@@ -70,6 +72,7 @@ RESERVED_NAMES: Final = frozenset(
     {"cluster"}
     | {one.partition("/")[2] for names in SETS.values() for one in names.issuing_signers}
 )
+TOKENS: Final = "tokens"  # the beginning of the names of token keys
 DURATION: Final = "87600h"
 LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organization-name
 MOST_ORGANIZATIONS: Final = 8
@@ -96,6 +99,9 @@ class AuthoritySubject(Wire):
     organizations: Annotated[
         tuple[str, ...], at_most(MOST_ORGANIZATIONS), proto(2), describe("The organizations.")
     ] = ()
+
+
+AUTOMATIC, MANUAL = "Automatic", "Manual"
 
 
 class AcmeTerms(Wire):
@@ -149,11 +155,29 @@ class CertificateAuthoritySpec(Wire):
     issues: Annotated[IssuingTerms, proto(6), describe("Profile of issued certificates.")] = field(
         default_factory=IssuingTerms
     )
+    rotation: Annotated[
+        str,
+        proto(7),
+        describe(
+            "Automatic: the server creates and activates successors of the key in time. Manual: "
+            "an operator does. Default: Automatic if the server creates the key."
+        ),
+    ] = ""
     acme: Annotated[
         AcmeTerms | None,
         proto(12),
         describe("Serve ACME clients at /acme/NAME/directory; not set: no ACME."),
     ] = None
+
+
+class AuthorityKeyReference(Wire):
+    """A key of an authority that verifiers trust."""
+
+    name: Annotated[str, proto(1), describe("The name of the SigningKey.")] = always(str)
+    state: Annotated[str, proto(2), describe("Its state.")] = ""
+    revocation_list: Annotated[
+        str, proto(3), describe("The name of its revocation list, below /crl/.")
+    ] = ""
 
 
 class CertificateAuthorityStatus(Wire):
@@ -176,6 +200,19 @@ class CertificateAuthorityStatus(Wire):
     )
     trust_bundle: Annotated[
         str, proto(4), describe("The ClusterTrustBundle that verifies its certificates.")
+    ] = ""
+    keys: Annotated[
+        tuple[AuthorityKeyReference, ...],
+        proto(5),
+        describe("Its SigningKeys that are not Retired; the first one signs."),
+    ] = ()
+    cross_certificates: Annotated[
+        str,
+        proto(6),
+        describe(
+            "Certificates that issued chains contain besides, in PEM, for verifiers that trust "
+            "only an earlier key."
+        ),
     ] = ""
 
 
@@ -200,6 +237,11 @@ class CertificateAuthority(Object):
         return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), meta.uid
 
     @property
+    def is_automatic(self) -> bool:
+        """Whether the server creates and activates successors of its key."""
+        return (self.spec.rotation or (AUTOMATIC if self.spec.key else MANUAL)) == AUTOMATIC
+
+    @property
     def lifetime(self) -> timedelta:
         """The lifetime of an authority that the server creates."""
         return duration_of(self.spec.duration) or SHORTEST_AUTHORITY
@@ -212,8 +254,14 @@ class CertificateAuthority(Object):
 
     @property
     def distinguished_name(self) -> DistinguishedName:
+        return self.name_of_key(1)
+
+    def name_of_key(self, number: int) -> DistinguishedName:
+        """The subject of a key that the server creates; each successor has a name of its own."""
         wanted = self.spec.subject or AuthoritySubject()
-        return subject(wanted.common_name, wanted.organizations)
+        suffix = f" {number}" if number > 1 else ""
+        common_name = wanted.common_name[: LONGEST_NAME - len(suffix)] + suffix
+        return subject(common_name, wanted.organizations)
 
 
 class Rules(Strategy[CertificateAuthority]):
@@ -234,6 +282,9 @@ class Rules(Strategy[CertificateAuthority]):
     def validate(self, new: CertificateAuthority) -> Iterator[FieldError]:
         if new.name in RESERVED_NAMES:
             text = "reserved: the platform's authority has a revocation list of this name"
+            yield invalid(Path() / "metadata" / "name", new.name, text)
+        elif new.name == TOKENS:
+            text = "reserved: keys of this name sign tokens"
             yield invalid(Path() / "metadata" / "name", new.name, text)
         yield from own_signer_errors(new.spec.signer_name)
         yield from source_errors(new.spec)
@@ -317,14 +368,9 @@ def pod_profile(authority: CertificateAuthority) -> Profile | None:
 def certificate_changes(
     new: CertificateAuthority | None, old: CertificateAuthority | None, request: Request
 ) -> Iterator[Fact]:
-    """For the ledger: each certificate that an authority gets or loses."""
-    after, before = _fingerprint(new), _fingerprint(old)
-    if after == before:
-        return
-    if new is not None and after:
+    """For the ledger: the first certificate of an authority. Its SigningKeys record the others."""
+    if new is not None and (after := _fingerprint(new)) and not _fingerprint(old):
         yield Fact("authority.made", {"key": after, "signers": [new.spec.signer_name]})
-    if before:
-        yield Fact("authority.retired", {"key": before})
 
 
 def _fingerprint(authority: CertificateAuthority | None) -> str:
@@ -349,6 +395,11 @@ def own_signer_errors(name: str) -> Iterator[FieldError]:
 
 def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
     """Validate the key or the Secret, and the fields that depend on it."""
+    if spec.rotation not in ("", AUTOMATIC, MANUAL):
+        yield unsupported(SPEC / "rotation", spec.rotation, (AUTOMATIC, MANUAL))
+    elif spec.rotation == AUTOMATIC and spec.secret_ref is not None:
+        text = "the server does not create keys for it: add a SigningKey with another Secret"
+        yield forbidden(SPEC / "rotation", text)
     if (spec.key is None) == (spec.secret_ref is None):
         yield required(SPEC, "exactly one of key and secretRef")
     elif spec.key is not None:

@@ -189,6 +189,7 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
         selectable={
             "spec.signerName": lambda one: one.spec.signer_name,
             "spec.sha256": lambda one: one.spec.sha256,
+            "spec.authorityKey": lambda one: one.spec.authority_key,
             "spec.requester.username": lambda one: one.spec.requester.username,
             "spec.request.name": lambda one: one.spec.request.name,
             "spec.cluster": lambda one: one.spec.cluster,

@@ -1,4 +1,4 @@
-"""SigningKey: one key that signs or verifies tokens, as an object.
+"""SigningKey: one key that signs tokens, or the certificates of an authority, as an object.
 
     main      where the key comes from, and its state; only the state changes       Rules
     status    key id, public key, times of the steps, dependents, conditions        StatusRules
@@ -6,27 +6,32 @@
     Published → Active → Verifying → Retired      Verifying → Active: back, while the key is there
 
 `select` is the one function that chooses the signer and the verification keys from the stored
-objects; it reads no clock. The private key is never here: it is in the Secret that `key_secret`
-names. Rights and the conditions of each step are admission questions:
-admission/signing_key_material.py and admission/signing_key_steps.py.
+objects; it reads no clock. The private key is never here: it is in the Secret at `key_location`.
+What differs between token keys and keys of authorities is declared in `KeyPurpose`. Rights and the
+conditions of each step are admission questions: admission/signing_key_material.py and
+admission/signing_key_steps.py.
 """
 
+import hashlib
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, NamedTuple
 
 from msgspec import field
 
 from orchid.credentials import keys
+from orchid.credentials.authorities.authority_keys import ALGORITHMS
+from orchid.credentials.authorities.issuer_chain import spki_of, subject_key_id
 from orchid.credentials.refusals import Refusal, UnreadableKey
-from orchid.credentials.x509 import pem
+from orchid.credentials.x509 import certificates, pem
+from orchid.credentials.x509.certificate_body import key_digest
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
-from orchid.wire.conditions import READY, Condition, condition_errors, is_true
+from orchid.wire.conditions import READY, condition_errors, is_true
 from orchid.wire.fields import (
     METADATA,
     FieldError,
@@ -38,11 +43,12 @@ from orchid.wire.fields import (
     too_long,
     unsupported,
 )
-from orchid.wire.meta import Object, Time
+from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.options import seconds_of
 from orchid.wire.references import SecretReference, reference_errors
-from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
+from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus
+from orchid.wire.struct import Wire, always, describe, proto, replace
 from orchid.wire.text import human_duration
 
 SPEC: Final = Path() / "spec"
@@ -68,10 +74,27 @@ ACTIVATABLE, RETIRABLE = "Activatable", "Retirable"
 TOKENS: Final = "tokens"
 PRIVATE_KEY: Final = "tls.key"  # in the data of a Secret
 LONGEST_PUBLIC_KEY: Final = 16 * 1024  # bytes of PEM
-MOST_HOLDERS: Final = 5  # that the status names
 NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
-_token_key_name = re.compile(rf"{TOKENS}-([1-9][0-9]{{0,8}})").fullmatch
+LONGEST_PREFIX: Final = 240  # characters; with a number, a name has at most 253
+_numbered = re.compile(r"(.+)-([1-9][0-9]{0,8})").fullmatch
+
+
+class KeyPurpose(NamedTuple):
+    """What a key is for, and what follows from that."""
+
+    algorithms: tuple[str, ...]  # of keys that the server creates
+    has_public_keys: bool  # whether a public key alone may be imported
+    signs: str  # what it signs, for messages
+    ledger: str  # the beginning of the types of its ledger entries
+
+
+FOR_TOKENS: Final = KeyPurpose(
+    algorithms=keys.MADE_ALGORITHMS, has_public_keys=True, signs="tokens", ledger="token-key"
+)
+FOR_CERTIFICATES: Final = KeyPurpose(
+    algorithms=ALGORITHMS, has_public_keys=False, signs="certificates", ledger="authority"
+)
 
 
 class SigningKeySpec(Wire):
@@ -83,12 +106,20 @@ class SigningKeySpec(Wire):
         describe("The CertificateAuthority that the key signs for; empty for a token key."),
     ] = ""
     algorithm: Annotated[
-        str, proto(2), describe("Have the server create the key: ES256, ES384, RS256 or EdDSA.")
+        str,
+        proto(2),
+        describe(
+            "Have the server create the key: ES256, ES384, RS256 or EdDSA; for an authority, an "
+            "algorithm of CertificateAuthority."
+        ),
     ] = ""
     secret_ref: Annotated[
         SecretReference | None,
         proto(3),
-        describe("Import the private key `tls.key` of a Secret. It is copied once, at creation."),
+        describe(
+            "Import the private key `tls.key` of a Secret. A token key is copied once, at "
+            "creation; the key of an authority, with its chain `tls.crt`, stays in that Secret."
+        ),
     ] = None
     public_key: Annotated[
         str,
@@ -102,80 +133,8 @@ class SigningKeySpec(Wire):
     ] = always(str)
 
 
-class SigningKeyTimes(Wire):
-    """When a key reached each state."""
-
-    published: Annotated[
-        Time | None, proto(1), describe("When every live server had the key for the first time.")
-    ] = None
-    active: Annotated[Time | None, proto(2), describe("When it became Active, last.")] = None
-    verifying: Annotated[Time | None, proto(3), describe("When it became Verifying, last.")] = None
-    retired: Annotated[Time | None, proto(4), describe("When it became Retired.")] = None
-
-
-class TokenHolder(Wire):
-    """An object whose deletion ends tokens: a Pod, Secret or Node, otherwise the account."""
-
-    holder: Annotated[str, proto(1), describe("Kind, namespace and name.")] = always(str)
-    count: Annotated[int, proto(2), describe("The number of its live tokens.")] = always(int)
-    end: Annotated[Time | None, proto(3), describe("When the last of them ends.")] = None
-
-
-class KeyDependents(Wire):
-    """The live credentials that depend on a key."""
-
-    live: Annotated[
-        int, proto(1), describe("Live tokens that last longer than the publish time.")
-    ] = always(int)
-    holders: Annotated[int, proto(2), describe("The number of their holders.")] = always(int)
-    end: Annotated[Time | None, proto(3), describe("When the last of them ends.")] = None
-    unknown_until: Annotated[
-        Time | None,
-        proto(4),
-        describe("Until then, tokens may be live that were issued before they were recorded."),
-    ] = None
-    longest: Annotated[
-        tuple[TokenHolder, ...],
-        at_most(MOST_HOLDERS),
-        proto(5),
-        describe("The holders whose tokens live longest, at most five."),
-    ] = ()
-    secrets: Annotated[
-        int, proto(6), describe("Secrets that hold a token of the key. Such tokens never end.")
-    ] = 0
-
-
-class SigningKeyStatus(Wire):
-    """What the server knows of a key."""
-
-    key_id: Annotated[str, proto(1), describe("The `kid` of tokens that it signs.")] = field(
-        name="keyID", default=""
-    )
-    source: Annotated[str, proto(2), describe("Made, Imported or File.")] = ""
-    public_key: Annotated[str, proto(3), describe("The public key, in PEM.")] = ""
-    algorithm: Annotated[str, proto(4), describe("The signature algorithm.")] = ""
-    times: Annotated[SigningKeyTimes, proto(5), describe("When it reached each state.")] = field(
-        default_factory=SigningKeyTimes
-    )
-    publish_time: Annotated[
-        str, proto(6), describe("The publish time when the key became Active, like 24h.")
-    ] = ""
-    dependents: Annotated[KeyDependents | None, proto(7), describe("What depends on it.")] = None
-    conditions: Annotated[
-        tuple[Condition, ...],
-        merge_key("type"),
-        proto(8),
-        describe("Ready, Activatable and Retirable; if False, with the message of a rejection."),
-    ] = ()
-    found: Annotated[
-        Time | None,
-        proto(9),
-        describe("When the leader found the key at --service-account-jwks-uri, if that is set."),
-    ] = None
-
-
 class SigningKey(Object):
-    """A key that signs or verifies tokens of service accounts."""
+    """A key that signs tokens of service accounts, or certificates of an authority."""
 
     spec: Annotated[SigningKeySpec, proto(2), describe("What the key is.", required=True)] = field(
         default_factory=SigningKeySpec
@@ -207,9 +166,23 @@ class SigningKey(Object):
         return is_true(self.status.conditions, READY)
 
     @property
+    def purpose(self) -> KeyPurpose:
+        return FOR_CERTIFICATES if self.spec.authority else FOR_TOKENS
+
+    @property
     def number(self) -> int:
-        found = _token_key_name(self.name)
-        return int(found[1]) if found else 0
+        found = _numbered(self.name)
+        return int(found[2]) if found else 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first key of an authority, whose list has the authority's name."""
+        return bool(self.spec.authority) and self.status.revocation_list == self.spec.authority
+
+    @property
+    def secret_name(self) -> str:
+        """The Secret of the system namespace with a private key that the server stored."""
+        return f"signing-key-{self.metadata.uid}"
 
     @property
     def publish_seconds(self) -> float:
@@ -234,12 +207,18 @@ class KeySelection(NamedTuple):
         return self.signers[0] if self.signers else None
 
 
-def select(stored: Iterable[SigningKey], revoked: Container[str]) -> KeySelection:
-    """Choose the signer and the verification keys; `revoked` are the ids of revoked keys."""
+def select(
+    stored: Iterable[SigningKey], revoked: Container[str], authority: str = ""
+) -> KeySelection:
+    """Choose the signer and the verification keys of an authority; without one, of tokens.
+
+    `revoked`: the ids of revoked keys.
+    """
     usable = [
         key
         for key in sorted(stored, key=_seniority)
-        if key.state in (PUBLISHED, ACTIVE, VERIFYING)
+        if key.spec.authority == authority
+        and key.state in (PUBLISHED, ACTIVE, VERIFYING)
         and not key.is_file
         and key.key_id
         and key.key_id not in revoked
@@ -268,14 +247,37 @@ def status_of(public: keys.VerificationKey, source: str) -> SigningKeyStatus:
     )
 
 
-def next_name(stored: Iterable[SigningKey]) -> str:
-    """The name of the next token key."""
-    return f"{TOKENS}-{max((key.number for key in stored), default=0) + 1}"
+def key_prefix(authority: str = "") -> str:
+    """The beginning of the name of each key of an authority; without one, of each token key."""
+    return (authority or TOKENS)[:LONGEST_PREFIX]
+
+
+def next_name(
+    stored: Sequence[SigningKey],
+    authority: str = "",
+    is_taken: Callable[[str], bool] = lambda name: False,
+) -> str:
+    """The name of the next key; numbers whose name another key has, or `is_taken`, are skipped."""
+    number = max((key.number for key in stored if key.spec.authority == authority), default=0) + 1
+    names = {key.name for key in stored}
+    while (name := f"{key_prefix(authority)}-{number}") in names or is_taken(name):
+        number += 1
+    return name
 
 
 def key_secret(key: SigningKey) -> str:
-    """The name of the Secret with the private key, in the system namespace."""
-    return f"signing-key-{key.metadata.uid}"
+    """The name of the Secret with the private key of a token key, in the system namespace."""
+    return key.secret_name
+
+
+def key_location(key: SigningKey, home: str) -> SecretReference:
+    """The Secret with the private key; `home`: the system namespace.
+
+    The imported key of an authority stays where its owner renews it.
+    """
+    if key.spec.authority and key.spec.secret_ref:
+        return key.spec.secret_ref
+    return SecretReference(name=key.secret_name, namespace=home)
 
 
 def private_key_of(key: SigningKey, data: Mapping[str, bytes]) -> keys.TokenKey:
@@ -298,15 +300,12 @@ class Rules(Strategy[SigningKey]):
         return new.with_meta(generation=old.metadata.generation + 1)
 
     def validate(self, new: SigningKey) -> Iterator[FieldError]:
-        spec = new.spec
-        if not _token_key_name(new.name):
-            text = "must be tokens- and a number without leading zeros"
+        spec, named = new.spec, _numbered(new.name)
+        if named is None or named[1] != key_prefix(spec.authority):
+            text = f"must be {key_prefix(spec.authority)}- and a number without leading zeros"
             yield invalid(METADATA / "name", new.name, text)
-        if spec.authority:
-            text = "keys of authorities are not supported yet; leave it out for a token key"
-            yield forbidden(SPEC / "authority", text)
-        yield from source_errors(spec)
-        wanted = VERIFYING if spec.public_key else PUBLISHED
+        yield from source_errors(new)
+        wanted = first_state(new)
         if spec.state in STATES and spec.state != wanted:
             yield invalid(STATE, spec.state, f"a new key of this source is {wanted}")
         elif spec.state not in STATES:
@@ -330,6 +329,8 @@ class StatusRules(Strategy[SigningKey]):
     def validate_update(self, new: SigningKey, old: SigningKey) -> Iterator[FieldError]:
         if new.status != old.status:
             yield from condition_errors(new.status.conditions, CONDITIONS)
+        if new.status.certificate != old.status.certificate:
+            yield from certificate_errors(new.status)
 
 
 def declare(names: Naming) -> Kind[SigningKey]:
@@ -347,12 +348,16 @@ def declare(names: Naming) -> Kind[SigningKey]:
         creates=("metadata", "spec", "status"),
         writes=("metadata", "spec", "status.times", "status.publishTime"),
         columns=COLUMNS,
-        selectable={"spec.state": lambda key: key.state},
+        selectable={
+            "spec.authority": lambda key: key.spec.authority,
+            "spec.state": lambda key: key.state,
+        },
         records=key_changes,
         endpoints=(
             Endpoint(
                 "status",
                 writes=(
+                    "status.certificate",
                     "status.conditions",
                     "status.dependents",
                     "status.found",
@@ -367,17 +372,28 @@ def declare(names: Naming) -> Kind[SigningKey]:
 def with_defaults(new: SigningKey) -> SigningKey:
     if new.spec.state:
         return new
-    state = VERIFYING if new.spec.public_key else PUBLISHED
-    return replace(new, spec=replace(new.spec, state=state))
+    return replace(new, spec=replace(new.spec, state=first_state(new)))
 
 
-def source_errors(spec: SigningKeySpec) -> Iterator[FieldError]:
+def first_state(new: SigningKey) -> str:
+    """The state of a new key: the present key of an authority is Active already."""
+    if new.spec.public_key:
+        return VERIFYING
+    return ACTIVE if new.status.times.active else PUBLISHED
+
+
+def source_errors(new: SigningKey) -> Iterator[FieldError]:
     """Check that a key has one source, and that it can be used."""
+    spec, purpose = new.spec, new.purpose
+    names = ("algorithm", "secretRef", "publicKey")[: 3 if purpose.has_public_keys else 2]
     if sum(map(bool, (spec.algorithm, spec.secret_ref, spec.public_key))) != 1:
-        yield required(SPEC, "exactly one of algorithm, secretRef and publicKey")
+        yield required(SPEC, f"exactly one of {', '.join(names[:-1])} and {names[-1]}")
         return
-    if spec.algorithm and spec.algorithm not in keys.MADE_ALGORITHMS:
-        yield unsupported(SPEC / "algorithm", spec.algorithm, keys.MADE_ALGORITHMS)
+    if spec.algorithm and spec.algorithm not in purpose.algorithms:
+        yield unsupported(SPEC / "algorithm", spec.algorithm, purpose.algorithms)
+    if spec.public_key and not purpose.has_public_keys:
+        yield forbidden(SPEC / "publicKey", "an authority needs its private key")
+        return
     if spec.secret_ref:
         yield from reference_errors(spec.secret_ref, SPEC / "secretRef")
     if len(spec.public_key) > LONGEST_PUBLIC_KEY:
@@ -397,22 +413,48 @@ def read_public_key(text: str) -> keys.VerificationKey:
     return keys.read_verification_keys(text.encode(), "publicKey")[0]
 
 
+def certificate_errors(status: SigningKeyStatus) -> Iterator[FieldError]:
+    """A renewed certificate is for the same key."""
+    place = Path() / "status" / "certificate"
+    try:
+        if authority_key_id(status.certificate) != status.key_id:
+            yield invalid(place, "<certificate data>", "must be for the same key")
+    except Refusal as refusal:
+        yield invalid(place, "<certificate data>", str(refusal))
+
+
+def authority_key_id(chain: str) -> str:
+    """The id of the key of an authority, from its chain in PEM; raises Refusal."""
+    issuing = certificates.parse_blocks(chain)[0]
+    return (subject_key_id(issuing) or key_digest(spki_of(issuing))).hex()
+
+
 def key_changes(new: SigningKey | None, old: SigningKey | None, request: Request) -> Iterator[Fact]:
     """For the ledger: a key that was made, began to sign, or no longer verifies.
 
-    Keys of files are recorded by ledger/known_keys.py.
+    Keys of files are recorded by ledger/known_keys.py, and the first certificate of an authority
+    with its CertificateAuthority.
     """
     about = new or old
     assert about is not None
-    if about.is_file:
+    if about.is_file or (old is None and about.is_first):
         return
+    word = about.purpose.ledger
     before, after = old.state if old else "", new.state if new else RETIRED
-    if old is None:
-        yield Fact("token-key.made", {"key": about.key_id, "algorithm": about.status.algorithm})
+    if new is not None and (old is None or new.status.certificate != old.status.certificate):
+        yield Fact(f"{word}.made", {**_named(new), "algorithm": new.status.algorithm})
     if after == ACTIVE and before != ACTIVE:
-        yield Fact("token-key.activated", {"key": about.key_id})
+        yield Fact(f"{word}.activated", _named(about))
     if after == RETIRED and before != RETIRED:
-        yield Fact("token-key.retired", {"key": about.key_id})
+        yield Fact(f"{word}.retired", _named(about))
+
+
+def _named(key: SigningKey) -> dict[str, str]:
+    """A token key is named by its id, the key of an authority by the SHA-256 of its certificate."""
+    if not key.spec.authority:
+        return {"key": key.key_id}
+    issuing = next(iter(certificates.encoded_blocks(key.status.certificate)))
+    return {"key": hashlib.sha256(issuing).hexdigest(), "authority": key.spec.authority}
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -435,7 +477,7 @@ COLUMNS: Final = (
     Column("For", lambda key, now: key.spec.authority or TOKENS, description="What it signs."),
     Column("State", lambda key, now: key.state, description="The step of its life."),
     Column("Algorithm", lambda key, now: key.status.algorithm, description="How it signs."),
-    Column("Live", _live_cell, type="integer", description="Recorded tokens that depend on it."),
+    Column("Live", _live_cell, type="integer", description="Credentials that depend on it."),
     Column("Until", _until_cell, description="How long until the last of them ends."),
     AGE,
 )

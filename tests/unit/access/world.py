@@ -19,6 +19,7 @@ from orchid.kinds import (
     pod_certificate_request,
     secret,
     service_account,
+    signing_key,
 )
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.pod import pod
@@ -72,6 +73,7 @@ def world() -> AbstractAsyncContextManager[World]:
         certificate_signing_request.declare(ORCH),
         pod_certificate_request.declare(ORCH),
         certificate_authority.declare(ORCH),
+        signing_key.declare(ORCH),
     )
 
 

@@ -566,7 +566,7 @@ async def test_two_authorities_with_one_key_publish_the_same_entries(world: Besi
 
 
 async def test_a_list_has_no_entry_of_another_key(world: Beside) -> None:
-    """After the Secret of an authority got another key, its list names none of the old one."""
+    """If the Secret of an authority gets another key, that one has a list of its own."""
     async with world.running(*CONTROLLERS, KEEPER):
         await bring_authority(world, "First CA")
         await from_secret(world)
@@ -585,7 +585,8 @@ async def test_a_list_has_no_entry_of_another_key(world: Beside) -> None:
             condition=lambda one: one.status.certificate.encode() == second.chain_pem,
         )
 
-        assert len(await list_of(world, 0, "web")) == 0
+        assert len(await list_of(world, 0, "web-2")) == 0
+        assert len(await list_of(world, 1, "web")) == 1
 
 
 async def test_the_revocation_of_a_signer_lists_all_that_it_had_issued(world: Beside) -> None:

@@ -12,15 +12,11 @@ from orchid.kinds import node, secret, service_account, signing_key
 from orchid.kinds.pod import pod
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.service_account import ServiceAccount
-from orchid.kinds.signing_key import (
-    RETIRED,
-    SigningKey,
-    SigningKeySpec,
-    SigningKeyStatus,
-)
+from orchid.kinds.signing_key import RETIRED, SigningKey, SigningKeySpec
 from orchid.store.interface import Span
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.signing_key_status import SigningKeyStatus
 from orchid.wire.struct import replace
 from tests.unit.access.world import World, world_of
 

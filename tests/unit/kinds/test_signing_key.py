@@ -18,8 +18,6 @@ from orchid.kinds.signing_key import (
     VERIFYING,
     SigningKey,
     SigningKeySpec,
-    SigningKeyStatus,
-    SigningKeyTimes,
     declare,
     key_changes,
     next_name,
@@ -28,6 +26,7 @@ from orchid.kinds.signing_key import (
 from orchid.wire.codec.documents import convert
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.signing_key_status import SigningKeyStatus, SigningKeyTimes
 from orchid.wire.struct import replace
 from tests.unit.access.policy_world import ask
 from tests.unit.admission.asking import a_request
@@ -94,7 +93,9 @@ def test_a_public_key_starts_as_verifying() -> None:
         ("tokens-2", {"algorithm": "HS256"}, "spec.algorithm: Unsupported value"),
         ("tokens-02", {"algorithm": "ES256"}, "metadata.name: Invalid value"),
         ("mine", {"algorithm": "ES256"}, "metadata.name: Invalid value"),
-        ("tokens-2", {"algorithm": "ES256", "authority": "web"}, "spec.authority: Forbidden"),
+        ("tokens-2", {"algorithm": "ECDSA-P256", "authority": "web"}, "must be web- and a number"),
+        ("web-2", {"algorithm": "ES256", "authority": "web"}, "spec.algorithm: Unsupported value"),
+        ("web-2", {"publicKey": PUBLIC, "authority": "web"}, "spec.publicKey: Forbidden"),
         ("tokens-2", {"algorithm": "ES256", "state": ACTIVE}, "a new key of this source is"),
         ("tokens-2", {"algorithm": "ES256", "state": "Mine"}, "spec.state: Unsupported value"),
         ("tokens-2", {"publicKey": PUBLIC, "state": PUBLISHED}, "a new key of this source is"),

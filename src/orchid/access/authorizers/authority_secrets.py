@@ -2,13 +2,12 @@
 others.
 
 The key of an authority may be in any Secret (`secretRef`), so no role can name it. Controllers that
-need the keys may get a Secret as long as an authority names it. Otherwise this authorizer has no
-opinion: it runs after RBAC, wherever that is configured.
+need the keys may get a Secret as long as an authority, or one of its SigningKeys, names it.
+Otherwise this authorizer has no opinion: it runs after RBAC, wherever that is configured.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from orchid.access.signer_authorities import SignerAuthorities
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
@@ -21,10 +20,14 @@ NOT_ASKED = Decision(Verdict.NO_OPINION)
 
 
 class AuthoritySecrets:
-    def __init__(self, feed: Feed, authorities: SignerAuthorities, readers: Iterable[str]) -> None:
-        """`readers`: user names of the controllers that need the keys of authorities."""
+    def __init__(
+        self, feed: Feed, is_named: Callable[[SecretLocation], bool], readers: Iterable[str]
+    ) -> None:
+        """`is_named`: whether the key of an authority is in a Secret. `readers`: user names of the
+        controllers that need these keys.
+        """
         self._feed = feed
-        self._authorities = authorities
+        self._is_named = is_named
         self._readers = frozenset(readers)
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
@@ -32,7 +35,7 @@ class AuthoritySecrets:
             return NOT_ASKED
         await self._feed.fresh()
         place = SecretLocation(target.namespace, target.name)
-        return ALLOWED if self._authorities.is_named(place) else NOT_ASKED
+        return ALLOWED if self._is_named(place) else NOT_ASKED
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
         """Nothing: the Secrets are no rule."""

@@ -1,11 +1,13 @@
-"""`orchid key`: the keys that sign and verify tokens, and the keys that seal stored values.
+"""`orchid key`: the keys that sign tokens and certificates, and those that seal stored values.
 
     orchid key list                      the keys, their states, and what depends on each
     orchid key show tokens-1             one key, with the reasons that block its next step
     orchid key rotate --wait 25h         have the successor sign, as soon as the server allows it
+    orchid key rotate web --wait 25h     the same for the authority web
     orchid key back tokens-1             sign with the previous key again
     orchid key retire tokens-1           refuse its tokens; rejected while something depends on it
-    orchid key import --secret pki/key   import a private key, or with --public FILE a public one
+    orchid key import --secret pki/key   import a private key, or with --public FILE a public one;
+                                         with --authority web the next key of that authority
     orchid key new FILE                  make a key file, for servers whose keys are files
     orchid key show sealing              the sealing keys, and how many values depend on each
     orchid key rotate sealing            add a sealing key to the file of a server
@@ -13,7 +15,7 @@
 
 The server decides whether a step is possible, and every reason is printed. docs/rotation.md
 explains the states. Servers whose token keys are files have no such objects: `list` then shows the
-published keys.
+published keys. If an authority has no successor yet, `rotate` creates one.
 """
 
 import argparse
@@ -65,18 +67,18 @@ Arguments = Callable[[argparse.ArgumentParser], object]
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, words, arguments, act in (
-        ("list", "list the token keys", add_watch, _list),
-        ("show", "show a token key, or the sealing keys", _name_argument, _show),
+        ("list", "list the keys that sign", add_watch, _list),
+        ("show", "show a key, or the sealing keys", _name_argument, _show),
         (
             "rotate",
-            "have the successor sign tokens, or add a sealing key",
+            "have the successor of a key sign, or add a sealing key",
             _rotate_arguments,
             _rotate,
         ),
         ("back", "sign with a key again that still has its private key", _name_argument, _back),
         (
             "retire",
-            "refuse the tokens of a key, or remove a sealing key",
+            "no longer accept what a key signed, or remove a sealing key",
             _retire_arguments,
             _retire,
         ),
@@ -106,7 +108,7 @@ def _list(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
     if not chosen.watch and not next(iter(server.items(place(server))), None):
         return _list_published(chosen, server)
-    return show_list(chosen, server, place(server), COLUMNS, empty="no keys", order=_number)
+    return show_list(chosen, server, place(server), COLUMNS, empty="no keys", order=_order)
 
 
 def _list_published(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -134,11 +136,13 @@ def _show(chosen: argparse.Namespace) -> int:
     facts(
         [
             ("Name", chosen.name),
+            ("For", _purpose(found)),
             ("State", _state(found)),
             ("Key id", status.get("keyID", "")),
             ("Algorithm", status.get("algorithm", "")),
             ("Source", status.get("source", "")),
             *((f"{word.capitalize()} since", at) for word, at in _times(status)),
+            *((("Revocation list", f"/crl/{name}.crl"),) if (name := _list_name(status)) else ()),
             *_dependent_facts(dependents),
             *((one["type"], _condition_text(one)) for one in status.get("conditions") or ()),
         ]
@@ -154,8 +158,9 @@ def _times(status: Json) -> list[tuple[str, str]]:
 def _dependent_facts(found: Json) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     if found.get("live"):
-        until = found.get("end", "?")
-        rows.append(("Live tokens", f"{found['live']} of {found['holders']}, until {until}"))
+        until, holders = found.get("end", "?"), found.get("holders")
+        of = f" of {holders}" if holders else ""
+        rows.append(("Live", f"{found['live']}{of}, until {until}"))
         longest = [f"{one['holder']} ({one['count']})" for one in found.get("longest") or ()]
         rows.append(("Longest", longest))
     if found.get("secrets"):
@@ -163,6 +168,10 @@ def _dependent_facts(found: Json) -> list[tuple[str, Any]]:
     if found.get("unknownUntil"):
         rows.append(("Unknown until", found["unknownUntil"]))
     return rows
+
+
+def _list_name(status: Json) -> str:
+    return str(status.get("revocationList") or "")
 
 
 def _condition_text(one: Json) -> Cell:
@@ -175,7 +184,7 @@ def _condition_text(one: Json) -> Cell:
 # -- steps ---------------------------------------------------------------------------------
 
 
-def _wait_argument(parser: argparse.ArgumentParser) -> None:
+def wait_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         type=times.duration_of,
@@ -186,36 +195,79 @@ def _wait_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    what = parser.add_argument(
         "what",
-        metavar=f"{TOKENS}|{SEALING}",
+        metavar="NAME",
         nargs="?",
-        choices=(TOKENS, SEALING),
-        help=f"which keys (default: {TOKENS})",
+        default=TOKENS,
+        help=f"an authority, or {SEALING} (default: {TOKENS})",
     )
-    _wait_argument(parser)
+    completed(what, "authority")
+    wait_argument(parser)
     sealing_key.add_file(parser)
 
 
 def _rotate(chosen: argparse.Namespace) -> int:
     if chosen.what == SEALING:
         return sealing_key.rotate(chosen)
-    server = connect(chosen)
-    found = sorted(server.items(place(server)), key=_number)
-    waiting = [one for one in found if one["spec"]["state"] == PUBLISHED]
-    if not waiting:
+    authority = "" if chosen.what == TOKENS else chosen.what
+    return rotate(chosen, connect(chosen), authority)
+
+
+def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str = "") -> int:
+    """Have the successor sign: for an authority, or without one for tokens."""
+    found = [one for one in server.items(place(server)) if _authority(one) == authority]
+    waiting = [one for one in sorted(found, key=_number) if one["spec"]["state"] == PUBLISHED]
+    if waiting:
+        successor = name_of(waiting[0])
+    elif authority:
+        successor = _create_successor(server, authority, found)
+    else:
         raise Complaint("no key is Published; create a SigningKey first (docs/rotation.md)")
-    return _step(chosen, server, name_of(waiting[0]), ACTIVE, "signs tokens")
+    done = f"signs certificates of {authority}" if authority else "signs tokens"
+    return _step(chosen, server, successor, ACTIVE, done)
+
+
+def _create_successor(server: ServerConnection, authority: str, found: list[Json]) -> str:
+    owner = server.get(authorities(server, authority))
+    algorithm = (owner["spec"].get("key") or {}).get("algorithm")
+    if not algorithm:
+        text = "its key is in a Secret; orchid key import --authority imports the next one"
+        raise Complaint(f"{authority}: {text}")
+    spec = {"authority": authority, "algorithm": algorithm}
+    name = name_of(_post(server, _next_name(server, found, authority), spec))
+    remark(f"created {name}")
+    return name
+
+
+def _next_name(server: ServerConnection, found: list[Json], authority: str) -> str:
+    taken = {name_of(one) for one in server.items(authorities(server))} if authority else set()
+    number = max(map(_number, found), default=0) + 1
+    while (name := f"{authority or TOKENS}-{number}") in taken:
+        number += 1
+    return name
+
+
+def _post(server: ServerConnection, name: str, spec: Json) -> Json:
+    return server.post(
+        place(server),
+        {
+            "apiVersion": f"{server.names.identity}/{VERSION}",
+            "kind": KIND,
+            "metadata": {"name": name},
+            "spec": spec,
+        },
+    )
 
 
 def _back(chosen: argparse.Namespace) -> int:
     chosen.wait = 0
-    return _step(chosen, connect(chosen), chosen.name, ACTIVE, "signs tokens again")
+    return _step(chosen, connect(chosen), chosen.name, ACTIVE, "signs again")
 
 
 def _retire_arguments(parser: argparse.ArgumentParser) -> None:
     _name_argument(parser)
-    _wait_argument(parser)
+    wait_argument(parser)
     sealing_key.add_file(parser)
 
 
@@ -223,9 +275,8 @@ def _retire(chosen: argparse.Namespace) -> int:
     kind, slash, name = chosen.name.partition("/")
     if kind == SEALING and slash:
         return sealing_key.retire(chosen, name)
-    return _step(
-        chosen, connect(chosen), chosen.name, RETIRED, "is retired; its tokens are refused"
-    )
+    done = "is retired; what it signed is refused"
+    return _step(chosen, connect(chosen), chosen.name, RETIRED, done)
 
 
 def _step(
@@ -259,6 +310,10 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--secret", metavar="NAMESPACE/NAME", help="a Secret with tls.key")
     source.add_argument("--public", type=Path, metavar="FILE", help="PEM: a key that only verifies")
+    authority = parser.add_argument(
+        "--authority", default="", metavar="NAME", help="the key of an authority, with its tls.crt"
+    )
+    completed(authority, "authority")
 
 
 def _import(chosen: argparse.Namespace) -> int:
@@ -276,16 +331,10 @@ def _import(chosen: argparse.Namespace) -> int:
         if not (namespace and slash and name):
             raise Complaint(f"{chosen.secret!r} is not NAMESPACE/NAME", USAGE)
         spec = {"secretRef": {"namespace": namespace, "name": name}}
-    last = max((_number(one) for one in server.items(place(server))), default=0)
-    made = server.post(
-        place(server),
-        {
-            "apiVersion": f"{server.names.identity}/{VERSION}",
-            "kind": KIND,
-            "metadata": {"name": f"{TOKENS}-{last + 1}"},
-            "spec": spec,
-        },
-    )
+    if chosen.authority:
+        spec["authority"] = chosen.authority
+    found = [one for one in server.items(place(server)) if _authority(one) == chosen.authority]
+    made = _post(server, _next_name(server, found, chosen.authority), spec)
     if not print_for_programs(chosen.output, made):
         say(f"imported {name_of(made)}: {made['status']['keyID']}, {made['spec']['state']}")
     return 0
@@ -318,9 +367,25 @@ def place(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, VERSION, "signingkeys", *parts)
 
 
+def authorities(server: ServerConnection, *parts: str) -> str:
+    return path("apis", server.names.identity, VERSION, "certificateauthorities", *parts)
+
+
+def _authority(key: Json) -> str:
+    return str(key["spec"].get("authority") or "")
+
+
+def _purpose(key: Json) -> str:
+    return _authority(key) or TOKENS
+
+
 def _number(key: Json) -> int:
     digits = name_of(key).rpartition("-")[2]
     return int(digits) if digits.isdecimal() else 0
+
+
+def _order(key: Json) -> tuple[str, int]:
+    return _authority(key), _number(key)
 
 
 def _state(key: Json) -> Cell:
@@ -347,7 +412,7 @@ def _until(key: Json) -> str:
 
 COLUMNS = (
     ListColumn("NAME", name_of),
-    ListColumn("FOR", lambda one: one["spec"].get("authority") or TOKENS),
+    ListColumn("FOR", _purpose),
     ListColumn("STATE", _state),
     ListColumn("ALGORITHM", lambda one: (one.get("status") or {}).get("algorithm", "")),
     ListColumn("LIVE", _live),

@@ -4,6 +4,7 @@
     orchid ca import web --signer example.com/web --cert ca.crt --key ca.key
     orchid ca list                                  authorities and their expiry
     orchid ca show web                              its state, its terms, its certificate
+    orchid ca rotate web --wait 25h                 have the next key sign, once that is possible
     orchid ca delete web                            asks first; also deletes a key of the server
 
 Request certificates with `orchid csr new NAME --signer example.com/web`; verify them with `orchid
@@ -16,6 +17,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from orchid.commands.accounts import key
 from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
@@ -48,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ),
             ("list", "list authorities", _no_arguments, _list),
             ("show", "show an authority", _show_arguments, _show),
+            ("rotate", "sign with the next key of an authority", _rotate_arguments, _rotate),
             (
                 "delete",
                 "delete authorities and the keys that the server created",
@@ -216,6 +219,15 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
+def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
+    _name_argument(parser)
+    key.wait_argument(parser)
+
+
+def _rotate(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return key.rotate(chosen, server, chosen.name)
+
+
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     _name_argument(parser)
     parser.add_argument(
@@ -240,6 +252,10 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
                 *((one["type"], one["message"]) for one in _status(found).get("conditions") or ()),
                 ("Key", _key(found)),
                 *_certificate_facts(text),
+                (
+                    "Keys",
+                    [f"{one['name']} {one['state']}" for one in _status(found).get("keys", ())],
+                ),
                 ("Trust bundle", _status(found).get("trustBundle") or "none"),
                 ("Usages", issues.get("usages") or ["none"]),
                 ("Names", issues.get("names") or ["none"]),

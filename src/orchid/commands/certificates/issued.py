@@ -5,6 +5,7 @@
     orchid issued --name '*.example.com' -o pem     the certificates themselves
     orchid issued --user alice --sort issued -o csv for a spreadsheet
     orchid issued --revoked --watch                 and every certificate revoked from now on
+    orchid issued --key web-1 --live                those that depend on a key
 
 Reads the inventory (IssuedCertificate) and changes nothing. --expires-within omits revoked
 certificates, and those that a later one of the same signer, subject and names replaces. A cell of a
@@ -41,6 +42,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cluster", default="", metavar="NAME", help="only those of that cluster"
     )
     completed(cluster, "cluster")
+    key = parser.add_argument(
+        "--key", default="", metavar="NAME", help="only those that this SigningKey signed"
+    )
+    completed(key, "key")
     parser.add_argument("--user", default="", help="only those requested by this user")
     parser.add_argument(
         "--name", default="", metavar="PATTERN", help="only for a name like '*.example.com'"
@@ -67,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
-    order, query = SORTS[chosen.sort], _query(chosen)
+    order, query = SORTS[chosen.sort], _query(chosen, _key_id(server, chosen.key))
     is_wanted = functools.partial(_is_wanted, chosen, _last_ends(server, chosen))
     if chosen.output not in EXPORTS:
         return show_list(
@@ -91,10 +96,21 @@ def place(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, "v1alpha1", "issuedcertificates", *parts)
 
 
-def _query(chosen: argparse.Namespace) -> dict[str, str]:
+def _key_id(server: ServerConnection, name: str) -> str:
+    """The id of a SigningKey of an authority."""
+    if not name:
+        return ""
+    key = server.get(path("apis", server.names.identity, "v1alpha1", "signingkeys", name))
+    if not key["spec"].get("authority"):
+        raise Complaint(f"{name} signs tokens; orchid key show {name} counts them", USAGE)
+    return str(key["status"]["keyID"])
+
+
+def _query(chosen: argparse.Namespace, key_id: str) -> dict[str, str]:
     """The selectors for the server; the other flags are applied here."""
     fields = {
         "spec.signerName": chosen.signer,
+        "spec.authorityKey": key_id,
         "spec.requester.username": chosen.user,
         "spec.cluster": chosen.cluster,
         "status.revoked": "true" if chosen.revoked else "",

@@ -1,4 +1,4 @@
-"""Checks of the token keys of a running server: one line for each key."""
+"""Checks of the SigningKeys of a running server: one line for each key."""
 
 import datetime
 from collections.abc import Iterator
@@ -18,12 +18,16 @@ def url_of(server: ServerConnection) -> str:
 
 def stored_keys(here: Installation) -> Iterator[Finding]:
     """A successor exists, no private key is lost, and the signer is not overdue."""
-    if here.server is None or not here.settings.stores_token_keys:
+    if here.server is None:
         return
     found: list[dict[str, Any]] = list(here.server.get(url_of(here.server)).get("items") or ())
+    of_tokens = [key for key in found if not key["spec"].get("authority")]
     for key in found:
-        yield _finding(key, here)
-    states = [key["spec"]["state"] for key in found]
+        if key["spec"].get("authority") or here.settings.stores_token_keys:
+            yield _finding(key, here)
+    if not here.settings.stores_token_keys:
+        return
+    states = [key["spec"]["state"] for key in of_tokens]
     if ACTIVE not in states:
         yield wrong("no token key is Active", "see docs/rotation.md")
     if "Published" not in states:
@@ -40,7 +44,8 @@ def _finding(key: dict[str, Any], here: Installation) -> Finding:
         text += f" since {since:%Y-%m-%d}"
     if (conditions.get("Ready") or {}).get("reason") == "KeyLost":
         return wrong(f"{text}, but its private key is lost", conditions["Ready"]["message"])
-    if state == ACTIVE and _is_overdue(since, here):
+    is_of_tokens = not key["spec"].get("authority")
+    if is_of_tokens and state == ACTIVE and _is_overdue(since, here):
         successor = "activate its successor: orchid key rotate"
         return soon(f"{text}, longer than {OVERDUE} periods", successor)
     blocked = (conditions.get("Retirable") or {}).get("message", "")

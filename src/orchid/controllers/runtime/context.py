@@ -60,11 +60,6 @@ class ControllerContext(msgspec.Struct, frozen=True):
     cluster_client: Callable[[bytes, str], ClusterConnection] | None = None
 
 
-def list_url(base: str, authority: str) -> str:
-    """The URL of an authority's revocation list, for certificates."""
-    return f"{base.rstrip('/')}/crl/{authority}.crl" if base else ""
-
-
 def signer_terms(names: Naming, longest: timedelta) -> TermsOf:
     """The terms of each signer of ours, for checks before the signing."""
     known = {

@@ -1,4 +1,4 @@
-"""Valid certificates and their first expiry, by signer.
+"""Valid certificates by signer and by signing key: their number, first and last expiry.
 
 Every server counts all of them, from its cache of the inventory. Changes are counted in batches, or
 when the metrics are read; expired certificates are removed then. Apart from platform signers only
@@ -8,13 +8,15 @@ those in the inventory have a series, so that clients cannot create unlimited se
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import field
 
 from orchid.clock import Clock
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange
+from orchid.kinds.credential_revocation import HOLD
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.metrics import Family, Joining, Sample
 from orchid.wire.meta import Time
@@ -27,24 +29,50 @@ MOST_UNCOUNTED: Final = 256  # changes; a batch takes a third of the time of sin
 
 class _Spec(Wire):
     signer_name: str = ""
+    authority_key: str = ""
     not_after: Time | None = None
     cluster: str = ""
 
 
+class _Revoked(Wire):
+    reason: str = ""
+
+
+class _Status(Wire):
+    revoked: _Revoked | None = None
+
+
 class _Record(Wire):
     spec: _Spec
+    status: _Status = field(default_factory=_Status)
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether it is revoked for good: a hold can be lifted."""
+        return self.status.revoked is not None and self.status.revoked.reason != HOLD
 
 
 _decode = msgspec.json.Decoder(_Record).decode
 
 
+class LiveCertificates(NamedTuple):
+    """Valid certificates of a key: how many, and the last second of the last one."""
+
+    live: int
+    end: int
+
+
 class IssuedCounts:
-    """The expiry of all certificates in the inventory, counted by signer and second."""
+    """The expiry of all certificates in the inventory, counted by second.
+
+    By signer, and without the revoked ones by the key that signed them.
+    """
 
     def __init__(self, records: KindCache[IssuedCertificate], clock: Clock) -> None:
         self._records = records
         self._clock = clock
         self._ends: defaultdict[str, Tally[int]] = defaultdict(Tally)
+        self._of_keys: defaultdict[tuple[str, str], Tally[int]] = defaultdict(Tally)
         self._entries: dict[str, Entry[IssuedCertificate]] | None = None
         self._loaded_at = 0  # the revision of the first load
         self._uncounted: list[ObjectChange[IssuedCertificate]] = []
@@ -69,6 +97,19 @@ class IssuedCounts:
         ends: Mapping[int, int] = self._ends.get(signer, {})
         return sum(number for end, number in ends.items() if end > now)
 
+    def of_key(self, key_id: str, signer: str) -> LiveCertificates:
+        """The valid certificates of a signing key that are not revoked.
+
+        Certificates of an authority without a key identifier name no key: each may be of this one.
+        """
+        self._catch_up()
+        now = int(self._clock.now().timestamp())
+        live = Tally[int]()
+        for key in ((key_id, ""), ("", signer)):
+            ends: Mapping[int, int] = self._of_keys.get(key, {})
+            live.update({end: number for end, number in ends.items() if end > now})
+        return LiveCertificates(live.total(), max(live, default=0))
+
     def _on_changes(self, changes: list[ObjectChange[IssuedCertificate]]) -> None:
         self._uncounted += changes
         if len(self._uncounted) >= MOST_UNCOUNTED:
@@ -89,19 +130,25 @@ class IssuedCounts:
 
     def _recount(self) -> None:
         self._ends.clear()
+        self._of_keys.clear()
         self._entries, self._loaded_at = self._records.entries, self._records.revision
         for entry in self._entries.values():
             self._count(entry, 1)
 
     def _count(self, entry: Entry[IssuedCertificate], number: int) -> None:
-        spec = _decode(entry.data).spec  # not entry.object, which would stay in memory
+        record = _decode(entry.data)  # not entry.object, which would stay in memory
+        spec = record.spec
         if spec.not_after is None or spec.cluster:
             return
-        tally = self._ends[spec.signer_name]
         end = int(spec.not_after.timestamp())
-        tally[end] += number
-        if not tally[end]:
-            del tally[end]
+        tallies = [self._ends[spec.signer_name]]
+        if not record.is_revoked:
+            key = spec.authority_key
+            tallies.append(self._of_keys[(key, "" if key else spec.signer_name)])
+        for tally in tallies:
+            tally[end] += number
+            if not tally[end]:
+                del tally[end]
 
 
 class _Live:

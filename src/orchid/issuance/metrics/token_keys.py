@@ -90,13 +90,9 @@ class KeyMetrics:
         self._now = now
         self.all = (
             _KeyInfo(cache),
-            _KeyGauge(
-                cache, STATE_SECONDS, "How long a token key is in its state.", self._in_state
-            ),
-            _KeyGauge(cache, DEPENDENTS, "Live recorded tokens of a key.", _live),
-            _KeyGauge(
-                cache, DEPENDENTS_END, "When the last token of a key ends, since the epoch.", _end
-            ),
+            _KeyGauge(cache, STATE_SECONDS, "How long a key is in its state.", self._in_state),
+            _KeyGauge(cache, DEPENDENTS, "Live recorded tokens or certificates of a key.", _live),
+            _KeyGauge(cache, DEPENDENTS_END, "When the last of them ends, since the epoch.", _end),
             _Verifications(cache, verifications),
         )
 

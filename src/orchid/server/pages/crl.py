@@ -1,4 +1,8 @@
-"""Revocation lists over HTTP, below /crl/: `<authority>.crl` in DER, `<authority>.pem` in PEM.
+"""Revocation lists over HTTP, below /crl/: `<name>.crl` in DER, `<name>.pem` in PEM.
+
+Each key of an authority has a list: the first one that of the authority's name, and each other one
+that of its own name. The PEM file of an authority has the lists of all its keys, because a verifier
+that checks the whole chain of a cross certificate needs them.
 
 No credential is needed for them: a list is signed and public. GET and HEAD are answered, with an
 entity tag, and `If-None-Match` with 304. There is no Last-Modified: two lists may be signed within
@@ -9,6 +13,7 @@ and nothing else on a listener without TLS, because many clients fetch lists ove
 """
 
 import hashlib
+import operator
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -27,6 +32,7 @@ LONGEST_NAME: Final = 253
 READING: Final = ("GET", "HEAD")
 
 Find = Callable[[str], bytes | None]
+FindAll = Callable[[str], tuple[bytes, ...]]
 
 
 class ServedList(NamedTuple):
@@ -44,9 +50,11 @@ class ServedList(NamedTuple):
 class ServedLists:
     """Lists by path, each encoded and hashed once."""
 
-    def __init__(self, find: Find) -> None:
+    def __init__(self, find: Find, find_all: FindAll) -> None:
+        """`find_all`: the lists of all keys of an authority."""
         self._find = find
-        self._made: dict[str, tuple[bytes, ServedList]] = {}
+        self._find_all = find_all
+        self._made: dict[str, tuple[tuple[bytes, ...], ServedList]] = {}
 
     def asked_for(self, http: HttpRequest) -> ServedList:
         """The list of a request."""
@@ -63,14 +71,20 @@ class ServedLists:
         authority, dot, ending = name.rpartition(".")
         if not path.startswith(PREFIX) or not dot or len(name) > LONGEST_NAME or "/" in name:
             return None
-        data = self._find(authority) if ending in ("crl", "pem") else None
-        if data is None:
+        found = self._lists(authority, ending)
+        if not found:
             self._made.pop(name, None)
             return None
         made = self._made.get(name)
-        if made is None or made[0] is not data:
-            made = self._made[name] = (data, _served(data, ending))
+        if made is None or not _are_same(made[0], found):
+            made = self._made[name] = (found, _served(found, ending))
         return made[1]
+
+    def _lists(self, name: str, ending: str) -> tuple[bytes, ...]:
+        if ending == "pem":
+            return self._find_all(name)
+        found = self._find(name) if ending == "crl" else None
+        return () if found is None else (found,)
 
 
 class RevocationListPages:
@@ -101,6 +115,14 @@ class PlainRevocationLists:
         return Response(200, headers, found.body, is_kept=True)
 
 
-def _served(data: bytes, ending: str) -> ServedList:
-    media, body = (_DER, data) if ending == "crl" else (_PEM, pem.encode(_LABEL, data))
+def _are_same(some: tuple[bytes, ...], others: tuple[bytes, ...]) -> bool:
+    """Whether both are the same objects: lists are long, and cached where they come from."""
+    return len(some) == len(others) and all(map(operator.is_, some, others))
+
+
+def _served(lists: tuple[bytes, ...], ending: str) -> ServedList:
+    if ending == "crl":
+        media, body = _DER, lists[0]
+    else:
+        media, body = _PEM, b"".join(pem.encode(_LABEL, data) for data in lists)
     return ServedList(media, hashlib.sha256(body).hexdigest(), body)

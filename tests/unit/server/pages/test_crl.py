@@ -6,9 +6,12 @@ from orchid.server.pages.crl import PlainRevocationLists, ServedLists
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.wire.errors import MethodNotAllowed, NoSuchRoute
 
+LISTS = {"web": b"list", "web-2": b"second"}
+
 
 async def asked(method: str, path: str, **headers: str) -> Response:
-    pages = PlainRevocationLists(ServedLists(lambda name: b"list" if name == "web" else None))
+    lists = ServedLists(LISTS.get, lambda name: tuple(LISTS.values()) if name == "web" else ())
+    pages = PlainRevocationLists(lists)
     return await pages(HttpRequest(method, path, path, "", headers, Peer("127.0.0.1:1")))
 
 
@@ -24,6 +27,14 @@ async def test_a_list_is_not_sent_to_clients_that_have_it() -> None:
     assert (again.status, again.body) == (304, b"")
     assert b"Etag" in again.headers
     assert other.status == 200
+
+
+async def test_the_pem_file_of_an_authority_has_the_lists_of_all_its_keys() -> None:
+    """The list in DER is always that of one key."""
+    both = await asked("GET", "/crl/web.pem")
+
+    assert both.body.count(b"BEGIN X509 CRL") == 2
+    assert (await asked("GET", "/crl/web-2.crl")).body == b"second"
 
 
 @pytest.mark.parametrize(

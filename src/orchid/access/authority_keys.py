@@ -1,0 +1,102 @@
+"""Index of the SigningKeys of authorities: by authority, and by the Secret of the private key.
+
+It follows the cache of SigningKey (cache_index.py) and is as new as the feed. `select` of
+kinds/signing_key.py chooses among the keys of one authority.
+"""
+
+from collections.abc import Callable, Container
+from typing import Final, NamedTuple
+
+from cryptography import x509
+
+from orchid.access.cache_index import CacheIndex
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.kinds.certificate_authority import SecretLocation
+from orchid.kinds.signing_key import PUBLISHED, RETIRED, VERIFYING, SigningKey, key_location, select
+from orchid.wire.naming import Naming
+
+_NONE: Final[dict[str, SigningKey]] = {}
+
+
+class _Indexed(NamedTuple):
+    """The keys under which the index has an object."""
+
+    authority: str
+    place: SecretLocation
+
+
+class AuthorityKeyIndex:
+    """All current keys of CertificateAuthorities."""
+
+    def __init__(self, cache: KindCache[SigningKey], names: Naming) -> None:
+        self._home = names.system_namespace
+        self.changed: list[Callable[[], None]] = []  # called when `waiting` changes
+        self._cleared()
+        self._index = CacheIndex(cache, self._take, self._cleared)
+
+    def of(self, authority: str) -> list[SigningKey]:
+        """The keys of an authority, in no order."""
+        self._index.catch_up()
+        return list(self._by_authority.get(authority, _NONE).values())
+
+    def is_named(self, place: SecretLocation) -> bool:
+        """Whether the private key of an authority is in that Secret."""
+        self._index.catch_up()
+        return place in self._by_place
+
+    def issuers(self, authority: str, revoked: Container[str]) -> list[x509.Certificate]:
+        """The issuing certificates of the keys that verifiers trust, the signer's first."""
+        found = []
+        for key in select(self.of(authority), revoked, authority).verifying:
+            try:
+                found.append(certificates.parse_blocks(key.status.certificate)[0])
+            except Refusal:
+                continue
+        return found
+
+    def lists(self, authority: str) -> list[str]:
+        """The names of the revocation lists of an authority's keys, the oldest key's first."""
+        found = sorted(self.of(authority), key=lambda key: key.number)
+        return [key.status.revocation_list for key in found if key.state != RETIRED]
+
+    @property
+    def waiting(self) -> list[str]:
+        """The ids of keys that may become Active: a server that lists them knows them."""
+        self._index.catch_up()
+        return sorted(self._waiting.values())
+
+    # -- following the cache ------------------------------------------------------------------
+
+    def _cleared(self) -> None:
+        self._by_authority: dict[str, dict[str, SigningKey]] = {}
+        self._by_place: dict[SecretLocation, set[str]] = {}
+        self._waiting: dict[str, str] = {}  # key ids, by the key of the object
+        self._indexed: dict[str, _Indexed] = {}
+
+    def _take(self, key: str, entry: Entry[SigningKey] | None) -> None:
+        before = self._indexed.pop(key, None)
+        if before is not None:
+            del self._by_authority[before.authority][key]
+            if not self._by_authority[before.authority]:
+                del self._by_authority[before.authority]
+            self._by_place[before.place].discard(key)
+            if not self._by_place[before.place]:
+                del self._by_place[before.place]
+        waited = self._waiting.pop(key, "")
+        if entry is not None and (found := entry.object).spec.authority:
+            self._add(key, found)
+        if self._waiting.get(key, "") != waited:
+            for notify in self.changed:
+                notify()
+
+    def _add(self, key: str, found: SigningKey) -> None:
+        location = key_location(found, self._home)
+        place = SecretLocation(location.namespace, location.name)
+        self._indexed[key] = _Indexed(found.spec.authority, place)
+        self._by_authority.setdefault(found.spec.authority, {})[key] = found
+        self._by_place.setdefault(place, set()).add(key)
+        if found.state in (PUBLISHED, VERIFYING):
+            self._waiting[key] = found.key_id

@@ -1,0 +1,129 @@
+"""The material of a new key of an authority: a certificate, and a cross certificate.
+
+Start with `authority_material`. The server creates key and certificate of a successor; or it reads
+those of a Secret: the one that the caller names, or for the present key that of the authority. The
+signer so far certifies the new key, for verifiers that trust only the old one. The subject of a
+successor differs, because verifiers may not accept two keys of one name.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.authority_keys import algorithm_name
+from orchid.credentials.authorities.issuer_chain import may_certify, spki_of
+from orchid.credentials.refusals import AuthorityUnusable, Refusal
+from orchid.credentials.x509 import pem
+from orchid.kinds.certificate_authority import CertificateAuthority, profile
+from orchid.kinds.signing_key import (
+    IMPORTED,
+    MADE,
+    PRIVATE_KEY,
+    SigningKey,
+    authority_key_id,
+)
+from orchid.wire.references import SecretReference
+from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus
+from orchid.wire.text import whole_seconds
+
+CERTIFICATE: Final = "tls.crt"
+
+ReadSecret = Callable[[SecretReference], Mapping[str, bytes] | None]
+
+
+class KeyMaterial(msgspec.Struct, frozen=True):
+    """The status of a new key, and the data of its Secret; none if the key stays in another."""
+
+    status: SigningKeyStatus
+    data: Mapping[str, bytes]
+
+    def __repr__(self) -> str:
+        return f"KeyMaterial({self.status.key_id})"
+
+
+class Predecessor(msgspec.Struct, frozen=True):
+    """The key that signs so far: the Secret with its private key, and the URL of its list."""
+
+    place: SecretReference
+    crl_url: str
+
+
+class NewKey(msgspec.Struct, frozen=True):
+    """A key that is to be stored."""
+
+    key: SigningKey
+    authority: CertificateAuthority
+    predecessor: Predecessor | None
+    is_present: bool  # whether it is the key that the authority has now
+    now: datetime
+
+
+async def authority_material(new: NewKey, read: ReadSecret) -> KeyMaterial:
+    """Create the key of a successor, or read that of its Secret; raises Refusal."""
+    # Generating an RSA key takes seconds, verifying a chain of RSA keys many milliseconds.
+    return await asyncio.to_thread(_material, new, read)
+
+
+def _material(new: NewKey, read: ReadSecret) -> KeyMaterial:
+    reference, data = new.key.spec.secret_ref, dict[str, bytes]()
+    if reference is not None:
+        made = _load(reference, read, now=None if new.is_present else new.now)
+    else:
+        made = Authority.create(
+            new.authority.name_of_key(new.key.number),
+            now=new.now,
+            lifetime=new.authority.lifetime,
+            algorithm=new.key.spec.algorithm,
+        )
+        data = {CERTIFICATE: made.chain_pem, PRIVATE_KEY: made.key_pem().reveal().encode()}
+    return KeyMaterial(_status(new, made, _cross_certificate(new, made, read)), data)
+
+
+def _load(
+    reference: SecretReference, read: ReadSecret, *, now: datetime | None = None
+) -> Authority:
+    data = read(reference)
+    if data is None:
+        raise AuthorityUnusable(f"there is no Secret {reference}")
+    chain, key = data.get(CERTIFICATE, b""), data.get(PRIVATE_KEY, b"")
+    return Authority.load_untrusted(chain, key, now=now)
+
+
+def _cross_certificate(new: NewKey, made: Authority, read: ReadSecret) -> str:
+    """The certificate of a new key by the signer so far; none if that one cannot give it."""
+    before = new.predecessor
+    if before is None:
+        return ""
+    try:
+        signer = _load(before.place, read)
+        if not may_certify(signer.certificate) or authority_id(signer) == authority_id(made):
+            return ""
+        return signer.certify(made.certificate, now=new.now, crl_url=before.crl_url).decode("ascii")
+    except Refusal:
+        return ""  # its key is lost, or it has ended: there is nothing to certify with
+
+
+def _status(new: NewKey, made: Authority, cross: str) -> SigningKeyStatus:
+    is_made = new.key.spec.secret_ref is None or (new.is_present and new.authority.spec.key)
+    dependents = None
+    if not is_made:
+        # Certificates may have been issued elsewhere before.
+        longest = profile(new.authority).max_duration
+        dependents = KeyDependents(unknown_until=whole_seconds(new.now) + longest)
+    return SigningKeyStatus(
+        key_id=authority_id(made),
+        source=MADE if is_made else IMPORTED,
+        public_key=pem.encode(pem.PUBLIC_KEY, spki_of(made.certificate)).decode("ascii"),
+        algorithm=algorithm_name(made.public_key),
+        dependents=dependents,
+        certificate=made.chain_pem.decode("ascii"),
+        cross_certificate=cross,
+    )
+
+
+def authority_id(made: Authority) -> str:
+    return authority_key_id(made.chain_pem.decode("ascii"))

@@ -1,0 +1,147 @@
+"""Rotate keys of authorities: a successor is published in time, and signs in time.
+
+Reads   as rotate_keys.py, which has all steps; certificateauthorities
+Writes  as rotate_keys.py
+Never   reads a private key; creates a key for an authority whose rotation is Manual
+
+The successor becomes Active at the end of the signer's certificate minus the longer of a third of
+its life and the longest lifetime of certificates that it issues. It is created a twelfth of the
+signer's life before that. A key that no longer signs certificates keeps its private key until it is
+Retired: it signs its revocation list.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.clock import Clock
+from orchid.controllers.rotate_keys import REFRESH, KeyGroup, RotateKeys, RotationTimes, group_key
+from orchid.controllers.runtime.context import ControllerContext
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import EventRecorder
+from orchid.controllers.runtime.loop import Key, Running, Trigger
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
+from orchid.kinds.certificate_authority import CertificateAuthority, profile
+from orchid.kinds.role import CORE, READ, may_record_events, rule
+from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec, next_name
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+
+SETTLED: Final = 3600.0  # seconds between two looks at an authority with one key
+LAST_PART, LEAD_PART = 3, 12  # of a key's life: its end without signing, the lead of its successor
+
+
+class Schedule(NamedTuple):
+    """When a successor is created, and when it becomes Active."""
+
+    publish: datetime
+    activate: datetime
+
+
+class RotateAuthorityKeys(RotateKeys):
+    name = "authority-key-rotation"
+
+    def __init__(
+        self,
+        client: Client,
+        names: Naming,
+        clock: Clock,
+        events: EventRecorder,
+        times: RotationTimes,
+    ) -> None:
+        super().__init__(client, names, clock, events, times)
+        self._authorities: dict[str, CertificateAuthority] = {}
+        authorities = ListSelection(CertificateAuthority)
+        self.triggers = (*self.triggers, Trigger(authorities, self._on_authority))
+
+    async def _on_authority(self, event: WatchedChange[CertificateAuthority]) -> AsyncIterator[Key]:
+        found = event.object
+        if event.type == DELETED:
+            self._authorities.pop(found.name, None)
+        else:
+            self._authorities[found.name] = found
+        if found.name in self._groups:
+            yield group_key(found.name)
+
+    def concerns(self, key: SigningKey) -> bool:
+        return bool(key.spec.authority)
+
+    def successor(self, group: KeyGroup) -> SigningKey | None:
+        authority, signer = self._authorities.get(group.authority), group.chosen.signer
+        if authority is None or not authority.is_automatic or authority.spec.key is None:
+            return None
+        if signer is not None and not self.must_go(signer):
+            planned = schedule_of(signer, authority)
+            if planned is None or self._clock.now() < planned.publish:
+                return None
+        return SigningKey(
+            metadata=ObjectMeta(
+                name=next_name(group.stored, group.authority, self._authorities.__contains__)
+            ),
+            spec=SigningKeySpec(
+                authority=group.authority,
+                algorithm=authority.spec.key.algorithm,
+                state=PUBLISHED,
+            ),
+        )
+
+    def is_due(self, group: KeyGroup, signer: SigningKey) -> bool:
+        authority = self._authorities.get(group.authority)
+        planned = schedule_of(signer, authority) if authority else None
+        is_automatic = authority is not None and authority.is_automatic
+        return is_automatic and planned is not None and self._clock.now() >= planned.activate
+
+    def moments(self, group: KeyGroup) -> Iterator[datetime]:
+        authority, signer = self._authorities.get(group.authority), group.chosen.signer
+        if authority is not None and signer is not None:
+            yield from schedule_of(signer, authority) or ()
+
+    def keeps_private(self, key: SigningKey) -> bool:
+        return True
+
+    def longest_pause(self, group: KeyGroup) -> float:
+        return SETTLED if all(key.state == ACTIVE for key in group.stored) else REFRESH
+
+
+def schedule_of(signer: SigningKey, authority: CertificateAuthority) -> Schedule | None:
+    """When the successor of a key is created and activated; None without a certificate."""
+    try:
+        chain = certificates.parse_blocks(signer.status.certificate)
+    except Refusal:
+        return None
+    begin, end = chain[0].not_valid_before_utc, min(one.not_valid_after_utc for one in chain)
+    life = end - begin
+    activate = end - max(life / LAST_PART, profile(authority).max_duration)
+    return Schedule(activate - life / LEAD_PART, activate)
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
+    rotation = context.key_rotation
+    times = RotationTimes(rotation.publish_time, rotation.retention)
+    return RotateAuthorityKeys(client, context.names, context.clock, events, times)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="authority-key-rotation",
+    long_name="authority-key-rotation-controller",
+    account="authority-key-rotation-controller",
+    rights=lambda names: (
+        rule(
+            ("activate", "create", "delete", "retire", "update", *READ),
+            names.identity,
+            ("signingkeys",),
+        ),
+        rule(("update",), names.identity, ("signingkeys/status",)),
+        rule(
+            ("list", "watch"), names.identity, ("certificateauthorities", "credentialrevocations")
+        ),
+        may_record_events(names),
+    ),
+    rights_at_home=lambda names: (
+        rule(("delete", "list", "watch"), CORE, ("secrets",)),
+        rule(("list", "watch"), names.coordination, ("leases",)),
+    ),
+    build=build,
+)

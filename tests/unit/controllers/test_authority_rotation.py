@@ -1,0 +1,485 @@
+"""Keys of an authority: the first one, successors, cross certificates, lists, retirement.
+
+The controllers run against a real server in memory. openssl judges chains and lists.
+"""
+
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from orchid.client.client import ListSelection
+from orchid.controllers.publish_trust_bundles import bundle_name
+from orchid.controllers.rotate_authority_keys import schedule_of
+from orchid.credentials.authorities.authority import Authority
+from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
+from orchid.kinds.event import Event
+from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import ACTIVE, PUBLISHED, RETIRED, VERIFYING, SigningKey
+from orchid.wire.codec.documents import convert
+from orchid.wire.errors import Forbidden, Invalid
+from orchid.wire.meta import ObjectMeta, OwnerReference
+from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedCertificate, RevokedKey
+from orchid.wire.struct import replace
+from tests.system_packages import require_program
+from tests.unit.controllers.beside import Beside
+from tests.unit.controllers.test_keep_authorities import (
+    DAY,
+    KEEPER,
+    SIGNER,
+    SIGNING,
+    bring_authority,
+    create,
+    from_secret,
+    issued,
+    until_ready,
+)
+from tests.unit.controllers.test_revocation_lists import fetched, list_of
+
+ROTATION, LISTS = "authority-key-rotation", "revocation-list-publisher"
+HOME = ORCH.system_namespace
+
+
+@pytest.fixture
+def timed(world: Beside, monkeypatch: pytest.MonkeyPatch) -> Beside:
+    """The server has the clock of its controllers, which a test may move."""
+    monkeypatch.setattr(world.server.clock, "now", world.clock.now)
+    return world
+
+
+async def state(world: Beside, name: str, wanted: str) -> SigningKey:
+    return await world.until_like(SigningKey, name, condition=lambda key: key.state == wanted)
+
+
+async def new_key(
+    world: Beside, name: str, authority: str = "web", *, is_present: bool = False, **spec: Any
+) -> SigningKey:
+    """A successor; or `is_present`: the key that the authority has now."""
+    given = {"authority": authority, **({} if is_present else spec or {"algorithm": "ECDSA-P256"})}
+    return await world.admin.create(
+        convert({"metadata": {"name": name}, "spec": given}, SigningKey)
+    )
+
+
+async def step(world: Beside, name: str, wanted: str) -> None:
+    key = await world.admin.get(SigningKey, name)
+    await world.admin.update(replace(key, spec=replace(key.spec, state=wanted)))
+
+
+async def make_activatable(world: Beside, name: str) -> None:
+    """Let a key be published for two days, and known to every server."""
+    await world.server.applied.report()
+    key = await world.admin.get(SigningKey, name)
+    published = (world.clock.now() - 2 * DAY).replace(microsecond=0)
+    times = replace(key.status.times, published=published)
+    await world.admin.update_status(replace(key, status=replace(key.status, times=times)))
+
+
+async def until_signs(world: Beside, name: str) -> CertificateAuthority:
+    """Wait until the authority issues with a key."""
+
+    def signs(found: CertificateAuthority) -> bool:
+        return bool(found.status.keys) and found.status.keys[0].name == name
+
+    return await world.until_like(CertificateAuthority, "web", condition=signs)
+
+
+@asynccontextmanager
+async def rotated(world: Beside, *more: str) -> AsyncIterator[list[list[x509.Certificate]]]:
+    """An authority that was rotated once; the chains that it issued before and after."""
+    async with world.running(KEEPER, SIGNING, *more):
+        await create(world)
+        await until_ready(world)
+        old = await issued(world, "old")
+        await new_key(world, "web-2")
+        await make_activatable(world, "web-2")
+        await step(world, "web-2", ACTIVE)
+        await until_signs(world, "web-2")
+        yield [old, await issued(world, "new")]
+
+
+def pem(*found: x509.Certificate) -> str:
+    return b"".join(one.public_bytes(Encoding.PEM) for one in found).decode()
+
+
+class Verifier:
+    """`openssl verify` with some trust anchors."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._openssl = require_program("openssl")
+
+    def accepts(self, chain: list[x509.Certificate], anchors: str, lists: bytes = b"") -> bool:
+        files = {"leaf": pem(chain[0]), "above": pem(*chain[1:]), "anchors": anchors}
+        for name, text in files.items():
+            (self._directory / name).write_text(text)
+        (self._directory / "lists").write_bytes(lists)
+        command = [self._openssl, "verify", "-CAfile", self._directory / "anchors"]
+        if chain[1:]:
+            command += ["-untrusted", self._directory / "above"]
+        if lists:
+            command += ["-crl_check_all", "-CRLfile", self._directory / "lists"]
+        done = subprocess.run(
+            [*command, self._directory / "leaf"], capture_output=True, text=True, check=False
+        )
+        return done.returncode == 0
+
+
+async def anchors(world: Beside) -> dict[str, str]:
+    """The certificate of each key."""
+    keys = [key async for key in world.admin.scan(ListSelection(SigningKey))]
+    return {key.name: key.status.certificate for key in keys if key.spec.authority}
+
+
+async def test_the_first_key_of_an_authority_is_an_active_object(world: Beside) -> None:
+    """It has the list of the authority's name, and is deleted with the authority."""
+    async with world.running(KEEPER):
+        await create(world)
+        ready = await until_ready(world)
+    key = await world.admin.get(SigningKey, "web-1")
+
+    assert (key.state, key.status.source, key.status.revocation_list) == (ACTIVE, "Made", "web")
+    assert key.status.certificate == ready.status.certificate
+    assert key.status.cross_certificate == ready.status.cross_certificates == ""
+    assert [owner.uid for owner in key.metadata.owner_references] == [ready.metadata.uid]
+    assert [(one.name, one.state) for one in ready.status.keys] == [("web-1", ACTIVE)]
+
+
+async def test_an_authority_of_an_earlier_version_keeps_its_key_and_bundle(world: Beside) -> None:
+    """Its present key becomes its first SigningKey, and nothing changes for clients."""
+    before = await create(world)
+    made = Authority.create("Web CA", now=world.clock.now())
+    kind = world.server.catalog.of(CertificateAuthority)
+    owner = OwnerReference(
+        api_version=kind.api_version, kind=kind.name, name="web", uid=before.metadata.uid
+    )
+    meta = ObjectMeta(
+        name=f"authority-{before.metadata.uid}", namespace=HOME, owner_references=(owner,)
+    )
+    data = {"tls.crt": made.chain_pem, "tls.key": made.key_pem().reveal().encode()}
+    await world.admin.create(Secret(metadata=meta, data=data))
+    status = replace(before.status, certificate=made.chain_pem.decode())
+    await world.admin.update_status(replace(before, status=status))
+
+    async with world.running(KEEPER, SIGNING):
+        ready = await until_ready(world)
+        (leaf,) = await issued(world)
+
+    key = await world.admin.get(SigningKey, "web-1")
+    leaf.verify_directly_issued_by(made.certificate)
+    assert ready.status.certificate == key.status.certificate == made.chain_pem.decode()
+    assert key.key_id == made.key_id.hex()
+
+
+async def test_a_successor_has_its_own_name_and_a_cross_certificate(world: Beside) -> None:
+    """The cross certificate has the key and the name of the successor, and ends with the first."""
+    async with world.running(KEEPER):
+        await create(world, subject={"commonName": "Web CA", "organizations": ["Example"]})
+        await until_ready(world)
+    second = await new_key(world, "web-2")
+
+    first = await world.admin.get(SigningKey, "web-1")
+    (root,) = x509.load_pem_x509_certificates(second.status.certificate.encode())
+    (cross,) = x509.load_pem_x509_certificates(second.status.cross_certificate.encode())
+    (old,) = x509.load_pem_x509_certificates(first.status.certificate.encode())
+    assert second.state == PUBLISHED
+    assert root.subject.rfc4514_string() == "CN=Web CA 2,O=Example"
+    assert (cross.subject, cross.issuer) == (root.subject, old.subject)
+    assert cross.public_key() == root.public_key()
+    assert cross.not_valid_after_utc == old.not_valid_after_utc
+    cross.verify_directly_issued_by(old)
+    secret = await world.admin.get(Secret, f"signing-key-{second.metadata.uid}", HOME)
+    assert set(secret.data) == {"tls.crt", "tls.key"}
+
+
+async def test_a_successor_is_trusted_before_it_signs(world: Beside) -> None:
+    """Its root is in a bundle of the signer, and its activation waits for verifiers."""
+    async with world.running(KEEPER, ROTATION):
+        await create(world)
+        await until_ready(world)
+        second = await new_key(world, "web-2")
+        await world.server.applied.report()
+        await world.until_like(
+            SigningKey, "web-2", condition=lambda key: key.status.times.published is not None
+        )
+
+        async def both() -> list[ClusterTrustBundle]:
+            found = [one async for one in world.admin.scan(ListSelection(ClusterTrustBundle))]
+            ours = [one for one in found if one.spec.signer_name == SIGNER]
+            return ours if len(ours) == 2 else []
+
+        bundles = await world.until(both)
+        with pytest.raises(Invalid) as rejected:
+            await step(world, "web-2", ACTIVE)
+
+    texts = {one.spec.trust_bundle for one in bundles}
+    assert second.status.certificate in texts
+    assert "verifiers have it only after the publish time, from" in str(rejected.value)
+
+
+async def test_a_server_that_does_not_know_a_key_blocks_it(world: Beside) -> None:
+    """The rejection names the server, for example one of an earlier version."""
+    async with world.running(KEEPER):
+        await create(world)
+        await until_ready(world)
+    await world.server.applied.report()  # it does not know web-2
+    world.server.access.authority_keys.changed.clear()
+    await new_key(world, "web-2")
+
+    with pytest.raises(Invalid) as rejected:
+        await step(world, "web-2", ACTIVE)
+
+    assert "1 of 1 live server without it: orch-server-" in str(rejected.value)
+
+
+async def test_chains_of_the_successor_verify_with_either_root(
+    world: Beside, tmp_path: Path
+) -> None:
+    """An old certificate only with the old root. Lists of the whole chain are checked, too."""
+    verifier = Verifier(tmp_path)
+    async with rotated(world, LISTS) as (old, new):
+        await list_of(world, 0, "web")
+        await list_of(world, 0, "web-2")
+        lists = await fetched(world, "/crl/web.pem")
+        one_list = await fetched(world, "/crl/web-2.pem")
+    found = await anchors(world)
+    first, second = found["web-1"], found["web-2"]
+
+    assert [len(old), len(new)] == [1, 2]
+    assert lists.count(b"BEGIN X509 CRL") == 2
+    for trusted in (first, second, first + second):
+        assert verifier.accepts(new, trusted)
+        assert verifier.accepts(new, trusted, lists)
+    assert verifier.accepts(old, first, lists)
+    assert not verifier.accepts(old, second)
+    assert not verifier.accepts(new[:1], first)  # without the cross certificate
+    assert not verifier.accepts(new, first, one_list)  # the cross certificate is in the other list
+
+
+async def test_a_revoked_certificate_stays_in_the_list_of_its_key(world: Beside) -> None:
+    """The key that does not sign certificates any more still signs its list."""
+    async with rotated(world, LISTS) as (old, new):
+        for name in ("old", "new"):
+            spec = CredentialRevocationSpec(
+                certificate=RevokedCertificate(request_name=name), reason="superseded"
+            )
+            meta = ObjectMeta(name=name)
+            await world.admin.create(CredentialRevocation(metadata=meta, spec=spec))
+        (of_old,) = await list_of(world, 1, "web")
+        (of_new,) = await list_of(world, 1, "web-2")
+
+    assert of_old.serial_number == old[0].serial_number
+    assert of_new.serial_number == new[0].serial_number
+
+
+async def test_a_key_is_retired_when_no_certificate_depends_on_it(timed: Beside) -> None:
+    """The rejection counts them. Then its bundle, its private key and the cross certificate go."""
+    world = timed
+    async with rotated(world, ROTATION, "revocation-marker"):
+        await state(world, "web-1", VERIFYING)
+        world.clock.ahead = timedelta(minutes=3)
+        with pytest.raises(Invalid) as rejected:
+            await step(world, "web-1", RETIRED)
+        first = await world.admin.get(SigningKey, "web-1")
+        spec = CredentialRevocationSpec(
+            certificate=RevokedCertificate(request_name="old"), reason="superseded"
+        )
+        revocation = CredentialRevocation(metadata=ObjectMeta(name="old"), spec=spec)
+        await world.admin.create(revocation)
+
+        async def retirable() -> SigningKey | None:
+            found = await world.admin.get(SigningKey, "web-1")
+            try:
+                await step(world, "web-1", RETIRED)
+            except Invalid:
+                return None
+            return found
+
+        await world.until(retirable)
+        after = await world.until_like(
+            CertificateAuthority, "web", condition=lambda one: not one.status.cross_certificates
+        )
+        place = first.spec.secret_ref
+        assert place is not None
+        await world.until_gone(Secret, place.name, place.namespace)
+        chain = await issued(world, "alone")
+        bundles = [one async for one in world.admin.scan(ListSelection(ClusterTrustBundle))]
+
+    assert "1 certificate depends on web-1, the last until" in str(rejected.value)
+    assert [one.name for one in after.status.keys] == ["web-2"]
+    assert len(chain) == 1
+    assert first.status.certificate not in {one.spec.trust_bundle for one in bundles}
+
+
+async def test_an_authority_gets_its_successor_in_time(timed: Beside) -> None:
+    """It is published a twelfth of the life before it becomes Active, in the last third."""
+    world = timed
+    async with world.running(KEEPER, SIGNING, ROTATION):
+        authority = await create(world, duration="2400h")  # a hundred days
+        await until_ready(world)
+        first = await world.admin.get(SigningKey, "web-1")
+        planned = schedule_of(first, authority)
+        assert planned is not None
+        world.clock.ahead = planned.publish - datetime.now(UTC) + timedelta(minutes=1)
+        await world.admin.patch(
+            CertificateAuthority, "web", "", {"metadata": {"labels": {"a": "b"}}}
+        )
+        await state(world, "web-2", PUBLISHED)
+        await make_activatable(world, "web-2")
+        world.clock.ahead = planned.activate - datetime.now(UTC) + timedelta(minutes=1)
+        await world.server.applied.report()
+        await world.admin.patch(
+            CertificateAuthority, "web", "", {"metadata": {"labels": {"a": "c"}}}
+        )
+        await state(world, "web-2", ACTIVE)
+        await state(world, "web-1", VERIFYING)
+        await until_signs(world, "web-2")
+
+    assert planned.activate - planned.publish == timedelta(days=100, minutes=5) / 12
+
+
+async def test_a_manual_authority_is_not_rotated_by_itself(timed: Beside) -> None:
+    """An operator may rotate it, as one with a key of the user."""
+    world = timed
+    async with world.running(KEEPER, ROTATION):
+        await create(world, rotation="Manual", duration="2400h")
+        await until_ready(world)
+        world.clock.ahead = 99 * DAY
+        await world.admin.patch(
+            CertificateAuthority, "web", "", {"metadata": {"labels": {"a": "b"}}}
+        )
+        await world.until_like(
+            SigningKey, "web-1", condition=lambda key: len(key.status.conditions) == 3
+        )
+
+    assert await world.admin.find(SigningKey, "web-2") is None
+
+
+async def test_a_revoked_key_is_replaced_at_once(world: Beside) -> None:
+    """The next key signs without a wait, and nobody trusts the old one any more."""
+    async with world.running(KEEPER, SIGNING, ROTATION):
+        await create(world)
+        await until_ready(world)
+        first = await world.admin.get(SigningKey, "web-1")
+        spec = CredentialRevocationSpec(key=RevokedKey(name="web-1"), reason="keyCompromise")
+        stolen = CredentialRevocation(metadata=ObjectMeta(name="stolen"), spec=spec)
+        await world.admin.create(stolen)
+        after = await until_signs(world, "web-2")
+        await state(world, "web-1", RETIRED)
+        chain = await issued(world)
+        await world.until_gone(ClusterTrustBundle, _bundle_of(after, first))
+
+    assert len(chain) == 1
+    assert [one.name for one in after.status.keys] == ["web-2"]
+
+
+def _bundle_of(authority: CertificateAuthority, key: SigningKey) -> str:
+    return bundle_name(authority.spec.signer_name, key.status.certificate)
+
+
+async def test_an_imported_authority_is_rotated_with_another_secret(
+    world: Beside, tmp_path: Path
+) -> None:
+    """The key stays in the Secret of the user; the old key certifies it all the same."""
+    async with world.running(KEEPER, SIGNING):
+        await bring_authority(world, "Brought CA")
+        await from_secret(world)
+        await until_ready(world)
+        made = Authority.create("Brought CA 2", now=world.clock.now(), lifetime=30 * DAY)
+        data = {"tls.crt": made.chain_pem, "tls.key": made.key_pem().reveal().encode()}
+        meta = ObjectMeta(name="next", namespace="pki")
+        await world.admin.create(Secret(metadata=meta, data=data))
+        key = await new_key(world, "web-2", secretRef={"namespace": "pki", "name": "next"})
+        with pytest.raises(Invalid, match="keys of this authority are in Secrets"):
+            await new_key(world, "web-3")
+        await make_activatable(world, "web-2")
+        await step(world, "web-2", ACTIVE)
+        await until_signs(world, "web-2")
+        chain = await issued(world)
+    found = await anchors(world)
+
+    assert key.status.source == "Imported"
+    assert key.status.dependents is not None
+    assert key.status.dependents.unknown_until is not None
+    assert await world.admin.find(Secret, key.secret_name, HOME) is None
+    verifier = Verifier(tmp_path)
+    assert all(verifier.accepts(chain, trusted) for trusted in found.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "text"),
+    [
+        ("web-3", {}, 'the next key is "web-2"'),
+        ("other-1", {"authority": "other"}, "spec.authority: Not found"),
+        ("web-2", {"secretRef": {"namespace": "pki", "name": "none"}}, "there is no Secret"),
+        ("web-2", {"is_present": True}, "web-1 has the same key"),
+    ],
+)
+async def test_a_key_that_cannot_be_is_refused(
+    world: Beside, name: str, spec: dict[str, Any], text: str
+) -> None:
+    """Each with its field and the reason; nothing is stored."""
+    async with world.running(KEEPER):
+        await create(world)
+        await until_ready(world)
+
+    with pytest.raises(Invalid) as refused:
+        await new_key(world, name, **spec)
+
+    assert text in str(refused.value)
+    assert await world.admin.find(SigningKey, name) is None
+
+
+async def test_an_authority_does_not_have_the_name_of_a_key(world: Beside) -> None:
+    """Their revocation lists would have the same name; a number that is taken is skipped."""
+    async with world.running(KEEPER):
+        await create(world, "web-2", signerName="example.com/other")
+        await create(world)
+        await until_ready(world)
+    with pytest.raises(Invalid, match="a SigningKey has this name"):
+        await create(world, "web-1", signerName="example.com/third")
+    with pytest.raises(Invalid, match='the next key is "web-3"'):
+        await new_key(world, "web-2")
+    with pytest.raises(Invalid, match="keys of this name sign tokens"):
+        await create(world, "tokens", signerName="example.com/third")
+
+
+async def test_keys_are_deleted_with_their_authority(world: Beside) -> None:
+    """Before that, an Active key is not deleted."""
+    async with world.running(KEEPER, "garbagecollector"):
+        await create(world)
+        await until_ready(world)
+        with pytest.raises(Forbidden, match="it is Active"):
+            await world.admin.delete(SigningKey, "web-1")
+        await world.admin.delete(CertificateAuthority, "web")
+        await world.until_gone(SigningKey, "web-1")
+
+
+async def test_a_blocked_successor_is_an_event(timed: Beside) -> None:
+    """A step that is due and not possible is reported with its reasons."""
+    world = timed
+    async with world.running(KEEPER, ROTATION):
+        await create(world, duration="2400h")
+        await until_ready(world)
+        world.clock.ahead = 90 * DAY
+        await world.admin.patch(
+            CertificateAuthority, "web", "", {"metadata": {"labels": {"a": "b"}}}
+        )
+        await state(world, "web-2", PUBLISHED)
+
+        async def blocked() -> Event | None:
+            found = [one async for one in world.admin.scan(ListSelection(Event))]
+            return next((one for one in found if one.reason == "NotActivated"), None)
+
+        event = await world.until(blocked)
+
+    assert event.involved_object.name == "web-2"
