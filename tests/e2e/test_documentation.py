@@ -33,9 +33,10 @@ from orchid.access.oidc.configuration import read_configuration as read_authenti
 from orchid.assembly.kinds import stored_kinds
 from orchid.commands.certificates.csr import wait_for
 from orchid.commands.certificates.request_flags import place
-from orchid.commands.certificates.requesting import AlternativeNames, Wanted, send
+from orchid.commands.certificates.requesting import Wanted, send
 from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.connection import ServerConnection
+from orchid.credentials.x509.certificate_request import AlternativeNames
 from orchid.expressions.cel import Compiler
 from orchid.server.audit import policy as audit_policy
 from orchid.settings.checking import check

@@ -9,15 +9,13 @@ and `certificate_facts` decode PEM.
 
 import argparse
 import base64
-import ipaddress
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.x509.oid import NameOID
 
 from orchid.approval.platform_signers import platform_profiles
 from orchid.commands.certificates import ca
@@ -35,6 +33,7 @@ from orchid.credentials import files, keys
 from orchid.credentials.authorities.authority import BACKDATE
 from orchid.credentials.refusals import NotPermitted, Refusal
 from orchid.credentials.x509 import certificates, signing_request, usages
+from orchid.credentials.x509.certificate_request import AlternativeNames, build_request
 from orchid.credentials.x509.issued_facts import read_issued
 from orchid.credentials.x509.signing_request import SigningRequest
 
@@ -59,23 +58,6 @@ _SHORT = {
 }
 
 Facts = list[tuple[str, Any]]
-
-
-class AlternativeNames(NamedTuple):
-    """Alternative names of the requested certificate."""
-
-    hosts: list[str]
-    addresses: list[str]
-    uris: list[str]
-    mailboxes: list[str]
-
-    def encoded(self) -> list[x509.GeneralName]:
-        return [
-            *map(x509.DNSName, self.hosts),
-            *(x509.IPAddress(ipaddress.ip_address(address)) for address in self.addresses),
-            *map(x509.UniformResourceIdentifier, self.uris),
-            *map(x509.RFC822Name, self.mailboxes),
-        ]
 
 
 class Wanted(NamedTuple):
@@ -147,7 +129,7 @@ def _authority_for_servers(server: ServerConnection) -> str:
 
 def send(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Wanted) -> Json:
     """Build a request, check that its signer would sign it, and send it."""
-    data = build(key, wanted.user, groups=wanted.groups, names=wanted.names)
+    data = build(key, wanted)
     refuse_unfit(server, wanted.signer, data, wanted.usages)
     spec: Json = {"request": base64.b64encode(data).decode(), "signerName": wanted.signer}
     if wanted.usages:
@@ -177,19 +159,12 @@ def refuse_unfit(server: ServerConnection, signer: str, data: bytes, asked: list
         raise Complaint(f"that is no request that can be signed: {problem}", USAGE) from None
 
 
-def build(key: keys.PrivateKey, user: str, *, groups: list[str], names: AlternativeNames) -> bytes:
+def build(key: keys.PrivateKey, wanted: Wanted) -> bytes:
     """The PEM of a request, signed with the key."""
     try:
-        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-        subject += [x509.NameAttribute(NameOID.COMMON_NAME, user)] if user else []
-        others = names.encoded()
+        return build_request(key, wanted.user, wanted.groups, wanted.names)
     except ValueError as error:
-        raise Complaint(f"that cannot stand in a request: {error}", USAGE) from None
-    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
-    if others:
-        builder = builder.add_extension(x509.SubjectAlternativeName(others), critical=False)
-    digest = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
-    return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
+        raise Complaint(f"the request cannot have these names: {error}", USAGE) from None
 
 
 def make_key(path: Path) -> keys.PrivateKey:

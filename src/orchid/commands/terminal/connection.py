@@ -11,42 +11,42 @@ confirms.
 """
 
 import argparse
-import functools
-import http.client
-import json
 import os
 import re
-import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint, printable, remark
 from orchid.credentials.secret import SecretValue
-from orchid.outbound import tls
+from orchid.outbound.api_connection import (
+    SUCCESS,
+    ApiConnection,
+    Json,
+    decoded,
+    failure_reason,
+    find_naming,
+    path,
+)
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
 from orchid.outbound.tls import UnusableTls
-from orchid.version import __version__
-from orchid.wire.naming import CLIENT_CONFIG, SETS, Naming
+from orchid.wire.naming import CLIENT_CONFIG, Naming
 
-LARGEST_ANSWER = 256 << 20
+__all__ = ["CommandRefused", "Json", "ServerConnection", "add_flags", "connect", "path"]
+
 PAGE = 500
-TIMEOUT = 30.0
-_SUCCESS = range(200, 300)
 FORMS = ("text", "json", "yaml")
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 
 # Sent with POST, though they change nothing.
 _ONLY_ASKED = ("reviews", "/token")
-
-Json = dict[str, Any]
 
 
 class CommandRefused(Complaint):
@@ -108,11 +108,6 @@ def connect(
     return ServerConnection(access, found, is_meant=bool(chosen.context) or not found.is_ambient)
 
 
-def path(*parts: str) -> str:
-    """A path made of names; a name cannot become part of another path."""
-    return "/" + "/".join(quote(part, safe=":") for part in parts)
-
-
 class ServerConnection:
     """Calls to one server as one user."""
 
@@ -125,29 +120,13 @@ class ServerConnection:
         self._is_meant = is_meant
         self._has_named_server = False
         self._warnings: set[str] = set()  # the server's warnings, printed once
-        parts = urlsplit(access.server)
-        if parts.scheme != "https" or not parts.hostname:
-            raise Complaint(f"{found}: {access.server!r} is not an https URL", USAGE)
-        self._prefix = parts.path.rstrip("/")
-        self._headers = {
-            "Accept": "application/json, */*",
-            "User-Agent": f"orchid/{__version__}",
-            "Connection": "keep-alive",
-        }
         try:
-            token = access.token()
-            context = _tls(access)
+            self._api = ApiConnection(access)
         except (UnusableKubeconfig, UnusableTls) as problem:
             raise Complaint(f"{found}: {problem}", USAGE) from None
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token.reveal()}"
-        self._open = functools.partial(
-            _Https, parts.hostname, parts.port or 443, context, access.server_name or parts.hostname
-        )
-        self._http = self._open()
 
     def close(self) -> None:
-        self._http.close()
+        self._api.close()
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -173,8 +152,8 @@ class ServerConnection:
         status, data = self._exchange("GET", place, None)
         if status == absent:
             return b""
-        if status not in _SUCCESS:
-            raise CommandRefused(status, self._refusal(status, _decoded(data)))
+        if status not in SUCCESS:
+            raise CommandRefused(status, self._refusal(status, decoded(data)))
         return data
 
     def items(self, place: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
@@ -208,21 +187,15 @@ class ServerConnection:
     ) -> Iterator[Json]:
         """The changes since a version, until the server ends the watch."""
         asked = {**(query or {}), "watch": "true", "resourceVersion": version}
-        http = self._open(timeout=None)
         try:
-            http.request("GET", f"{self._prefix}{place}?{urlencode(asked)}", headers=self._headers)
-            answer = http.getresponse()
-            if answer.status not in _SUCCESS:
-                data = answer.read(LARGEST_ANSWER)
-                raise CommandRefused(answer.status, self._refusal(answer.status, _decoded(data)))
-            while line := answer.readline(LARGEST_ANSWER):
-                event = _decoded(line)
+            for status, line in self._api.stream(f"{place}?{urlencode(asked)}"):
+                event = decoded(line)
+                if status not in SUCCESS:
+                    raise CommandRefused(status, self._refusal(status, event))
                 if isinstance(event, dict):
                     yield event
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
-        finally:
-            http.close()
 
     def count(self, place: str) -> int:
         """The number of items of a list, without fetching them."""
@@ -235,11 +208,11 @@ class ServerConnection:
     @cached_property
     def names(self) -> Naming:
         """The set of names that the server uses, detected by its API groups."""
-        groups = {each.get("name") for each in self.get("/apis").get("groups", ())}
-        for names in SETS.values():
-            if names.authentication in groups:
-                return names
-        raise Complaint(f"{self.access.server} serves no API groups that this program knows")
+        groups = [each.get("name", "") for each in self.get("/apis").get("groups", ())]
+        names = find_naming(groups)
+        if names is None:
+            raise Complaint(f"{self.access.server} serves no API groups that this program knows")
+        return names
 
     def group(self, word: str, version: str, *parts: str) -> str:
         """A path in one of the product's API groups."""
@@ -255,8 +228,8 @@ class ServerConnection:
         if changes:
             self._insist_on_the_server()
         status, data = self._exchange(method, place, body)
-        value = _decoded(data)
-        if status not in _SUCCESS:
+        value = decoded(data)
+        if status not in SUCCESS:
             details = value.get("details") if isinstance(value, dict) else None
             name = details.get("name") if isinstance(details, dict) else None
             raise CommandRefused(status, self._refusal(status, value), str(name or ""))
@@ -287,26 +260,16 @@ class ServerConnection:
             raise Complaint("nothing was changed")
 
     def _exchange(self, method: str, place: str, body: Json | None) -> tuple[int, bytes]:
-        data = None if body is None else json.dumps(body).encode()
-        headers = dict(self._headers)
-        if data is not None:
-            headers["Content-Type"] = "application/json"
         try:
-            self._http.request(method, self._prefix + place, data, headers)
-            answer = self._http.getresponse()
-            found = answer.read(LARGEST_ANSWER + 1)
+            answer = self._api.exchange(method, place, body)
         except (OSError, HTTPException) as error:
-            self._http.close()
             raise self._unreachable(error) from None
-        if len(found) > LARGEST_ANSWER:
-            self._http.close()
-            raise Complaint(f"{self.access.server} answered with more than can be read")
         for warning in answer.headers.get_all("Warning") or ():
             text = printable(_warning_text(warning))
             if text not in self._warnings:
                 self._warnings.add(text)
                 remark(f"warning: {text}")
-        return answer.status, found
+        return answer.status, answer.data
 
     def _refusal(self, status: int, value: Any) -> str:
         said = value.get("message") if isinstance(value, dict) else None
@@ -333,54 +296,10 @@ class ServerConnection:
                 f"the certificate of {where}, cannot be trusted: {error.verify_message}. "
                 "Was the data directory created again? Then use its new admin.kubeconfig."
             )
-        if isinstance(error, ssl.SSLError):
-            return Complaint(f"no TLS connection to {where}: {error.reason or 'handshake failed'}")
-        if isinstance(error, TimeoutError):
-            return Complaint(f"no answer within {TIMEOUT:g} seconds from {where}")
-        if isinstance(error, socket.gaierror):
-            return Complaint(f"the name of {where}, cannot be resolved")
-        if isinstance(error, OSError):
-            return Complaint(f"cannot reach {where}: {error.strerror or 'the connection broke'}")
-        return Complaint(f"{where}, does not speak HTTP")
+        return Complaint(f"cannot reach {where}: {failure_reason(error)}")
 
 
 def _warning_text(header: str) -> str:
     """The text of a Warning, `299 - "text"`, for people; quotes in it are escaped."""
     text = header.partition(" - ")[2].removeprefix('"').removesuffix('"')
     return re.sub(r"\\(.)", r"\1", text)
-
-
-def _decoded(data: bytes) -> Any:
-    try:
-        return json.loads(data) if data else {}
-    except (ValueError, RecursionError):
-        return None
-
-
-class _Https(http.client.HTTPSConnection):
-    """A connection whose certificate may be verified for another name than the dialled one."""
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        context: ssl.SSLContext,
-        server_name: str,
-        timeout: float | None = TIMEOUT,
-    ) -> None:
-        super().__init__(host, port, timeout=timeout, context=context)
-        self._tls, self._server_name = context, server_name
-
-    def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
-
-
-def _tls(access: ServerAccess) -> ssl.SSLContext:
-    context = tls.trusting(access.authority.decode("latin-1"))
-    if access.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if access.key is not None:
-        tls.present(context, access.certificate, access.key.reveal().encode("latin-1"))
-    return context
