@@ -57,7 +57,7 @@ class ServedEdition:
             return forms.spiffe_bundle(
                 self.text, sequence=self.sequence, refresh_seconds=refresh_seconds
             )
-        return forms.java_store(self.text, password=name == PKCS12)
+        return forms.java_trust_store(self.text, password=name == PKCS12)
 
 
 class PublishedEditions(Controller[PublishedBundle]):

@@ -42,7 +42,7 @@ def test_java_loads_every_certificate_although_subjects_are_equal(
 ) -> None:
     """Of two entries with one alias Java would load one."""
     file = tmp_path / "store.p12"
-    file.write_bytes(forms.java_store(same_subject("Example CA"), password=password))
+    file.write_bytes(forms.java_trust_store(same_subject("Example CA"), password=password))
 
     listed = keytool(file, *(("-storepass", "changeit") if password else ()))
 
@@ -73,7 +73,7 @@ def test_java_reads_any_subject(tmp_path: Path) -> None:
     """Also characters that PKCS#12 cannot write; one without a subject is left out."""
     subjects = ("", "Zürich CA", "\U0001f512 CA", "x" * 64)
     file = tmp_path / "store.p12"
-    file.write_bytes(forms.java_store(b"".join(map(named, subjects)), password=True))
+    file.write_bytes(forms.java_trust_store(b"".join(map(named, subjects)), password=True))
 
     assert keytool(file, "-storepass", "changeit").count("trustedCertEntry") == 3
 
