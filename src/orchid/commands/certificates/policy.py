@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orchid.commands.certificates import policy_history
+from orchid.commands.rights import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
     NOT_FOUND,
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         (
             ("list", "list policies", _no_arguments, _list),
             ("show", "show the terms of a policy", _name_argument, _show),
-            ("apply", "create or replace a policy from a file", _file_argument, _apply),
+            ("apply", "create or replace a policy from a file", _apply_arguments, _apply),
             ("delete", "delete policies", _names_argument, _delete),
             (
                 "explain",
@@ -117,6 +118,18 @@ def _file_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="YAML or JSON; '-' is standard input")
 
 
+def _apply_arguments(parser: argparse.ArgumentParser) -> None:
+    _file_argument(parser)
+    parser.add_argument(
+        "--for-group",
+        dest="groups",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="let this group use the policy, like system:nodes for hosts; may be repeated",
+    )
+
+
 def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
     policy = _policy(chosen.file)
     name = (policy.get("metadata") or {}).get("name")
@@ -134,6 +147,8 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
         # With the version that was read, so that no concurrent change is lost.
         answer = server.put(place + STRICTLY, {**found, "spec": policy.get("spec") or {}})
         done = "replaced" if answer["spec"] != found["spec"] else "unchanged:"
+    if chosen.groups:
+        grants.grant_use(server, name, chosen.groups)
     if not print_for_programs(chosen.output, answer):
         say(f"{done} {name}")
     return 0

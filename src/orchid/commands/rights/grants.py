@@ -8,7 +8,7 @@ binding of that role, also those of others, and deletes empty ones. A role is gr
 
 import argparse
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from orchid.commands.accounts.token import account_of
 from orchid.commands.terminal.connection import (
@@ -94,6 +94,30 @@ def grant(server: ServerConnection, role: str, subject: Json, namespace: str) ->
         if refused.status != CONFLICT:
             raise
         return False, server.get(_bindings(server, namespace, name))
+
+
+def grant_use(server: ServerConnection, policy: str, groups: Sequence[str]) -> None:
+    """Let groups use an approval policy, by a role for this policy alone."""
+    role = f"use-policy:{policy}"
+    rule = {
+        "apiGroups": [server.names.identity],
+        "resources": ["approvalpolicies"],
+        "resourceNames": [policy],
+        "verbs": ["use"],
+    }
+    body: Json = {
+        "apiVersion": f"{server.names.rbac}/{VERSION}",
+        "kind": "ClusterRole",
+        "metadata": {"name": role},
+        "rules": [rule],
+    }
+    try:
+        server.post(roles(server, ""), body)
+    except CommandRefused as refused:
+        if refused.status != CONFLICT:
+            raise
+    for group in groups:
+        grant(server, role, _subject("Group", group, server), "")
 
 
 def revoke(server: ServerConnection, role: str, subject: Json, namespace: str) -> list[str]:
