@@ -108,6 +108,11 @@ GROUPS = {
             "let hosts join, place accounts on them, revoke them",
             "orchid.commands.hosts.host",
         ),
+        Command(
+            "agent",
+            "keep the credentials of this host fresh in files",
+            "orchid.commands.hosts.agent",
+        ),
     ),
     "Clusters": (
         Command(

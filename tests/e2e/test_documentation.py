@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchid import cli
 from orchid.access.authorizers.configuration import read_configuration as read_authorization
 from orchid.access.oidc.configuration import read_configuration as read_authentication
+from orchid.agent.configuration import parse as read_agent
 from orchid.assembly.kinds import stored_kinds
 from orchid.commands.certificates.csr import wait_for
 from orchid.commands.certificates.request_flags import place
@@ -175,6 +176,7 @@ CONFIGURATIONS: dict[str, Callable[[bytes], object]] = {
     "AuthenticationConfiguration": lambda text: read_authentication(text, ORCH),
     "AuthorizationConfiguration": lambda text: read_authorization(text, Compiler()),
     "Policy": audit_policy.parse,
+    "AgentConfiguration": lambda text: read_agent(text, "agent.yaml"),
 }
 
 

@@ -1,1 +1,1 @@
-"""The agent of a host: credentials in files that are never half written. Only the writer exists."""
+"""The agent of a host: joins, keeps credentials fresh in files, and reloads services."""

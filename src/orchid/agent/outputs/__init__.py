@@ -1,0 +1,1 @@
+"""The contents of outputs: certificates, tokens, bundles and kubeconfigs, one file each."""

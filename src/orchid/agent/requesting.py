@@ -1,0 +1,188 @@
+"""Certificate requests of the agent: sent once, found again after a restart, waited for.
+
+`obtain` returns the certificate of a request, or raises `Waiting` or `Denied`. The key is on disk
+before the request is sent, and the name of the request is a hash of the host and the key: a
+response that was lost costs nothing, the agent finds its request again.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+from typing import Final, NamedTuple
+
+from orchid.agent.calls import FORBIDDEN, ApiRefused, ServerCalls
+from orchid.agent.held_certificate import HeldCertificate, RequestedNames, new_key, read_held
+from orchid.agent.state_directory import SavedRequest, StateDirectory
+from orchid.credentials import keys
+from orchid.credentials.x509 import pem
+from orchid.credentials.x509.certificate_request import AlternativeNames, build_request
+from orchid.outbound.api_connection import Json, path
+
+HASH_DIGITS: Final = 40
+_SETTLED_BADLY: Final = ("Denied", "Failed")
+
+
+class Waiting(Exception):
+    """The request is undecided, or approved and not signed yet."""
+
+
+class Denied(Exception):
+    """The request was denied, or its signer refused it."""
+
+
+class PodPlace(NamedTuple):
+    """The Pod that places an account on this host, with the uids that a request names."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+    account: str
+    account_uid: str
+    node: str
+    node_uid: str
+
+
+class WantedCertificate(NamedTuple):
+    """What is requested, and for which item of the agent."""
+
+    item: str
+    host: str
+    signer: str
+    key_type: str
+    names: RequestedNames = RequestedNames()
+    groups: tuple[str, ...] = ()
+    usages: tuple[str, ...] = ()
+    seconds: int = 0
+    place: PodPlace | None = None  # request by PodCertificateRequest
+
+    @property
+    def purpose(self) -> str:
+        """A digest; a request for another purpose is not continued."""
+        return hashlib.sha256(repr(tuple(self)).encode()).hexdigest()
+
+
+def obtain(
+    calls: ServerCalls,
+    state: StateDirectory,
+    wanted: WantedCertificate,
+    reused_key: keys.PrivateKey | None = None,
+) -> HeldCertificate:
+    """The certificate of the request of this item, which is created if there is none."""
+    pending = state.request(wanted.item)
+    if pending is None or pending.purpose != wanted.purpose:
+        pending = _new_pending(wanted, reused_key)
+        state.save_request(wanted.item, pending)
+    key = keys.read_private_key(pending.key.encode())
+    place = _place(calls, wanted)
+    found = _find(calls, f"{place}/{pending.name}")
+    if found is None:
+        calls.create(place, _body(calls, wanted, pending.name, key))
+        found = calls.get(f"{place}/{pending.name}")
+    status = found.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") in _SETTLED_BADLY:
+            state.drop_request(wanted.item)
+            reason, message = condition.get("reason", ""), condition.get("message", "")
+            raise Denied(f"request {pending.name}: {condition['type']}: {reason}: {message}")
+    chain = _chain(status)
+    if not chain:
+        raise Waiting(f"request {pending.name} waits for approval")
+    held = read_held(chain, pending.key.encode())
+    if held is None:
+        state.drop_request(wanted.item)
+        raise Denied(f"request {pending.name}: the certificate is not for our key")
+    return held
+
+
+def _find(calls: ServerCalls, place: str) -> Json | None:
+    """A request, or None. A node may not even learn that a PodCertificateRequest is missing."""
+    try:
+        return calls.find(place)
+    except ApiRefused as refused:
+        if refused.status != FORBIDDEN:
+            raise
+        return None
+
+
+def _new_pending(wanted: WantedCertificate, reused_key: keys.PrivateKey | None) -> SavedRequest:
+    key = reused_key or new_key(wanted.key_type)
+    digest = hashlib.sha256(f"{wanted.host}\0{wanted.item}\0".encode())
+    digest.update(keys.spki(key.public_key()))
+    if reused_key is not None:
+        digest.update(os.urandom(16))  # the name of the previous request may still exist
+    name = f"agent-{digest.hexdigest()[:HASH_DIGITS]}"
+    return SavedRequest(name=name, key=keys.encode_private(key), purpose=wanted.purpose)
+
+
+def _place(calls: ServerCalls, wanted: WantedCertificate) -> str:
+    if wanted.place is None:
+        return calls.group("certificates", "v1", "certificatesigningrequests")
+    namespace = wanted.place.namespace
+    return calls.group("certificates", "v1", "namespaces", namespace, "podcertificaterequests")
+
+
+def _body(calls: ServerCalls, wanted: WantedCertificate, name: str, key: keys.PrivateKey) -> Json:
+    names = AlternativeNames(wanted.names.hosts, wanted.names.addresses, wanted.names.uris)
+    request = build_request(key, wanted.names.common_name, wanted.groups, names)
+    kind, spec = "CertificateSigningRequest", _spec(wanted, request)
+    if wanted.place is not None:
+        kind, spec = "PodCertificateRequest", _pod_spec(wanted, wanted.place, request)
+    return {
+        "apiVersion": f"{calls.names.certificates}/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _spec(wanted: WantedCertificate, request: bytes) -> Json:
+    spec: Json = {"request": base64.b64encode(request).decode(), "signerName": wanted.signer}
+    if wanted.usages:
+        spec["usages"] = list(wanted.usages)
+    if wanted.seconds:
+        spec["expirationSeconds"] = wanted.seconds
+    return spec
+
+
+def _pod_spec(wanted: WantedCertificate, place: PodPlace, request: bytes) -> Json:
+    (block,) = pem.split(request)
+    spec: Json = {
+        "signerName": wanted.signer,
+        "podName": place.pod,
+        "podUID": place.pod_uid,
+        "serviceAccountName": place.account,
+        "serviceAccountUID": place.account_uid,
+        "nodeName": place.node,
+        "nodeUID": place.node_uid,
+        "stubPKCS10Request": base64.b64encode(block.data).decode(),
+    }
+    if wanted.seconds:
+        spec["maxExpirationSeconds"] = wanted.seconds
+    return spec
+
+
+def _chain(status: Json) -> bytes:
+    if chain := status.get("certificateChain"):
+        return str(chain).encode()
+    try:
+        return base64.b64decode(status.get("certificate") or "", validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        return b""
+
+
+def place_of(calls: ServerCalls, pod: Json, host: str) -> PodPlace:
+    """The uids of a Pod, its account and its Node."""
+    meta, account = pod["metadata"], pod["spec"]["serviceAccountName"]
+    namespace = meta["namespace"]
+    found = calls.get(path("api", "v1", "namespaces", namespace, "serviceaccounts", account))
+    node = calls.get(path("api", "v1", "nodes", host))
+    return PodPlace(
+        namespace=namespace,
+        pod=meta["name"],
+        pod_uid=meta["uid"],
+        account=account,
+        account_uid=found["metadata"]["uid"],
+        node=host,
+        node_uid=node["metadata"]["uid"],
+    )
