@@ -92,6 +92,8 @@ signingkeys/status                      -             -             -           
 acmeaccounts                            -             -             -           cdDglpuw
 acmeorders                              -             -             -           cdDglpuw
 acmeorders/status                       -             -             -           gpu
+tokenexchangepolicies                   -             -             -           cdDglpuw
+tokenexchangepolicies/status            -             -             -           gpu
 tokenreviews                            -             -             c           c
 tokenreviewbatches                      -             -             -           c
 selfsubjectreviews                      c             c             c           c

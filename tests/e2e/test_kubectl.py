@@ -136,6 +136,15 @@ spec:
   account: it
   identifiers: [{{type: dns, value: it.example.com}}]
   expires: "2040-01-01T00:00:00Z"
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: TokenExchangePolicy
+metadata: {{name: it, namespace: {name}}}
+spec:
+  issuer: https://{name}.example
+  claims: {{project: "1"}}
+  account: it
+  audiences: [https://vault.example]
 """
 
 STUB = samples.stub_text()
@@ -164,6 +173,7 @@ COLUMNS = {
     "roles": "NAME CREATED AT",
     "secrets": "NAME TYPE DATA AGE",
     "serviceaccounts": "NAME AGE",
+    "tokenexchangepolicies": "NAME ISSUER ACCOUNT READY LAST USED AGE",
     "signingkeys": "NAME FOR STATE ALGORITHM LIVE UNTIL AGE",
 }
 A_MOMENT = re.compile(r"^\d+s$|^1m\d*s?$")  # how old this test's objects can be

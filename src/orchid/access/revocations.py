@@ -107,6 +107,12 @@ class Revocations:
             self._refuse_unnamed(jti, issuer)
         self.refuse_user(username, claims.get("iat"))  # always a number
 
+    def refuse_origin(self, issuer: str, jti: str) -> None:
+        """Raise Rejected if the token of another issuer for which ours was exchanged is revoked."""
+        self._index.catch_up()
+        if jti in self._tokens:
+            self._refuse_unnamed(jti, issuer)
+
     def refuse_credential_ids(self, ids: Iterable[str]) -> None:
         """Raise Rejected if a credential with one of these ids, from another server, is revoked."""
         self._index.catch_up()

@@ -40,6 +40,7 @@ from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificate
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.signing_key import RETIRED, SigningKey
+from orchid.kinds.token_exchange_policy import LONGEST
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, invalid, not_found
 from orchid.wire.meta import Object
@@ -76,7 +77,8 @@ class RevocationPermission(AdmissionPolicy):
         tokens_end: Callable[[datetime, datetime | None], datetime | None],
         clients_end: Callable[[], datetime],
         users_end: Callable[[], datetime | None],
-        issuers: Collection[str],
+        issuers: Callable[[], Collection[str]],
+        may_be_exchanged: Callable[[], bool],
         accepts_outside_tokens: bool,
     ) -> None:
         """`already`: the keys of all revocations of the same credential. `is_ours`: whether a
@@ -85,7 +87,9 @@ class RevocationPermission(AdmissionPolicy):
         time, of an account with that creation time, or of any; None if unknown. `clients_end`: the
         expiry of the last CA for client certificates. `users_end`: the expiry of the last
         credential of a user, or None. `issuers`: the accepted issuers of tokens, ours and others'.
-        `accepts_outside_tokens`: whether a token without an account may have an unknown expiry.
+        `may_be_exchanged`: whether a token of another issuer may have been exchanged for one of
+        ours, which depends on it. `accepts_outside_tokens`: whether a token without an account may
+        have an unknown expiry.
         """
         self._feed = feed
         self._records = feed.of(IssuedCertificate)
@@ -99,7 +103,8 @@ class RevocationPermission(AdmissionPolicy):
         self._all_ended = tokens_end
         self._clients_end = clients_end
         self._users_end = users_end
-        self._issuers = frozenset(issuers)
+        self._issuers = issuers
+        self._may_be_exchanged = may_be_exchanged
         self._accepts_outside_tokens = accepts_outside_tokens
         self._certificates_group = names.certificates
         self._identity_group = names.identity
@@ -184,7 +189,7 @@ class RevocationPermission(AdmissionPolicy):
             if signer and not self._is_ours(signer):
                 _refuse(kind, new, not_found(SPEC / "authority" / "signerName", signer))
             return await self._last_end(signer)
-        if spec.token and spec.token.issuer and spec.token.issuer not in self._issuers:
+        if spec.token and spec.token.issuer and spec.token.issuer not in self._issuers():
             _refuse(kind, new, not_found(SPEC / "token" / "issuer", spec.token.issuer))
         named = spec.account or spec.token
         assert named is not None
@@ -365,13 +370,19 @@ class RevocationPermission(AdmissionPolicy):
         named = spec.token or spec.account
         assert named is not None
         if spec.token and (spec.token.expires or self._may_be_outside(spec.token)):
-            return spec.token.expires
+            return self._end_of_token(spec.token)
         if spec.account and await self._has_secrets(spec.account):
             return None  # tokens of Secrets never expire
         there = self._accounts.get(named.namespace, named.name)
         made = there.meta.creation_timestamp if there else None
         until = spec.account.issued_before if spec.account else None
         return self._all_ended(until or now, made)
+
+    def _end_of_token(self, token: RevokedToken) -> datetime | None:
+        """Expiry of a token and, if it is not of an account of ours, of tokens exchanged for it."""
+        if token.expires is None or token.name or not self._may_be_exchanged():
+            return token.expires
+        return token.expires + LONGEST
 
     def _may_be_outside(self, token: RevokedToken) -> bool:
         return not token.name and self._accepts_outside_tokens

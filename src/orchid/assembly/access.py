@@ -6,7 +6,7 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -45,6 +45,7 @@ from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.cluster_records import ClusterRecords
 from orchid.admission.cluster_revocation import ClusterRevocation
+from orchid.admission.exchange_policy_authors import ExchangePolicyAuthors
 from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
@@ -92,6 +93,7 @@ from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.pod_certificate_request import PodCertificateRequest
 from orchid.kinds.signing_key import SigningKey
+from orchid.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.outbound.remote import FollowedKubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
@@ -100,10 +102,12 @@ from orchid.store.interface import Store
 
 if TYPE_CHECKING:
     from orchid.access.oidc.authenticator import OidcAuthenticator
+    from orchid.issuance.exchange.subject_tokens import SubjectTokens
 
 log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
+EXCHANGE_PATH = "/oauth2/token"
 OWN_USER = "system:apiserver"  # the user of the server's own writes
 TokenUsed = Callable[[str, str, date], None]
 TokenIssued = Callable[[str, str, int], None]
@@ -159,6 +163,12 @@ class Access:
             self.oidc, anonymous_paths = outside_issuers.configured(
                 settings, clock, self.revocations
             )
+        self.subject_tokens: SubjectTokens | None = None
+        if given.token_exchange_config:
+            from orchid.assembly import token_exchange  # noqa: PLC0415 -- most servers have none
+
+            shared = self.oidc.sources if self.oidc else {}
+            self.subject_tokens = token_exchange.subject_tokens(settings, clock, shared)
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator(self._anonymous_paths(anonymous_paths))
 
@@ -260,14 +270,20 @@ class Access:
 
     def _anonymous_paths(self, configured: tuple[str, ...] | None) -> tuple[str, ...]:
         given = self.settings.given
+        exchange = (EXCHANGE_PATH,) if given.token_exchange_config else ()
+        if exchange and configured == ():
+            raise BadSettings(
+                "--token-exchange-config: clients of the exchange are anonymous, which "
+                "--authentication-config forbids"
+            )
         if configured is None:
-            return given.anonymous_paths
+            return (*given.anonymous_paths, *exchange)
         if given.anonymous_paths != Given().anonymous_paths:
             raise BadSettings(
                 "--anonymous-paths: not to be given when --authentication-config speaks of "
                 "anonymous callers"
             )
-        return configured
+        return (*configured, *exchange)
 
     def _token_webhook(self) -> TokenAuthenticator:
         given, names = self.settings.given, self.settings.names
@@ -364,6 +380,12 @@ class Access:
             self._signing_key_material(),
             self._signing_key_steps(),
             self._revocation_permission(),
+            ExchangePolicyAuthors(
+                self.authorizer,
+                self._exchange_issuers,
+                is_on=self.subject_tokens is not None,
+                is_strict=self.settings.given.token_exchange_strict,
+            ),
             ClusterRecords(self.feed),
             ClusterRevocation(names, self.feed, self.authorizer, self.cluster_revocations.names),
         ]
@@ -379,9 +401,18 @@ class Access:
             tokens_end=self.lifetimes.end_of,
             clients_end=self._clients_end,
             users_end=self._users_end,
-            issuers=(*self.settings.issuers, *(self.oidc.sources if self.oidc else ())),
+            issuers=self._known_issuers,
+            may_be_exchanged=lambda: bool(self.feed.of(TokenExchangePolicy).entries),
             accepts_outside_tokens=self._accepts_outside_tokens(),
         )
+
+    def _known_issuers(self) -> set[str]:
+        """The issuers of tokens that can be revoked by their id."""
+        outside = self.oidc.sources if self.oidc else ()
+        return {*self.settings.issuers, *outside, *self._exchange_issuers()}
+
+    def _exchange_issuers(self) -> Collection[str]:
+        return self.subject_tokens.issuers if self.subject_tokens else ()
 
     def _clients_end(self) -> datetime:
         """Expiry of the last CA for client certificates."""

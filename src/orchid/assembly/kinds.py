@@ -37,6 +37,7 @@ from orchid.kinds import (
     service_account,
     signing_key,
     subject_access_review,
+    token_exchange_policy,
     token_request,
     token_review,
 )
@@ -84,6 +85,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         signing_key.declare(names),
         acme_account.declare(names),
         acme_order.declare(names),
+        token_exchange_policy.declare(names),
     ]
 
 

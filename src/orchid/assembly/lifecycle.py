@@ -125,6 +125,8 @@ async def _leave(server: Assembly) -> None:
     await server.applied.leave()
     await server.cluster_status.leave()
     await server.trust.consumers.write()
+    if server.exchange is not None:
+        await server.exchange.leave()
 
 
 def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
@@ -154,6 +156,8 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         work.append(server.sealing.resealing(server.settings).run())
     if warns and server.revocation_copy is not None:
         work.append(server.revocation_copy.run())
+    if server.exchange is not None:
+        work.append(server.exchange.run())
     return [*work, access.oidc.run()] if access.oidc else work
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Coroutine, Iterator
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchid.access.clusters.calls import ClusterCalls
 from orchid.access.clusters.reviews import ClusterReviews
@@ -13,8 +13,8 @@ from orchid.acme import door as acme_door
 from orchid.acme import links as acme_links
 from orchid.acme.door import AcmeDoor
 from orchid.assembly import controlling
-from orchid.assembly.access import OWN_USER, Access, as_bad_settings
 from orchid.assembly.encryption import Sealing, encrypted
+from orchid.assembly.access import EXCHANGE_PATH, OWN_USER, Access, as_bad_settings
 from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener
@@ -86,6 +86,9 @@ from orchid.trust import pages as trust_pages
 from orchid.trust.door import TrustDoor
 from orchid.wire.user import MASTERS, UserInfo
 
+if TYPE_CHECKING:
+    from orchid.assembly.token_exchange import TokenExchangeParts
+
 log = logging.getLogger(__name__)
 
 # Pages with a metric series of their own; all others share one.
@@ -143,9 +146,28 @@ class Assembly:
             self._clients(self._handle)(door.IDENTITY.name), settings.names, self.clock
         )
         self.acme = self._acme()
+        self.exchange = self._token_exchange()
         self.chain = self._chain(others)
         self.clients = self._clients(self.chain)
         self._report_to_controllers()
+
+    def _token_exchange(self) -> "TokenExchangeParts | None":
+        access = self.access
+        if access.subject_tokens is None:
+            return None
+        from orchid.assembly.token_exchange import TokenExchangeParts  # noqa: PLC0415 -- often off
+
+        return TokenExchangeParts(
+            self.settings,
+            access.subject_tokens,
+            self.feed,
+            self.store,
+            issuer=access.issuer,
+            revocations=access.revocations,
+            offload=self.offload,
+            clock=self.clock,
+            client=self._clients(self._handle).of_user(SELF),
+        )
 
     def listener(self) -> Listener:
         """The HTTPS listener; it listens once it is started."""
@@ -240,6 +262,7 @@ class Assembly:
             given.max_requests_inflight,
             given.max_mutating_requests_inflight,
             patience=self.settings.request_timeout / 4,
+            by_address=(EXCHANGE_PATH,) if given.token_exchange_config else (),
         )
         self.watchdog = LoopWatchdog(self.clock.monotonic, self.fairness.feel_lag)
 
@@ -374,6 +397,8 @@ class Assembly:
         yield self.ends.gauge
         yield from self.trust.metrics
         yield from self.acme.metrics
+        if self.exchange is not None:
+            yield self.exchange.exchanger.exchanges
 
     def _dispatch(self) -> Dispatch:
         return Dispatch(
@@ -396,6 +421,7 @@ class Assembly:
             extra={
                 "/metrics": metrics,
                 introspection.PATH: self._introspection(),
+                **({EXCHANGE_PATH: self.exchange.page} if self.exchange else {}),
                 **documents,
                 **described.exact,
             },
@@ -425,6 +451,9 @@ class Assembly:
             api_audiences=settings.api_audiences,
         )
 
+    def _metadata(self, issuer: str, jwks_uri: str) -> openid.Document:
+        return metadata.document(issuer, jwks_uri, exchanges=self.exchange is not None)
+
     def _cluster_reviews(self) -> ClusterReviews:
         return ClusterReviews(self.feed, self.access.cluster_revocations, self.cluster_calls)
 
@@ -449,7 +478,7 @@ class Assembly:
             openid.KEY_SET_PATH: openid_page(
                 keys, lambda found: openid.key_set(found.keys), max_age
             ),
-            metadata.PATH: openid_page(keys, lambda _: metadata.document(issuer, uri), max_age),
+            metadata.PATH: openid_page(keys, lambda _: self._metadata(issuer, uri), max_age),
         }
 
 

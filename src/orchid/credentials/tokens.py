@@ -66,9 +66,17 @@ class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
 
 
+class ExchangeClaims(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The policy that allowed an exchange, and the id of the token that was exchanged."""
+
+    jti: str = ""
+    policy: Reference = Reference()
+
+
 class AccountClaims(msgspec.Struct, frozen=True, omit_defaults=True):
     """The private claim of a service account token: the account and the bound objects."""
 
+    exchange: ExchangeClaims | None = None
     namespace: str = ""
     node: Reference | None = None
     pod: Reference | None = None
@@ -77,9 +85,17 @@ class AccountClaims(msgspec.Struct, frozen=True, omit_defaults=True):
     warnafter: int | None = None
 
 
+class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The outside identity that acts as the subject of a token (RFC 8693, section 4.1)."""
+
+    iss: str = ""
+    sub: str = ""
+
+
 class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
     """The supported registered claims."""
 
+    act: Actor | None = None
     aud: tuple[str, ...] = ()
     exp: int | None = None
     iat: int | None = None

@@ -51,6 +51,7 @@ REQUEST_FIELDS: Final = {
 }
 # fmt: on
 ABOUT_SIGNING: Final = (REQUEST, USER, NOW)  # the variables of a rule about certificate requests
+ABOUT_EXCHANGE: Final = (CLAIMS, NOW)  # the variables of a rule about exchanges of tokens
 
 MOST_KEPT: Final = 4096  # cached compiled expressions; those in use stay alive anyway
 MOST_STEPS: Final = 10_000  # the library's own limit for all loops of one evaluation
@@ -276,14 +277,17 @@ class Compiler:
 
     def signing_condition(self, source: str, sample: Mapping[str, Any]) -> Expression:
         """A condition over a certificate request with these fields, its user, and `now`."""
-        if len(source) << len(_DOUBLING.findall(source)) > MOST_OF_RULE:
-            text = f"must have at most {MOST_OF_RULE} characters; optMap and optFlatMap double them"
-            raise ExpressionUnusable(text)
+        _refuse_long_rule(source)
         known = {**USER_FIELDS, REQUEST: tuple(sample)}
         user = {"username": "", "uid": "", "groups": [""], "extra": {}}
         tried = {REQUEST: sample, USER: user, NOW: _NO_TIME}
         made = self._compile(source, ABOUT_SIGNING, tried)
         return _condition(_with_known_fields(made, known))
+
+    def exchange_condition(self, source: str) -> Expression:
+        """A condition over the claims of a token that is exchanged, and `now`."""
+        _refuse_long_rule(source)
+        return _condition(self._compile(source, ABOUT_EXCHANGE, {CLAIMS: {}, NOW: _NO_TIME}))
 
     def _compile(
         self, source: str, variables: tuple[str, ...], sample: Mapping[str, Any] | None = None
@@ -310,6 +314,12 @@ class Compiler:
             self._compiled.clear()
         self._compiled[variables, source] = made
         return made
+
+
+def _refuse_long_rule(source: str) -> None:
+    if len(source) << len(_DOUBLING.findall(source)) > MOST_OF_RULE:
+        text = f"must have at most {MOST_OF_RULE} characters; optMap and optFlatMap double them"
+        raise ExpressionUnusable(text)
 
 
 def _try(made: Expression, program: Any, sample: Mapping[str, Any]) -> None:

@@ -15,7 +15,14 @@ import msgspec
 
 from orchid.access.revocations import Revocations
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.tokens import AccountClaims, Claims, Reference, TokenSigner
+from orchid.credentials.tokens import (
+    AccountClaims,
+    Actor,
+    Claims,
+    ExchangeClaims,
+    Reference,
+    TokenSigner,
+)
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
@@ -65,11 +72,13 @@ class IssuingSettings(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The bound object of a token: a Pod (and its node), a Secret or a Node."""
+    """The bound object of a token: a Pod (and its node), a Secret, a Node, or an exchange."""
 
     pod: Reference | None = None
     secret: Reference | None = None
     node: Reference | None = None
+    exchange: ExchangeClaims | None = None
+    actor: Actor | None = None  # of an exchange
 
 
 NOT_BOUND = Bound()
@@ -183,6 +192,7 @@ class TokenIssuer:
         issued_at = int(now.timestamp())
         extended = bound.pod is not None and self._is_extended(wanted)
         claims = Claims(
+            act=bound.actor,
             aud=wanted.spec.audiences or (),
             exp=issued_at + (self._extended_seconds if extended else seconds),
             iat=issued_at,
@@ -192,6 +202,7 @@ class TokenIssuer:
             sub=f"system:serviceaccount:{meta.namespace}:{meta.name}",
         )
         account = AccountClaims(
+            exchange=bound.exchange,
             namespace=meta.namespace,
             node=bound.node,
             pod=bound.pod,

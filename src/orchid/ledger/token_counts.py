@@ -13,16 +13,13 @@ Entries are formatted in a thread.
 
 import asyncio
 import itertools
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from orchid.ledger import store_keys
+from orchid.ledger.count_writer import CountWriter
 from orchid.ledger.entries import Fact
-from orchid.store.interface import Change, RevisionConflict, Store, StoreError
-
-log = logging.getLogger(__name__)
+from orchid.store.interface import Store
 
 INTERVAL_SECONDS: Final = 10.0
 HOUR: Final = 3600
@@ -35,7 +32,6 @@ BY_THE_MONTH: Final = 2 * YEAR
 LAST: Final = 253_402_214_400  # 9999-12-31T00:00:00Z, the last day that can be formatted
 MOST_ROWS: Final = 8
 ROWS_PER_ENTRY: Final = 32
-ENTRIES_PER_COMMIT: Final = 64
 
 Counted = dict[tuple[str, str], dict[int, int]]  # key and account; number of tokens by expiry
 
@@ -44,12 +40,10 @@ class TokenCounts:
     """Counts tokens, and writes the counts into a store."""
 
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
-        self._store = store
         self._now = now
         self._seconds = int(now().timestamp())  # of the last write
         self._counts: Counted = {}
-        self._unformatted: list[Counted] = []
-        self._unwritten: list[list[Change]] = []  # commits; retried unchanged, or not at all
+        self._writer = CountWriter(store, _facts)
 
     def issued(self, key: str, account: str, expires: int) -> None:
         """Count a token of the account with this uid and expiry (Unix time)."""
@@ -86,36 +80,14 @@ class TokenCounts:
         """Add the counts since the last write to the pending entries."""
         now = self._now()
         self._seconds = int(now.timestamp())
-        if self._counts:
-            self._unformatted.append(self._counts)
-            self._counts = {}
-        while self._unformatted:
-            changes = await asyncio.to_thread(_pending, self._unformatted[0], now)
-            del self._unformatted[0]
-            size = ENTRIES_PER_COMMIT
-            self._unwritten += [changes[at : at + size] for at in range(0, len(changes), size)]
-        try:
-            while self._unwritten:
-                await self._commit(self._unwritten[0])
-                del self._unwritten[0]
-        except StoreError as failure:
-            log.warning("ledger.tokens_not_counted: %s", failure)
-
-    async def _commit(self, changes: list[Change]) -> None:
-        try:
-            await self._store.commit(changes)
-        except RevisionConflict:
-            log.debug("ledger.already_pending")  # an earlier attempt succeeded after all
+        counts, self._counts = self._counts, {}
+        await self._writer.write(counts, now)
 
 
 def _count_in_last(rows: dict[int, int], end: int) -> None:
     """Count a token in the row with the latest expiry, which is moved if the token's is later."""
     last = max(rows)
     rows[max(last, end)] = rows.pop(last) + 1
-
-
-def _pending(counts: Counted, now: datetime) -> list[Change]:
-    return store_keys.pending(_facts(counts), "", now)
 
 
 def _facts(counts: Counted) -> Iterator[Fact]:

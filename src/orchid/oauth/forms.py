@@ -1,9 +1,10 @@
 """Requests of OAuth endpoints: a form in the body, and errors as RFC 6749, section 5.2.
 
 `read_form` returns the parameters of a request. A parameter that occurs twice is refused, because
-two programs could read different values.
+two programs could read different values; a few may be repeated by their definition.
 """
 
+from collections.abc import Collection
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -18,6 +19,8 @@ LARGEST_FORM: Final = 32 << 10  # bytes
 MOST_PARAMETERS: Final = 32
 JSON: Final = b"Content-Type: application/json\r\n"
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
+TOO_MANY_REQUESTS, UNAVAILABLE_STATUS = 429, 503
+LONGEST_DESCRIPTION: Final = 2048
 NO_STORE: Final = b"no-store"
 CHALLENGE: Final = b'WWW-Authenticate: Basic realm="oauth2"\r\n'
 
@@ -28,11 +31,34 @@ class OAuthRefusal(BareRefusal):
     def __init__(
         self, code: str, text: str, *, status: int = BAD_REQUEST, headers: bytes = b""
     ) -> None:
-        body = msgspec.json.encode({"error": code, "error_description": text})
+        body = msgspec.json.encode({"error": code, "error_description": described(text)})
         super().__init__(status, JSON + headers, body, cache=NO_STORE)
 
 
-def read_form(exchange: Exchange) -> dict[str, str]:
+class Form:
+    """The parameters of a request."""
+
+    def __init__(self, values: dict[str, list[str]]) -> None:
+        self._values = values
+
+    def get(self, name: str) -> str:
+        """The value of a parameter; "" if it is missing."""
+        return self._values.get(name, [""])[0]
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a parameter that may be repeated."""
+        return self._values.get(name, [])
+
+    __repr__ = object.__repr__  # shows no value: there are tokens in it
+
+
+def described(text: str) -> str:
+    """A description in the characters that RFC 6749 allows: no quotes and backslashes."""
+    shown = text[:LONGEST_DESCRIPTION].replace('"', "'")
+    return "".join(one if " " <= one <= "~" and one != "\\" else "?" for one in shown)
+
+
+def read_form(exchange: Exchange, *, repeatable: Collection[str] = ()) -> Form:
     http = exchange.http
     if http.method != "POST":
         raise MethodNotAllowed
@@ -51,7 +77,9 @@ def read_form(exchange: Exchange) -> dict[str, str]:
     except ValueError:
         text = f"the body is not a form with at most {MOST_PARAMETERS} parameters"
         raise OAuthRefusal("invalid_request", text) from None
-    form = dict(pairs)
-    if len(form) != len(pairs):
-        raise OAuthRefusal("invalid_request", "a parameter occurs twice")
-    return form
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name in values and name not in repeatable:
+            raise OAuthRefusal("invalid_request", "a parameter occurs twice")
+        values.setdefault(name, []).append(value)
+    return Form(values)

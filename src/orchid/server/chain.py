@@ -131,7 +131,7 @@ class Chain:
             request.audit_annotations.update(caller.notes)
         if caller.warnings:
             exchange.warnings.extend(caller.warnings)
-        flow = self._fairness.flow_of(user, target)
+        flow = self._fairness.flow_of(user, target, http.peer.address)
         exchange.extra_headers += flow.headers
         if not flow.enter():
             await flow.wait()

@@ -14,6 +14,7 @@ Without waiting requests, a request costs a few additions. Watches take a seat o
 """
 
 import asyncio
+import ipaddress
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -31,6 +32,7 @@ LEASES: Final = "leases"
 MOST_QUEUED_PER_FLOW: Final = 50
 MOST_QUEUED: Final = 1_000  # at one level
 MOST_PARKED_PER_FLOW, MOST_PARKED = 500, 5_000  # requests that wait for a revision
+CLIENT_PREFIX: Final = 64  # bits of an IPv6 address that identify a client
 MOST_FLOWS: Final = 10_000  # cached
 LATE_FROM, LATE_UNTIL = 0.05, 0.01  # seconds that the event loop is late
 MOST_PER_FLOW_LATE: Final = 4
@@ -288,9 +290,20 @@ class Fairness:
     """All levels, and the cached flows."""
 
     def __init__(
-        self, names: Naming, reading: int, writing: int, *, patience: float = 15.0
+        self,
+        names: Naming,
+        reading: int,
+        writing: int,
+        *,
+        patience: float = 15.0,
+        by_address: Iterable[str] = (),
     ) -> None:
-        """Share so many seats for reads and writes together; 0 for either means no limit."""
+        """Share so many seats for reads and writes together; 0 for either means no limit.
+
+        `by_address`: paths with a flow for each client address, since all their callers are
+        anonymous.
+        """
+        self._special = PROBES.union(by_address)
         seats = reading + writing if reading and writing else 0
         self._schemas = default_schemas(names)
         self.levels = {level.name: level for level in made_levels(seats, patience)}
@@ -304,10 +317,12 @@ class Fairness:
         self.reading = self.writing = 0  # requests in progress
         self._is_late = False
 
-    def flow_of(self, user: UserInfo, target: Target) -> Flow:
-        """The flow of a request."""
-        resource = target.resource
-        special = target.path if not resource and target.path in PROBES else ""
+    def flow_of(self, user: UserInfo, target: Target, address: str = "") -> Flow:
+        """The flow of a request; `address` is that of the client, with its port."""
+        resource, path = target.resource, target.path
+        special = ""
+        if not resource and path in self._special:
+            special = path if path in PROBES else f"{path} {network_of(address)}"
         key = (user.username, user.groups, LEASES if resource == LEASES else special)
         flow = self._flows.get(key)
         return self._new_flow(key, user, target) if flow is None else flow
@@ -370,6 +385,20 @@ class Fairness:
                 for reason, count in level.rejected.items()
             ],
         )
+
+
+def network_of(address: str) -> str:
+    """The network of a client, from `host:port`: an IPv6 client has a whole /64 of addresses."""
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    if ":" not in host:
+        return host
+    try:
+        found = ipaddress.IPv6Address(host)
+    except ValueError:
+        return host
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((found, CLIENT_PREFIX), strict=False))
 
 
 def made_levels(seats: int, patience: float) -> list[PriorityLevel]:

@@ -192,6 +192,21 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
             "the max-age of the published keys."
         ),
     ] = "24h"
+    # exchange of tokens
+    token_exchange_config: Annotated[
+        str,
+        Help(
+            description="TokenExchangeConfiguration file: issuers whose tokens can be exchanged; "
+            "reloaded when changed. Without it, token exchange is off."
+        ),
+    ] = ""
+    token_exchange_strict: Annotated[
+        bool,
+        Help(
+            description="Refuse exchange policies for subjects that others can obtain, instead of "
+            "a warning."
+        ),
+    ] = False
     # authorization
     authorization_mode: Annotated[
         Many, Help(description="Authorizers in order: Node, RBAC, Webhook.")

@@ -342,4 +342,6 @@ CLIENT_CONFIG: Final = (".kube", "config")
 EXEC_GROUP: Final = "client.authentication.k8s.io"  # of credential plugins
 # environment variable with the input of a credential plugin
 EXEC_INFO: Final = "KUBERNETES_EXEC_INFO"
+# parameter of a token exchange: the requested lifetime (prefix: RFC 6749, section 8.2)
+EXPIRES_PARAMETER: Final = "orch_expires_in"
 CLIENT_HEADERS: Final = ("Kubectl-Command", "Kubectl-Session")

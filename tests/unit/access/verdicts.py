@@ -31,7 +31,13 @@ from orchid.credentials.tokens import AccountClaims, Claims, KeySet, Reference, 
 from orchid.credentials.x509.certificates import encode
 from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.engine.interfaces import Authenticated, Rejected
-from orchid.kinds import credential_revocation, issued_certificate, node, secret
+from orchid.kinds import (
+    credential_revocation,
+    issued_certificate,
+    node,
+    secret,
+    token_exchange_policy,
+)
 from orchid.kinds import service_account as accounts
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.pod import pod
@@ -251,6 +257,7 @@ async def compared(steps: bytes) -> None:
     kinds = (
         pod.declare(ORCH), secret.declare(ORCH), node.declare(ORCH), accounts.declare(ORCH),
         credential_revocation.declare(ORCH), issued_certificate.declare(ORCH),
+        token_exchange_policy.declare(ORCH),
     )  # fmt: skip
     async with world_of(*kinds) as here:
         pair = Compared(here)

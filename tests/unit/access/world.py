@@ -20,6 +20,7 @@ from orchid.kinds import (
     secret,
     service_account,
     signing_key,
+    token_exchange_policy,
 )
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.pod import pod
@@ -74,6 +75,7 @@ def world() -> AbstractAsyncContextManager[World]:
         pod_certificate_request.declare(ORCH),
         certificate_authority.declare(ORCH),
         signing_key.declare(ORCH),
+        token_exchange_policy.declare(ORCH),
     )
 
 

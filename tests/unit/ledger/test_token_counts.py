@@ -3,13 +3,14 @@
 import asyncio
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from orchid.ledger import store_keys, token_counts
+from orchid.ledger import store_keys
+from orchid.ledger.entries import Fact
 from orchid.ledger.token_counts import DAY, HOUR, MOST_ROWS, TokenCounts
 from orchid.store.interface import Change, DeleteRange, Revision, StoreUnavailable
 from orchid.store.memory import MemoryStore
@@ -160,13 +161,13 @@ async def test_entries_are_not_formatted_on_the_event_loop(
 ) -> None:
     """However many rows there are, other requests go on; a stop in between loses nothing."""
     loop, threads = threading.get_ident(), []
-    real = token_counts._pending
+    real = store_keys.pending
 
-    def noting(counted: token_counts.Counted, now: datetime) -> list[Change]:
+    def noting(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
         threads.append(threading.get_ident())
-        return real(counted, now)
+        return real(facts, uid, now)
 
-    monkeypatch.setattr(token_counts, "_pending", noting)
+    monkeypatch.setattr(store_keys, "pending", noting)
     store = CountingStore()
     counts = counting(store)
     counts.issued("key", "uid", TEN)

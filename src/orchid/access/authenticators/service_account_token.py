@@ -26,7 +26,9 @@ from orchid.credentials.refusals import NotAToken, TokenRefused, UnknownKey, Wro
 from orchid.credentials.tokens import (
     AccountClaims,
     AccountReader,
+    Actor,
     Claims,
+    ExchangeClaims,
     KeySet,
     LegacyClaims,
     Payload,
@@ -42,6 +44,7 @@ from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
+from orchid.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
@@ -50,7 +53,17 @@ from orchid.wire.user import AUTHENTICATED, UserInfo
 # Tokens bound to an object that is being deleted stay valid for this long.
 DELETION_LEEWAY = timedelta(seconds=60)
 # Extra attributes of a token's user.
-EXTRA = ("credential-id", "node-name", "node-uid", "pod-name", "pod-uid")
+EXTRA = (
+    "credential-id",
+    "node-name",
+    "node-uid",
+    "pod-name",
+    "pod-uid",
+    "exchange-policy",
+    "exchange-issuer",
+    "exchange-subject",
+    "exchange-credential-id",
+)
 NAMESPACES_KNOWN = 256
 INVALIDATED = "service account token has been invalidated"
 
@@ -122,6 +135,7 @@ class ServiceAccountTokenAuthenticator:
         self._secrets = feed.of(Secret)
         self._pods = feed.of(Pod)
         self._nodes = feed.of(Node)
+        self._policies = feed.of(TokenExchangePolicy)
         self._clock = clock
         self._audiences = api_audiences
         self._legacy = legacy
@@ -199,6 +213,9 @@ class ServiceAccountTokenAuthenticator:
             account = found.account.namespace, found.account.serviceaccount.name
             issued_at = found.claims.iat or 0
             self._revocations.refuse_token(account, found.claims.jti, issued_at, verified.issuer)
+            if found.account.exchange is not None:
+                actor = found.claims.act or Actor()
+                self._revocations.refuse_origin(actor.iss, found.account.exchange.jti)
             revocations = self._revocations.cache
             generation = revocations.generation
         if any(entry.identity.deletion_timestamp is not None for _, entry in there):
@@ -259,7 +276,18 @@ class ServiceAccountTokenAuthenticator:
             there.append(_refuse_object(self._pods, namespace, account.pod, "pod", now))
         elif account.node is not None:
             there.append(_refuse_object(self._nodes, "", account.node, "node", now))
+        if account.exchange is not None:
+            there.append(self._refuse_policy(namespace, account.exchange.policy))
         return tuple(there)
+
+    def _refuse_policy(self, namespace: str, claimed: Reference) -> CachedObject:
+        """Refuse an exchanged token whose policy is deleted, or is being deleted."""
+        entry = self._policies.get(namespace, claimed.name)
+        if entry is None or entry.identity.uid != claimed.uid:
+            raise Rejected(INVALIDATED)
+        if entry.identity.deletion_timestamp is not None:
+            raise Rejected(INVALIDATED)
+        return self._policies, entry
 
     def _refuse_account(self, namespace: str, claimed: Reference, now: datetime) -> CachedObject:
         if not claimed.name:
@@ -315,7 +343,19 @@ class _Reader:
             "pod-name": pod.name,
             "pod-uid": pod.uid if pod.name else "",
         }
+        if account.exchange is not None:
+            found |= _exchanged(account.exchange, claims.act or Actor())
         return {self._extra[word]: (value,) for word, value in found.items() if value}
+
+
+def _exchanged(exchange: ExchangeClaims, actor: Actor) -> dict[str, str]:
+    """The origin of an exchanged token, as extra attributes."""
+    return {
+        "exchange-policy": exchange.policy.name,
+        "exchange-issuer": actor.iss,
+        "exchange-subject": actor.sub,
+        "exchange-credential-id": f"JTI={exchange.jti}" if exchange.jti else "",
+    }
 
 
 def account_user(

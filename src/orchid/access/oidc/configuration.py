@@ -147,7 +147,7 @@ def from_flags(
             "oidc-issuer-url and oidc-client-id must be specified together "
             "when any oidc-* flags are set"
         )
-    errors = [*_url_errors(Path("oidc-issuer-url"), issuer_url, own_issuers)]
+    errors = [*url_errors(Path("oidc-issuer-url"), issuer_url, own_issuers)]
     unknown = [name for name in signing_algorithms if name not in ALGORITHMS]
     if unknown or not signing_algorithms:
         errors.append(invalid(Path("oidc-signing-algs"), list(signing_algorithms), "not supported"))
@@ -176,18 +176,18 @@ def from_flags(
 
 def _decoded(text: str | bytes) -> _File:
     try:
-        return msgspec.convert(_without_nulls(yaml.safe_load(text)), _File)
+        return msgspec.convert(without_nulls(yaml.safe_load(text)), _File)
     except msgspec.ValidationError as error:
         raise InvalidConfiguration(f"strict decoding error: {error}") from None
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError):
         raise InvalidConfiguration("the file is not readable YAML") from None
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """A null means the same as a missing field."""
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def _checked(sent: _Jwt, claims: ClaimSettings) -> IssuerSettings:
@@ -234,9 +234,9 @@ def _errors(
 def _issuer_errors(
     place: Path, sent: _Issuer, own_issuers: Collection[str]
 ) -> Iterator[FieldError]:
-    yield from _url_errors(place / "url", sent.url, own_issuers)
+    yield from url_errors(place / "url", sent.url, own_issuers)
     if sent.discovery_url:
-        yield from _url_errors(place / "discoveryURL", sent.discovery_url, ())
+        yield from url_errors(place / "discoveryURL", sent.discovery_url, ())
         if sent.discovery_url.rstrip("/") == sent.url.rstrip("/"):
             text = "discoveryURL must be different from URL"
             yield invalid(place / "discoveryURL", sent.discovery_url, text)
@@ -255,7 +255,7 @@ def _issuer_errors(
         yield invalid(place / "egressSelectorType", sent.egress_selector_type, "is not known")
 
 
-def _url_errors(place: Path, url: str, disallowed: Collection[str]) -> Iterator[FieldError]:
+def url_errors(place: Path, url: str, disallowed: Collection[str]) -> Iterator[FieldError]:
     if not url:
         yield required(place, "URL is required")
         return

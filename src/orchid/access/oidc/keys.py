@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime, timedelta
+from typing import Protocol
 
 import msgspec
 
 from orchid.access.json_endpoint import JsonEndpoint
-from orchid.access.oidc.configuration import ALGORITHMS, IssuerSettings
+from orchid.access.oidc.configuration import ALGORITHMS
 from orchid.clock import Clock
 from orchid.credentials.keys import VerificationKey, read_jwks
 from orchid.credentials.refusals import Refusal
@@ -34,11 +35,27 @@ ACCEPT = "application/json, application/jwk-set+json, */*"
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
+Changed = Callable[[str, tuple[VerificationKey, ...]], None]
+
+
+class KeyLocation(Protocol):
+    """An issuer: where it publishes its keys, and which of them are used."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def configuration_url(self) -> str: ...
+    @property
+    def authorities(self) -> str: ...
+    @property
+    def algorithms(self) -> tuple[str, ...]: ...
+
+
 class KeyUnfit(Exception):
     """The issuer published an unusable document."""
 
 
-def fetching(settings: IssuerSettings, *, timeout: float = 30.0) -> Fetch:
+def fetching(settings: KeyLocation, *, timeout: float = 30.0) -> Fetch:
     """Fetch documents over HTTPS, with the CAs in the settings."""
     tls = trusting(settings.authorities)
 
@@ -52,24 +69,40 @@ class KeySource:
     """The keys of one issuer; `changed` is called with new keys."""
 
     def __init__(
-        self,
-        settings: IssuerSettings,
-        fetch: Fetch,
-        clock: Clock,
-        changed: Callable[[str, tuple[VerificationKey, ...]], None],
+        self, settings: KeyLocation, fetch: Fetch, clock: Clock, changed: Changed | None = None
     ) -> None:
         self.ready = False
+        self.keys: tuple[VerificationKey, ...] = ()
         self.problem = ""  # of the last attempt; for the log and health, never for clients
         self._settings = settings
         self._fetch = fetch
         self._clock = clock
-        self._changed = changed
+        self._followers: list[Changed] = [changed] if changed else []
         self._document = b""
         self._last: datetime | None = None
         self._fetching = False
         self._wake = asyncio.Event()
         self._rounds = 0
         self._round_done = asyncio.Condition()
+
+    def is_for(self, other: KeyLocation) -> bool:
+        """Whether another configuration of an issuer results in the same keys."""
+        mine = self._settings
+        return (mine.url, mine.configuration_url, mine.authorities, set(mine.algorithms)) == (
+            other.url,
+            other.configuration_url,
+            other.authorities,
+            set(other.algorithms),
+        )
+
+    def follow(self, changed: Changed) -> None:
+        """Call `changed` with the current keys, if there are any, and with new ones."""
+        self._followers.append(changed)
+        if self.ready:
+            changed(self._settings.url, self.keys)
+
+    def unfollow(self, changed: Changed) -> None:
+        self._followers.remove(changed)
 
     async def run(self) -> None:
         """Fetch and refresh until cancelled."""
@@ -140,7 +173,9 @@ class KeySource:
         if document != self._document or not self.ready:
             self._document = document
             self.ready = True
-            self._changed(self._settings.url, keys)
+            self.keys = keys
+            for changed in self._followers:
+                changed(self._settings.url, keys)
             log.info("oidc.keys_fetched", extra={"issuer": self._settings.url, "keys": len(keys)})
 
 

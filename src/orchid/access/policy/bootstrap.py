@@ -181,6 +181,7 @@ class _Writer:
             rule(WRITE, (CORE, names.events), ("events",)),
             rule(("create",), CORE, ("serviceaccounts/token",)),
             rule((*READ, *WRITE), names.coordination, ("leases",)),
+            rule((*READ, *WRITE), names.identity, ("tokenexchangepolicies",)),
             to="edit",
         )
         self._role(
@@ -225,7 +226,7 @@ class _Writer:
         self._role(
             endpoints,
             urls("/.well-known/oauth-authorization-server"),
-            PolicyRule(verbs=("post",), non_resource_urls=("/oauth2/introspect",)),
+            PolicyRule(verbs=("post",), non_resource_urls=("/oauth2/introspect", "/oauth2/token")),
         )
         self._bind(endpoints, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         reader = "extension-apiserver-authentication-reader"

@@ -1,0 +1,68 @@
+"""Subjects of other issuers that somebody else can obtain later.
+
+A name of a repository or a project can be given to another owner after it was renamed or deleted;
+its id is never given again. `takeover_risks` returns what a policy that compares these claims
+leaves open, as sentences for its author.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+
+class KnownIssuer(NamedTuple):
+    """An issuer by its URL, or by claims that only its tokens have."""
+
+    name: str
+    urls: tuple[str, ...]
+    suffix: str  # of the URL of an installation
+    claims: frozenset[str]  # names that can be reused
+    ids: tuple[str, ...]  # claims whose values are never given again
+
+
+GITHUB: Final = KnownIssuer(
+    "GitHub",
+    ("https://token.actions.githubusercontent.com",),
+    "/_services/token",
+    frozenset({"repository", "repository_owner", "job_workflow_ref", "workflow_ref"}),
+    ("repository_id", "repository_owner_id"),
+)
+GITLAB: Final = KnownIssuer(
+    "GitLab",
+    ("https://gitlab.com",),
+    "",
+    frozenset({"project_path", "namespace_path"}),
+    ("project_id", "namespace_id"),
+)
+PROTECTED: Final = ("ref_protected", "environment_protected")
+
+
+def takeover_risks(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
+    """What a policy must also compare; strict servers refuse it otherwise."""
+    if not claims.keys() - {"sub"}:
+        yield "compare another claim besides sub, such as an id that is never given again"
+    known = known_issuer(issuer, claims)
+    if known is not None and claims.keys().isdisjoint(known.ids):
+        yield (
+            f"compare {' or '.join(known.ids)}: names at {known.name} can be given to another owner"
+        )
+
+
+def advice(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
+    """What a policy should compare, though it may be meant as it is."""
+    if known_issuer(issuer, claims) is GITLAB and claims.keys().isdisjoint(PROTECTED):
+        yield (
+            "compare ref_protected: otherwise everybody who can push a branch to the project gets "
+            "a token of the account"
+        )
+
+
+def known_issuer(issuer: str, claims: Mapping[str, str]) -> KnownIssuer | None:
+    for one in (GITHUB, GITLAB):
+        if issuer in one.urls or issuer.startswith(tuple(f"{url}/" for url in one.urls)):
+            return one
+        if one.suffix and issuer.endswith(one.suffix):
+            return one
+    for one in (GITHUB, GITLAB):
+        if not one.claims.isdisjoint(claims) or not claims.keys().isdisjoint(one.ids):
+            return one
+    return None

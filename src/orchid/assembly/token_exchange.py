@@ -1,0 +1,85 @@
+"""Token exchange, if --token-exchange-config names its issuers. Imported only then."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchid.access.oidc.keys import KeySource
+from orchid.access.revocations import Revocations
+from orchid.client.client import Client
+from orchid.clock import Clock
+from orchid.credentials.refusals import Refusal
+from orchid.engine.cache.feed import Feed
+from orchid.engine.offload import Offload
+from orchid.issuance.exchange.exchanger import TokenExchanger
+from orchid.issuance.exchange.judging import PolicyJudge
+from orchid.issuance.exchange.policy_index import PolicyIndex
+from orchid.issuance.exchange.subject_tokens import SubjectTokens, configuration_reader
+from orchid.issuance.exchange.uses import PolicyUses
+from orchid.issuance.token_issuer import TokenIssuer
+from orchid.ledger.exchange_counts import ExchangeCounts
+from orchid.oauth import exchange
+from orchid.oauth.addresses import AddressLimits
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
+from orchid.store.interface import Store
+
+
+def subject_tokens(
+    settings: Settings, clock: Clock, shared: Mapping[str, KeySource]
+) -> SubjectTokens:
+    """The issuers of the file; raises BadSettings."""
+    file = Path(settings.given.token_exchange_config)
+    read = configuration_reader(f"{settings.names.identity}/v1alpha1", settings.issuers)
+    try:
+        return SubjectTokens(file, read, clock, shared=shared)
+    except (ValueError, Refusal) as problem:
+        raise BadSettings(f"--token-exchange-config: {problem}") from None
+
+
+class TokenExchangeParts:
+    """Everything of the endpoint: its page, and what runs beside it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        subjects: SubjectTokens,
+        feed: Feed,
+        store: Store,
+        *,
+        issuer: TokenIssuer,
+        revocations: Revocations,
+        offload: Offload,
+        clock: Clock,
+        client: Client,
+    ) -> None:
+        """`client`: of the server itself."""
+        names = settings.names
+        self.subjects = subjects
+        self.policies = PolicyIndex(feed)
+        self.judge = PolicyJudge(offload)
+        self.exchanger = TokenExchanger(
+            names,
+            subjects,
+            feed,
+            issuer,
+            policies=self.policies,
+            judge=self.judge,
+            revocations=revocations,
+            clock=clock,
+        )
+        self.counts = ExchangeCounts(store, clock.now)
+        self.uses = PolicyUses(client, self.counts.exchanged)
+        self.limits = AddressLimits(clock.monotonic)
+        self.page = exchange.TokenExchange(names, self.exchanger, self.limits, self.uses)
+
+    async def run(self) -> None:
+        """Follow the file and the keys, and write uses, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self.subjects.run(), self.uses.run(), self.counts.run()):
+                tasks.create_task(work)
+
+    async def leave(self) -> None:
+        """Write data that only this process has."""
+        await self.uses.write()
+        await self.counts.write()

@@ -1,0 +1,1 @@
+"""Exchange of tokens of other issuers for tokens of accounts (RFC 8693)."""

@@ -1,0 +1,252 @@
+"""Exchange of a token of another issuer for a token of an account.
+
+Start with `TokenExchanger.exchange`. The order: verify the token, limit its subject, refuse a
+revoked one, find the policies, choose account and audiences, and sign. A refusal has two texts: one
+for the holder of the token, which names only values of the token, and one for the audit record,
+which names the policy and the rule.
+"""
+
+from datetime import datetime
+from math import ceil
+from typing import Final, NoReturn
+
+import msgspec
+
+from orchid.access.revocations import Revocations
+from orchid.clock import Clock
+from orchid.credentials.tokens import Actor, ExchangeClaims, Reference
+from orchid.engine.cache.feed import Feed
+from orchid.engine.interfaces import Rejected
+from orchid.issuance.exchange.judging import PolicyJudge, Verdict
+from orchid.issuance.exchange.policy_index import (
+    IndexedPolicy,
+    PolicyIndex,
+    TooManyPolicies,
+    claims_as_text,
+)
+from orchid.issuance.exchange.rate_limits import RateLimit
+from orchid.issuance.exchange.subject_tokens import (
+    RETRY_AFTER,
+    InvalidSubject,
+    KeysUnavailable,
+    SubjectToken,
+    SubjectTokens,
+)
+from orchid.issuance.token_issuer import Bound, TokenIssuer
+from orchid.kinds.service_account import ServiceAccount
+from orchid.kinds.token_exchange_policy import (
+    UNTIL_SUBJECT,
+    agrees,
+    lifetime,
+    reserved_namespaces,
+)
+from orchid.kinds.token_request import TokenRequest, TokenRequestSpec
+from orchid.metrics import Counter
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+
+PER_MINUTE: Final = 600  # exchanges of one subject
+MOST_REASONS: Final = 4  # policies named in an audit record
+ISSUED, INVALID, REFUSED, TARGET, LIMITED = (
+    "issued",
+    "invalid_token",
+    "refused",
+    "invalid_target",
+    "limited",
+)
+UNAVAILABLE: Final = "unavailable"
+OTHER: Final = "other"
+
+
+class ExchangeRefused(Exception):
+    """No token: the outcome, the text for the holder, and the reason for the audit record."""
+
+    def __init__(self, outcome: str, text: str, *, reason: str = "", retry_after: int = 0) -> None:
+        super().__init__(text)
+        self.outcome, self.text, self.reason = outcome, text, reason or text
+        self.retry_after = retry_after
+
+
+class WantedToken(msgspec.Struct, frozen=True):
+    """The parameters of an exchange."""
+
+    subject_token: str
+    account: tuple[str, str] | None = None  # namespace and name
+    audiences: tuple[str, ...] = ()
+    seconds: int = 0  # 0: as long as the policy allows
+
+    __repr__ = object.__repr__  # shows no field: there is a token in it
+
+
+class ExchangedToken(msgspec.Struct, frozen=True):
+    """The issued token and its origin."""
+
+    token: str
+    credential_id: str
+    seconds: int
+    subject: SubjectToken
+    policy: IndexedPolicy
+
+    __repr__ = object.__repr__  # shows no field: there is a token in it
+
+
+class TokenExchanger:
+    def __init__(
+        self,
+        names: Naming,
+        subjects: SubjectTokens,
+        feed: Feed,
+        issuer: TokenIssuer,
+        *,
+        policies: PolicyIndex,
+        judge: PolicyJudge,
+        revocations: Revocations,
+        clock: Clock,
+    ) -> None:
+        self._names = names
+        self._reserved = reserved_namespaces(names)
+        self._subjects = subjects
+        self._accounts = feed.of(ServiceAccount)
+        self._issuer = issuer
+        self._policies = policies
+        self._judge = judge
+        self._revocations = revocations
+        self._clock = clock
+        self._limit: RateLimit[tuple[str, str]] = RateLimit(PER_MINUTE, 60.0, clock.monotonic)
+        self.exchanges = Counter(
+            "orchid_token_exchanges_total",
+            "Exchanges of outside tokens by issuer and outcome.",
+            "issuer",
+            "outcome",
+        )
+
+    async def exchange(self, wanted: WantedToken) -> ExchangedToken:
+        """Issue a token; raises ExchangeRefused."""
+        issuer = self._subjects.issuer_of(wanted.subject_token) or OTHER
+        try:
+            found = await self._exchanged(wanted)
+        except ExchangeRefused as refusal:
+            self.exchanges.count(issuer, refusal.outcome)
+            raise
+        self.exchanges.count(issuer, ISSUED)
+        return found
+
+    async def _exchanged(self, wanted: WantedToken) -> ExchangedToken:
+        subject = await self.verified(wanted.subject_token)
+        wait = self._limit.take((subject.issuer, subject.subject))
+        if wait:
+            text = f"the subject {subject.subject!r} exchanges too many tokens"
+            raise ExchangeRefused(LIMITED, text, retry_after=ceil(wait))
+        await self._policies.fresh()
+        self._refuse_revoked(subject)
+        now = self._clock.now()
+        matching = await self._matching(subject, wanted.account, now)
+        policy, audiences = _chosen(subject, matching, wanted.audiences)
+        return await self._issued(subject, policy, audiences, wanted.seconds, now)
+
+    async def verified(self, token: str) -> SubjectToken:
+        try:
+            return await self._subjects.verify(token)
+        except InvalidSubject as refusal:
+            raise ExchangeRefused(INVALID, str(refusal)) from None
+        except KeysUnavailable:
+            text = "the keys of the issuer are not available yet"
+            raise ExchangeRefused(UNAVAILABLE, text, retry_after=RETRY_AFTER) from None
+
+    def _refuse_revoked(self, subject: SubjectToken) -> None:
+        try:
+            self._revocations.refuse_origin(subject.issuer, subject.jti)
+        except Rejected:
+            text = "the subject token has been revoked"
+            raise ExchangeRefused(INVALID, text) from None
+
+    async def _matching(
+        self, subject: SubjectToken, account: tuple[str, str] | None, now: datetime
+    ) -> list[IndexedPolicy]:
+        """The policies that allow the exchange, all of one usable account."""
+        try:
+            found = self._policies.candidates(
+                subject.issuer, claims_as_text(subject.claims.items()), account
+            )
+        except TooManyPolicies:
+            _refuse(subject, "too many policies compare claims of this token", account)
+        verdicts = [await self._judge.judge(one, subject.claims, now) for one in found]
+        allowed = [one.policy for one in verdicts if one.allowed]
+        if not allowed:
+            _refuse(subject, _reasons(verdicts), account)
+        if len({policy.account for policy in allowed}) > 1:
+            text = "policies allow several accounts; name one with ?account=NAMESPACE/NAME"
+            raise ExchangeRefused(REFUSED, text, reason=_named(allowed))
+        self._refuse_account(subject, allowed[0], account)
+        return allowed
+
+    def _refuse_account(
+        self, subject: SubjectToken, policy: IndexedPolicy, account: tuple[str, str] | None
+    ) -> None:
+        """Refuse an account that does not exist, or does not agree."""
+        namespace, name = policy.account
+        entry = self._accounts.get(namespace, name)
+        if namespace in self._reserved:
+            _refuse(subject, f"{namespace} is a namespace of the system", account)
+        if entry is None or entry.identity.deletion_timestamp is not None:
+            _refuse(subject, f"there is no account {namespace}/{name}", account)
+        if not agrees(entry.meta.annotations, self._names):
+            text = f"the account {namespace}/{name} does not agree: its annotation is missing"
+            _refuse(subject, text, account)
+
+    async def _issued(
+        self,
+        subject: SubjectToken,
+        policy: IndexedPolicy,
+        audiences: tuple[str, ...],
+        requested: int,
+        now: datetime,
+    ) -> ExchangedToken:
+        namespace, name = policy.account
+        limits = [lifetime(policy.spec), requested, self._issuer.longest_seconds]
+        seconds = min(limit for limit in limits if limit)
+        if policy.spec.until == UNTIL_SUBJECT:
+            seconds = max(1, min(seconds, int(subject.expires - now.timestamp())))
+        entry = self._accounts.get(namespace, name)
+        assert entry is not None  # checked just now
+        request = TokenRequest(
+            metadata=ObjectMeta(namespace=namespace, name=name, uid=entry.identity.uid),
+            spec=TokenRequestSpec(audiences=audiences, expiration_seconds=seconds),
+        )
+        origin = ExchangeClaims(subject.jti, Reference(policy.name, policy.uid))
+        bound = Bound(exchange=origin, actor=Actor(subject.issuer, subject.subject))
+        issued = await self._issuer.sign(request, bound, now)
+        return ExchangedToken(issued.token, issued.credential_id, seconds, subject, policy)
+
+
+def _chosen(
+    subject: SubjectToken, policies: list[IndexedPolicy], wanted: tuple[str, ...]
+) -> tuple[IndexedPolicy, tuple[str, ...]]:
+    """The first policy that allows all audiences; the first audience if none is wanted."""
+    if not wanted:
+        return policies[0], policies[0].spec.audiences[:1]
+    for policy in policies:
+        if set(wanted) <= set(policy.spec.audiences):
+            return policy, tuple(dict.fromkeys(wanted))
+    text = f"no policy allows the subject {subject.subject!r} a token for these audiences"
+    raise ExchangeRefused(TARGET, text, reason=f"{_named(policies)}: audiences")
+
+
+def _refuse(subject: SubjectToken, reason: str, account: tuple[str, str] | None) -> NoReturn:
+    """Refuse by policy: the text is the same whatever the reason."""
+    named = f"the account {'/'.join(account)}" if account else "any account"
+    raise ExchangeRefused(
+        REFUSED,
+        f"no policy lets the subject {subject.subject!r} of the issuer {subject.issuer!r} "
+        f"get a token of {named}",
+        reason=reason,
+    )
+
+
+def _reasons(verdicts: list[Verdict]) -> str:
+    named = "; ".join(one.reason for one in verdicts[:MOST_REASONS])
+    return named or "no policy compares a claim that the token has"
+
+
+def _named(policies: list[IndexedPolicy]) -> str:
+    return ", ".join(str(policy) for policy in policies[:MOST_REASONS])

@@ -1,0 +1,133 @@
+"""Evaluation of a policy for a token: claim by claim, then rule by rule.
+
+Start with `PolicyJudge.judge`, which returns a `Verdict` with every check. Rules are evaluated only
+if all claims are equal. All rules of a policy together have a limit of cost for one token, so that
+they can run on the event loop; compiling them runs in a thread.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from orchid.engine.offload import ALWAYS, Offload
+from orchid.expressions.cel import (
+    CLAIMS,
+    NOW,
+    Compiler,
+    Expression,
+    ExpressionInput,
+    ExpressionUnusable,
+    Failed,
+    LibraryMissing,
+)
+from orchid.issuance.exchange.policy_index import IndexedPolicy
+from orchid.kinds.token_exchange_policy import MOST_COST, claim_text
+
+MOST_COMPILED: Final = 1024  # policies
+LONGEST_SHOWN: Final = 1024
+NOT_READY: Final = "the policy is not Ready"
+TOO_EXPENSIVE: Final = "its rules are too expensive to evaluate for this token"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A single check: the field of the policy, what it wants, what the token has."""
+
+    field: str
+    wanted: str
+    seen: str
+    allowed: bool
+    message: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The result of one policy."""
+
+    policy: IndexedPolicy
+    checks: tuple[Check, ...]
+
+    @property
+    def allowed(self) -> bool:
+        return all(check.allowed for check in self.checks)
+
+    @property
+    def reason(self) -> str:
+        """The first check that failed; for audit records."""
+        failed = next((check for check in self.checks if not check.allowed), None)
+        return f"{self.policy}: {failed.field}" if failed else ""
+
+
+class PolicyJudge:
+    """Evaluates policies; compiled rules are cached."""
+
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+        self._compiler = Compiler()
+        self._compiled: dict[tuple[str, int], tuple[Expression, ...] | str] = {}
+
+    async def judge(
+        self, policy: IndexedPolicy, claims: Mapping[str, Any], now: datetime
+    ) -> Verdict:
+        checks = [_claim_check(name, text, claims) for name, text in policy.spec.claims.items()]
+        if not policy.is_ready:
+            checks.append(Check("status", "Ready", "", False, NOT_READY))
+        if policy.spec.rules and all(check.allowed for check in checks):
+            checks += await self._rules(policy, ExpressionInput({CLAIMS: claims, NOW: now}))
+        return Verdict(policy, tuple(checks))
+
+    async def _rules(self, policy: IndexedPolicy, given: ExpressionInput) -> list[Check]:
+        compiled = await self._expressions(policy)
+        if isinstance(compiled, str):
+            return [Check("rules", "", "", False, compiled)]
+        try:
+            if sum(one.cost(given) for one in compiled) > MOST_COST:
+                return [Check("rules", "", "", False, TOO_EXPENSIVE)]
+        except Failed as failed:
+            return [Check("rules", "", "", False, str(failed))]
+        checks = []
+        for index, (rule, expression) in enumerate(zip(policy.spec.rules, compiled, strict=True)):
+            await asyncio.sleep(0)  # a policy may have many rules
+            holds, message = _evaluated(expression, given)
+            text = "" if holds else rule.message or message
+            checks.append(Check(f"rules[{index}]", rule.expression, "", holds, text))
+        return checks
+
+    async def _expressions(self, policy: IndexedPolicy) -> tuple[Expression, ...] | str:
+        """The compiled rules, or why they cannot be used."""
+        key = policy.uid, policy.generation
+        found = self._compiled.get(key)
+        if found is None:
+            found = await self._offload(ALWAYS, lambda: self._compile(policy))
+            if len(self._compiled) >= MOST_COMPILED:
+                del self._compiled[next(iter(self._compiled))]
+            self._compiled[key] = found
+        return found
+
+    def _compile(self, policy: IndexedPolicy) -> tuple[Expression, ...] | str:
+        try:
+            return tuple(
+                self._compiler.exchange_condition(rule.expression) for rule in policy.spec.rules
+            )
+        except (ExpressionUnusable, LibraryMissing) as unusable:
+            return f"the policy cannot be used: {unusable}"
+
+
+def _claim_check(name: str, wanted: str, claims: Mapping[str, Any]) -> Check:
+    if name not in claims:
+        return Check(f"claims[{name}]", wanted, "", False, "the token has no such claim")
+    seen = claim_text(claims[name])
+    if seen is None:
+        text = "the claim is not a text, a number or a boolean"
+        return Check(f"claims[{name}]", wanted, "", False, text)
+    is_equal = seen == wanted
+    text = "" if is_equal else "the claim has another value"
+    return Check(f"claims[{name}]", wanted, seen[:LONGEST_SHOWN], is_equal, text)
+
+
+def _evaluated(expression: Expression, given: ExpressionInput) -> tuple[bool, str]:
+    try:
+        return expression.holds(given) is True, "the rule does not hold"
+    except Failed as failed:
+        return False, str(failed)

@@ -1,0 +1,184 @@
+"""Token exchange (RFC 8693): POST /oauth2/token[?account=NAMESPACE/NAME].
+
+The caller is anonymous; its credential is the subject token. The account is in the URL, because no
+client has a parameter for it. Errors are those of RFC 6749, section 5.2; the description names only
+values of the token, and the id under which the audit record has the reason.
+"""
+
+from typing import Final
+
+import msgspec
+
+from orchid.issuance.exchange.exchanger import (
+    LIMITED,
+    TARGET,
+    UNAVAILABLE,
+    ExchangedToken,
+    ExchangeRefused,
+    TokenExchanger,
+    WantedToken,
+)
+from orchid.issuance.exchange.uses import PolicyUses
+from orchid.oauth.addresses import AddressLimits, AddressOverLimit
+from orchid.oauth.forms import (
+    JSON,
+    NO_STORE,
+    TOO_MANY_REQUESTS,
+    UNAVAILABLE_STATUS,
+    Form,
+    OAuthRefusal,
+    read_form,
+)
+from orchid.server.exchange import Exchange
+from orchid.server.respond import head
+from orchid.server.sockets.messages import Response
+from orchid.wire.errors import Unavailable
+from orchid.wire.naming import EXPIRES_PARAMETER, Naming
+
+PATH: Final = "/oauth2/token"
+GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_TYPE: Final = "urn:ietf:params:oauth:token-type:"
+JWT, ID_TOKEN, ACCESS_TOKEN = f"{_TYPE}jwt", f"{_TYPE}id_token", f"{_TYPE}access_token"
+TARGETS: Final = ("audience", "resource")  # parameters that may be repeated
+MOST_TARGETS: Final = 16
+SHORTEST: Final = 60  # seconds
+LONGEST_DIGITS: Final = 9
+LONGEST_ACCOUNT: Final = 512
+
+
+class TokenExchange:
+    """The page; call it with an exchange."""
+
+    def __init__(
+        self, names: Naming, exchanger: TokenExchanger, limits: AddressLimits, uses: PolicyUses
+    ) -> None:
+        self._exchanger = exchanger
+        self._limits = limits
+        self._uses = uses
+        self._issued_id = names.issued_credential_id
+        self._annotation = names.extra
+
+    async def __call__(self, exchange: Exchange) -> Response:
+        try:
+            with self._limits.request(exchange.http.peer.address):
+                return await self._answer(exchange)
+        except AddressOverLimit as limit:
+            text = "too many requests from this address"
+            raise _later(exchange, text, limit.retry_after) from None
+        except Unavailable as problem:
+            text = f"the server cannot answer now: {problem}"
+            raise _later(exchange, text, 1, status=UNAVAILABLE_STATUS) from None
+
+    async def _answer(self, exchange: Exchange) -> Response:
+        form = read_form(exchange, repeatable=TARGETS)
+        issued_type = _check_types(form)
+        wanted = WantedToken(
+            subject_token=form.get("subject_token"),
+            account=_account(exchange),
+            audiences=_audiences(form),
+            seconds=_seconds(form.get(EXPIRES_PARAMETER)),
+        )
+        try:
+            found = await self._exchanger.exchange(wanted)
+        except ExchangeRefused as refusal:
+            self._annotate(exchange, "exchange-refusal", refusal.reason)
+            raise _refused(exchange, refusal) from None
+        self._record(exchange, found)
+        body = {
+            "access_token": found.token,
+            "issued_token_type": issued_type,
+            "token_type": "Bearer",
+            "expires_in": found.seconds,
+        }
+        if form.get("scope"):
+            body["scope"] = ""
+        return Response(200, head(exchange, JSON, cache=NO_STORE), msgspec.json.encode(body))
+
+    def _record(self, exchange: Exchange, found: ExchangedToken) -> None:
+        policy, subject = found.policy, found.subject
+        self._annotate(exchange, "exchange-policy", f"{policy}@{policy.revision}")
+        self._annotate(exchange, "exchange-issuer", subject.issuer)
+        self._annotate(exchange, "exchange-subject", subject.subject)
+        if subject.jti:
+            self._annotate(exchange, "exchange-credential-id", f"JTI={subject.jti}")
+        if exchange.request is not None:
+            exchange.request.annotate(self._issued_id, found.credential_id)
+        self._uses.used(policy, exchange.now)
+
+    def _annotate(self, exchange: Exchange, word: str, value: str) -> None:
+        if exchange.request is not None:
+            exchange.request.annotate(self._annotation(word), value)
+
+
+def _check_types(form: Form) -> str:
+    """Refuse other grants and types of tokens; return the type of the issued token."""
+    if form.get("grant_type") != GRANT:
+        code = "unsupported_grant_type" if form.get("grant_type") else "invalid_request"
+        raise OAuthRefusal(code, f"grant_type must be {GRANT}")
+    if not form.get("subject_token"):
+        raise OAuthRefusal("invalid_request", "the parameter subject_token is missing")
+    if form.get("subject_token_type") not in (JWT, ID_TOKEN):
+        raise OAuthRefusal("invalid_request", f"subject_token_type must be {JWT} or {ID_TOKEN}")
+    if form.get("actor_token") or form.get("actor_token_type"):
+        raise OAuthRefusal("invalid_request", "actor_token is not supported")
+    issued_type = form.get("requested_token_type") or ACCESS_TOKEN
+    if issued_type not in (ACCESS_TOKEN, JWT):
+        text = f"requested_token_type must be {ACCESS_TOKEN} or {JWT}"
+        raise OAuthRefusal("invalid_request", text)
+    return issued_type
+
+
+def _account(exchange: Exchange) -> tuple[str, str] | None:
+    """The account of the URL."""
+    for name in exchange.query:
+        if name != "account":
+            text = "the query may only have the parameter account; all others belong in the form"
+            raise OAuthRefusal("invalid_request", text)
+    given = exchange.query.get("account", [])
+    if len(given) > 1:
+        raise OAuthRefusal("invalid_request", "the parameter account occurs twice")
+    if not given:
+        return None
+    namespace, _, name = given[0].partition("/")
+    if not namespace or not name or "/" in name or len(given[0]) > LONGEST_ACCOUNT:
+        raise OAuthRefusal("invalid_request", "account must be NAMESPACE/NAME")
+    return namespace, name
+
+
+def _audiences(form: Form) -> tuple[str, ...]:
+    found = tuple(value for name in TARGETS for value in form.all(name) if value)
+    if len(found) > MOST_TARGETS:
+        text = f"audience and resource may occur {MOST_TARGETS} times together"
+        raise OAuthRefusal("invalid_target", text)
+    return found
+
+
+def _seconds(text: str) -> int:
+    if not text:
+        return 0
+    is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_DIGITS
+    if not is_number or int(text) < SHORTEST:
+        text = f"{EXPIRES_PARAMETER} must be a number of seconds, {SHORTEST} or more"
+        raise OAuthRefusal("invalid_request", text)
+    return int(text)
+
+
+def _refused(exchange: Exchange, refusal: ExchangeRefused) -> OAuthRefusal:
+    text = f"{refusal.text} (audit id {exchange.audit_id})"
+    if refusal.outcome == UNAVAILABLE:
+        return _later(exchange, refusal.text, refusal.retry_after, status=UNAVAILABLE_STATUS)
+    if refusal.outcome == LIMITED:
+        return _later(exchange, refusal.text, refusal.retry_after)
+    code = "invalid_target" if refusal.outcome == TARGET else "invalid_request"
+    return OAuthRefusal(code, text)
+
+
+def _later(
+    exchange: Exchange, text: str, seconds: int, *, status: int = TOO_MANY_REQUESTS
+) -> OAuthRefusal:
+    return OAuthRefusal(
+        "temporarily_unavailable",
+        f"{text} (audit id {exchange.audit_id})",
+        status=status,
+        headers=b"Retry-After: %d\r\n" % max(1, seconds),
+    )
