@@ -64,6 +64,7 @@ from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.admission.unsealed_keys import REFUSAL, UnsealedKeys
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
+from orchid.assembly.anonymous_paths import anonymous_paths
 from orchid.assembly.authorization import authorization
 from orchid.assembly.controlling import signing_certificates
 from orchid.assembly.key_conditions import key_conditions
@@ -97,7 +98,6 @@ from orchid.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.outbound.remote import FollowedKubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
-from orchid.settings.given import Given
 from orchid.store.interface import Store
 
 if TYPE_CHECKING:
@@ -107,7 +107,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
-EXCHANGE_PATH = "/oauth2/token"
 OWN_USER = "system:apiserver"  # the user of the server's own writes
 TokenUsed = Callable[[str, str, date], None]
 TokenIssued = Callable[[str, str, int], None]
@@ -155,22 +154,23 @@ class Access:
         self.verifier = account_verifier(settings.issuers, KeySet(()), names)
         self._use_keys(self.keys.verifying)
         self.oidc: OidcAuthenticator | None = None
-        anonymous_paths = None
+        configured_paths = None
         given = settings.given
         if given.authentication_config or given.oidc_issuer_url or given.oidc_client_id:
             from orchid.assembly import outside_issuers  # noqa: PLC0415 -- most servers have none
 
-            self.oidc, anonymous_paths = outside_issuers.configured(
+            self.oidc, configured_paths = outside_issuers.configured(
                 settings, clock, self.revocations
             )
-        self.subject_tokens: SubjectTokens | None = None
-        if given.token_exchange_config:
-            from orchid.assembly import token_exchange  # noqa: PLC0415 -- most servers have none
-
-            shared = self.oidc.sources if self.oidc else {}
-            self.subject_tokens = token_exchange.subject_tokens(settings, clock, shared)
+        self.subject_tokens = self._subject_tokens() if given.token_exchange_config else None
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
-        self.authenticator = self._authenticator(self._anonymous_paths(anonymous_paths))
+        self.authenticator = self._authenticator(anonymous_paths(given, configured_paths))
+
+    def _subject_tokens(self) -> "SubjectTokens":
+        from orchid.assembly import token_exchange  # noqa: PLC0415 -- most servers have none
+
+        shared = self.oidc.sources if self.oidc else {}
+        return token_exchange.subject_tokens(self.settings, self.clock, shared)
 
     def _holds_key(self, place: SecretLocation) -> bool:
         """Whether the key of an authority is in a Secret."""
@@ -268,23 +268,6 @@ class Access:
             members.append(self._token_webhook())
         return members
 
-    def _anonymous_paths(self, configured: tuple[str, ...] | None) -> tuple[str, ...]:
-        given = self.settings.given
-        exchange = (EXCHANGE_PATH,) if given.token_exchange_config else ()
-        if exchange and configured == ():
-            raise BadSettings(
-                "--token-exchange-config: clients of the exchange are anonymous, which "
-                "--authentication-config forbids"
-            )
-        if configured is None:
-            return (*given.anonymous_paths, *exchange)
-        if given.anonymous_paths != Given().anonymous_paths:
-            raise BadSettings(
-                "--anonymous-paths: not to be given when --authentication-config speaks of "
-                "anonymous callers"
-            )
-        return (*configured, *exchange)
-
     def _token_webhook(self) -> TokenAuthenticator:
         given, names = self.settings.given, self.settings.names
         kept = timedelta(seconds=self.settings.token_webhook_ttl)
@@ -380,15 +363,18 @@ class Access:
             self._signing_key_material(),
             self._signing_key_steps(),
             self._revocation_permission(),
-            ExchangePolicyAuthors(
-                self.authorizer,
-                self._exchange_issuers,
-                is_on=self.subject_tokens is not None,
-                is_strict=self.settings.given.token_exchange_strict,
-            ),
+            self._exchange_policy_authors(),
             ClusterRecords(self.feed),
             ClusterRevocation(names, self.feed, self.authorizer, self.cluster_revocations.names),
         ]
+
+    def _exchange_policy_authors(self) -> ExchangePolicyAuthors:
+        return ExchangePolicyAuthors(
+            self.authorizer,
+            self._exchange_issuers,
+            is_on=self.subject_tokens is not None,
+            is_strict=self.settings.given.token_exchange_strict,
+        )
 
     def _revocation_permission(self) -> RevocationPermission:
         return RevocationPermission(

@@ -13,8 +13,9 @@ from orchid.acme import door as acme_door
 from orchid.acme import links as acme_links
 from orchid.acme.door import AcmeDoor
 from orchid.assembly import controlling
+from orchid.assembly.access import OWN_USER, Access, as_bad_settings
+from orchid.assembly.anonymous_paths import EXCHANGE_PATH
 from orchid.assembly.encryption import Sealing, encrypted
-from orchid.assembly.access import EXCHANGE_PATH, OWN_USER, Access, as_bad_settings
 from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener

@@ -13,7 +13,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.offload import Offload
 from orchid.issuance.exchange.exchanger import TokenExchanger
 from orchid.issuance.exchange.judging import PolicyJudge
-from orchid.issuance.exchange.policy_index import PolicyIndex
+from orchid.issuance.exchange.policy_index import ExchangePolicyIndex
 from orchid.issuance.exchange.subject_tokens import SubjectTokens, configuration_reader
 from orchid.issuance.exchange.uses import PolicyUses
 from orchid.issuance.token_issuer import TokenIssuer
@@ -56,7 +56,7 @@ class TokenExchangeParts:
         """`client`: of the server itself."""
         names = settings.names
         self.subjects = subjects
-        self.policies = PolicyIndex(feed)
+        self.policies = ExchangePolicyIndex(feed)
         self.judge = PolicyJudge(offload)
         self.exchanger = TokenExchanger(
             names,

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import unquote_plus
 
 from orchid.engine.interfaces import Rejected, TokenAuthenticator
-from orchid.oauth.forms import CHALLENGE, UNAUTHORIZED, Form, OAuthRefusal
+from orchid.oauth.forms import CHALLENGE, UNAUTHORIZED, FormParameters, OAuthRefusal
 from orchid.server.exchange import Exchange
 from orchid.wire.user import ANONYMOUS, UserInfo
 
@@ -26,7 +26,7 @@ class Callers:
         self._tokens = tokens
         self._audiences = api_audiences
 
-    async def user_of(self, exchange: Exchange, form: Form) -> UserInfo:
+    async def user_of(self, exchange: Exchange, form: FormParameters) -> UserInfo:
         """The user; raises OAuthRefusal (401) if there is none."""
         request = exchange.request
         if request is not None and request.user.username != ANONYMOUS:

@@ -25,7 +25,7 @@ from orchid.oauth.forms import (
     NO_STORE,
     TOO_MANY_REQUESTS,
     UNAVAILABLE_STATUS,
-    Form,
+    FormParameters,
     OAuthRefusal,
     read_form,
 )
@@ -110,7 +110,7 @@ class TokenExchange:
             exchange.request.annotate(self._annotation(word), value)
 
 
-def _check_types(form: Form) -> str:
+def _check_types(form: FormParameters) -> str:
     """Refuse other grants and types of tokens; return the type of the issued token."""
     if form.get("grant_type") != GRANT:
         code = "unsupported_grant_type" if form.get("grant_type") else "invalid_request"
@@ -145,7 +145,7 @@ def _account(exchange: Exchange) -> tuple[str, str] | None:
     return namespace, name
 
 
-def _audiences(form: Form) -> tuple[str, ...]:
+def _audiences(form: FormParameters) -> tuple[str, ...]:
     found = tuple(value for name in TARGETS for value in form.all(name) if value)
     if len(found) > MOST_TARGETS:
         text = f"audience and resource may occur {MOST_TARGETS} times together"

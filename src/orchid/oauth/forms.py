@@ -35,7 +35,7 @@ class OAuthRefusal(BareRefusal):
         super().__init__(status, JSON + headers, body, cache=NO_STORE)
 
 
-class Form:
+class FormParameters:
     """The parameters of a request."""
 
     def __init__(self, values: dict[str, list[str]]) -> None:
@@ -58,7 +58,7 @@ def described(text: str) -> str:
     return "".join(one if " " <= one <= "~" and one != "\\" else "?" for one in shown)
 
 
-def read_form(exchange: Exchange, *, repeatable: Collection[str] = ()) -> Form:
+def read_form(exchange: Exchange, *, repeatable: Collection[str] = ()) -> FormParameters:
     http = exchange.http
     if http.method != "POST":
         raise MethodNotAllowed
@@ -82,4 +82,4 @@ def read_form(exchange: Exchange, *, repeatable: Collection[str] = ()) -> Form:
         if name in values and name not in repeatable:
             raise OAuthRefusal("invalid_request", "a parameter occurs twice")
         values.setdefault(name, []).append(value)
-    return Form(values)
+    return FormParameters(values)

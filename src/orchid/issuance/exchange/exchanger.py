@@ -17,10 +17,10 @@ from orchid.clock import Clock
 from orchid.credentials.tokens import Actor, ExchangeClaims, Reference
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Rejected
-from orchid.issuance.exchange.judging import PolicyJudge, Verdict
+from orchid.issuance.exchange.judging import ExchangeVerdict, PolicyJudge
 from orchid.issuance.exchange.policy_index import (
+    ExchangePolicyIndex,
     IndexedPolicy,
-    PolicyIndex,
     TooManyPolicies,
     claims_as_text,
 )
@@ -98,7 +98,7 @@ class TokenExchanger:
         feed: Feed,
         issuer: TokenIssuer,
         *,
-        policies: PolicyIndex,
+        policies: ExchangePolicyIndex,
         judge: PolicyJudge,
         revocations: Revocations,
         clock: Clock,
@@ -243,7 +243,7 @@ def _refuse(subject: SubjectToken, reason: str, account: tuple[str, str] | None)
     )
 
 
-def _reasons(verdicts: list[Verdict]) -> str:
+def _reasons(verdicts: list[ExchangeVerdict]) -> str:
     named = "; ".join(one.reason for one in verdicts[:MOST_REASONS])
     return named or "no policy compares a claim that the token has"
 

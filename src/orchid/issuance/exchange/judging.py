@@ -1,8 +1,8 @@
 """Evaluation of a policy for a token: claim by claim, then rule by rule.
 
-Start with `PolicyJudge.judge`, which returns a `Verdict` with every check. Rules are evaluated only
-if all claims are equal. All rules of a policy together have a limit of cost for one token, so that
-they can run on the event loop; compiling them runs in a thread.
+Start with `PolicyJudge.judge`, which returns an `ExchangeVerdict` with every check. Rules are
+evaluated only if all claims are equal. All rules of a policy together have a limit of cost for one
+token, so that they can run on the event loop; compiling them runs in a thread.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ NOT_READY: Final = "the policy is not Ready"
 TOO_EXPENSIVE: Final = "its rules are too expensive to evaluate for this token"
 
 
-class Check(msgspec.Struct, frozen=True):
+class ExchangeCheck(msgspec.Struct, frozen=True):
     """A single check: the field of the policy, what it wants, what the token has."""
 
     field: str
@@ -42,11 +42,11 @@ class Check(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ExchangeVerdict(msgspec.Struct, frozen=True):
     """The result of one policy."""
 
     policy: IndexedPolicy
-    checks: tuple[Check, ...]
+    checks: tuple[ExchangeCheck, ...]
 
     @property
     def allowed(self) -> bool:
@@ -69,29 +69,29 @@ class PolicyJudge:
 
     async def judge(
         self, policy: IndexedPolicy, claims: Mapping[str, Any], now: datetime
-    ) -> Verdict:
+    ) -> ExchangeVerdict:
         checks = [_claim_check(name, text, claims) for name, text in policy.spec.claims.items()]
         if not policy.is_ready:
-            checks.append(Check("status", "Ready", "", False, NOT_READY))
+            checks.append(ExchangeCheck("status", "Ready", "", False, NOT_READY))
         if policy.spec.rules and all(check.allowed for check in checks):
             checks += await self._rules(policy, ExpressionInput({CLAIMS: claims, NOW: now}))
-        return Verdict(policy, tuple(checks))
+        return ExchangeVerdict(policy, tuple(checks))
 
-    async def _rules(self, policy: IndexedPolicy, given: ExpressionInput) -> list[Check]:
+    async def _rules(self, policy: IndexedPolicy, given: ExpressionInput) -> list[ExchangeCheck]:
         compiled = await self._expressions(policy)
         if isinstance(compiled, str):
-            return [Check("rules", "", "", False, compiled)]
+            return [ExchangeCheck("rules", "", "", False, compiled)]
         try:
             if sum(one.cost(given) for one in compiled) > MOST_COST:
-                return [Check("rules", "", "", False, TOO_EXPENSIVE)]
+                return [ExchangeCheck("rules", "", "", False, TOO_EXPENSIVE)]
         except Failed as failed:
-            return [Check("rules", "", "", False, str(failed))]
+            return [ExchangeCheck("rules", "", "", False, str(failed))]
         checks = []
         for index, (rule, expression) in enumerate(zip(policy.spec.rules, compiled, strict=True)):
             await asyncio.sleep(0)  # a policy may have many rules
             holds, message = _evaluated(expression, given)
             text = "" if holds else rule.message or message
-            checks.append(Check(f"rules[{index}]", rule.expression, "", holds, text))
+            checks.append(ExchangeCheck(f"rules[{index}]", rule.expression, "", holds, text))
         return checks
 
     async def _expressions(self, policy: IndexedPolicy) -> tuple[Expression, ...] | str:
@@ -114,16 +114,16 @@ class PolicyJudge:
             return f"the policy cannot be used: {unusable}"
 
 
-def _claim_check(name: str, wanted: str, claims: Mapping[str, Any]) -> Check:
+def _claim_check(name: str, wanted: str, claims: Mapping[str, Any]) -> ExchangeCheck:
     if name not in claims:
-        return Check(f"claims[{name}]", wanted, "", False, "the token has no such claim")
+        return ExchangeCheck(f"claims[{name}]", wanted, "", False, "the token has no such claim")
     seen = claim_text(claims[name])
     if seen is None:
         text = "the claim is not a text, a number or a boolean"
-        return Check(f"claims[{name}]", wanted, "", False, text)
+        return ExchangeCheck(f"claims[{name}]", wanted, "", False, text)
     is_equal = seen == wanted
     text = "" if is_equal else "the claim has another value"
-    return Check(f"claims[{name}]", wanted, seen[:LONGEST_SHOWN], is_equal, text)
+    return ExchangeCheck(f"claims[{name}]", wanted, seen[:LONGEST_SHOWN], is_equal, text)
 
 
 def _evaluated(expression: Expression, given: ExpressionInput) -> tuple[bool, str]:

@@ -50,7 +50,7 @@ class IndexedPolicy(msgspec.Struct, frozen=True, eq=False):
         return f"{self.namespace}/{self.name}"
 
 
-class PolicyIndex:
+class ExchangePolicyIndex:
     """All policies, as new as the feed."""
 
     def __init__(self, feed: Feed) -> None:
