@@ -96,6 +96,7 @@ tokenexchangepolicies                   -             -             -           
 tokenexchangepolicies/status            -             -             -           gpu
 tokenreviews                            -             -             c           c
 tokenreviewbatches                      -             -             -           c
+certificatesearches                     -             -             -           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c
 localsubjectaccessreviews               -             -             c           c
@@ -128,6 +129,7 @@ EXCEPTIONS = {
     ("pods", "create"): 403,
     # Reviews store nothing, so they need no name; but they need something to review.
     ("tokenreviews", "create"): 400,
+    ("certificatesearches", "create"): 201,
     ("selfsubjectreviews", "create"): 201,
     ("selfsubjectrulesreviews", "create"): 400,
     ("serviceaccounts/token", "create"): 404,

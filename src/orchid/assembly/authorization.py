@@ -6,9 +6,9 @@ from pathlib import Path
 from orchid.access.authorizers.authority_secrets import AuthoritySecrets
 from orchid.access.authorizers.configuration import WEBHOOK, AuthorizerSettings, default_name
 from orchid.access.authorizers.configured import ROLES, Authorization, Wanted
+from orchid.access.authorizers.implied_rights import ImpliedRights
 from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.access.authorizers.rbac import RBAC
-from orchid.access.authorizers.review_batches import ReviewBatches
 from orchid.access.authorizers.union import ListingAuthorizer
 from orchid.access.authorizers.webhook import WebhookSettings
 from orchid.clock import Clock
@@ -50,7 +50,7 @@ def authorization(
             types,
             (
                 AuthoritySecrets(feed, holds_authority_key, _key_readers(names)),
-                ReviewBatches(names, rbac),
+                ImpliedRights(names, rbac),
             ),
             names=names,
             server=settings.url,

@@ -17,6 +17,7 @@ from orchid.kinds import (
     approval_policy,
     approval_review,
     certificate_authority,
+    certificate_search,
     certificate_signing_request,
     cluster,
     cluster_trust_bundle,
@@ -100,6 +101,7 @@ def served_kinds(
     issuance: IssuanceMetrics,
     explainer: Explainer,
     offload: Offload,
+    searcher: certificate_search.Searcher,
     monotonic: Callable[[], float],
 ) -> list[Kind[Any]]:
     """Every kind that clients see: stored kinds, and acting ones."""
@@ -112,6 +114,7 @@ def served_kinds(
         *subject_access_review.declare(names, authorizer),
         self_subject_rules_review.declare(names, authorizer),
         approval_review.declare(names, explainer, offload),
+        certificate_search.declare(names, searcher),
     ]
 
 

@@ -37,6 +37,7 @@ from orchid.issuance import revocation_file
 from orchid.issuance.acme_accounts import AcmeAccounts, ExternalKeys
 from orchid.issuance.acme_orders import AcmeOrders
 from orchid.issuance.applied_revision import AppliedRevision
+from orchid.issuance.certificate_search import CertificateIndex
 from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.issuance.file_keys import FileKeyObjects
 from orchid.issuance.metrics.authorities import AuthorityEnds
@@ -214,6 +215,7 @@ class Assembly:
             explainer=self.access.explainer,
             monotonic=self.clock.monotonic,
             offload=self.offload,
+            searcher=CertificateIndex(self.feed, self.access.authorizer, self.clock),
         )
 
     def _verbs(self, is_stale: IsStale) -> Verbs:
