@@ -33,7 +33,7 @@ SETTLED: Final = 3600.0  # seconds between two looks at an authority with one ke
 LAST_PART, LEAD_PART = 3, 12  # of a key's life: its end without signing, the lead of its successor
 
 
-class Schedule(NamedTuple):
+class RotationSchedule(NamedTuple):
     """When a successor is created, and when it becomes Active."""
 
     publish: datetime
@@ -105,7 +105,7 @@ class RotateAuthorityKeys(RotateKeys):
         return SETTLED if all(key.state == ACTIVE for key in group.stored) else REFRESH
 
 
-def schedule_of(signer: SigningKey, authority: CertificateAuthority) -> Schedule | None:
+def schedule_of(signer: SigningKey, authority: CertificateAuthority) -> RotationSchedule | None:
     """When the successor of a key is created and activated; None without a certificate."""
     try:
         chain = certificates.parse_blocks(signer.status.certificate)
@@ -114,7 +114,7 @@ def schedule_of(signer: SigningKey, authority: CertificateAuthority) -> Schedule
     begin, end = chain[0].not_valid_before_utc, min(one.not_valid_after_utc for one in chain)
     life = end - begin
     activate = end - max(life / LAST_PART, profile(authority).max_duration)
-    return Schedule(activate - life / LEAD_PART, activate)
+    return RotationSchedule(activate - life / LEAD_PART, activate)
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
