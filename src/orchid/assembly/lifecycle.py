@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 from orchid import process_memory
@@ -12,9 +13,10 @@ from orchid.access.policy.reconcile import reconcile
 from orchid.assembly import controlling
 from orchid.assembly.listeners import list_listener
 from orchid.assembly.server import Assembly
-from orchid.assembly.token_key_import import TokenKeyImport
 from orchid.controllers.running import run_controllers
+from orchid.credentials.refusals import Refusal
 from orchid.issuance.revocation_file import FileTooLarge
+from orchid.issuance.token_key_import import TokenKeyFiles, TokenKeyImport
 from orchid.ledger.known_keys import note_keys
 from orchid.settings.errors import BadSettings, NotAvailable
 from orchid.wire.errors import Unavailable
@@ -57,15 +59,27 @@ async def _start(server: Assembly) -> None:
 
 async def _import_token_keys(server: Assembly) -> None:
     """Create objects for token keys that are only in files, and the first key if there is none."""
-    await TokenKeyImport(
-        server.settings,
-        server.files,
+    given = server.settings.given
+    files = TokenKeyFiles(
+        server.files.signing_key,
+        tuple(map(Path, given.service_account_key_file)),
+        is_configured=bool(given.service_account_signing_key_file),
+        is_shared=bool(given.etcd_servers),
+    )
+    importing = TokenKeyImport(
+        server.settings.names,
+        files,
         server.feed,
         server.store,
         server.random,
         clock=server.clock,
+        publish_time=given.token_key_publish_time,
         unrecorded=server.access.lifetimes.longest_until_now,
-    ).run()
+    )
+    try:
+        await importing.run()
+    except Refusal as refusal:
+        raise BadSettings(str(refusal)) from None
     await server.feed.fresh()
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
+
 from orchid.admission.signing_key_material import create_key, private_key_secret
 from orchid.clock import Clock
 from orchid.credentials import keys
 from orchid.credentials.files import write_private
-from orchid.credentials.refusals import Refusal
-from orchid.data_directory import DataDirectory
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import stored_form
@@ -39,10 +39,9 @@ from orchid.kinds.signing_key import (
 from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.ledger.known_keys import noted_keys
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyTimes
 from orchid.wire.struct import replace
@@ -51,22 +50,33 @@ from orchid.wire.text import whole_seconds
 log = logging.getLogger(__name__)
 
 
+class TokenKeyFiles(msgspec.Struct, frozen=True):
+    """The key files of a server."""
+
+    signing: Path
+    others: tuple[Path, ...]  # keys that only verify
+    is_configured: bool  # the administrator named the signing file; the server never deletes it
+    is_shared: bool  # several servers have the store, each with files of its own
+
+
 class TokenKeyImport:
     """Brings the token keys of one server's files into the store."""
 
     def __init__(
         self,
-        settings: Settings,
-        files: DataDirectory,
+        names: Naming,
+        files: TokenKeyFiles,
         feed: Feed,
         store: Store,
         randomness: Randomness,
         *,
         clock: Clock,
+        publish_time: str,
         unrecorded: Callable[[], timedelta],
     ) -> None:
         """`unrecorded`: the longest lifetime of tokens that were issued until now."""
-        self._settings = settings
+        self._names = names
+        self._publish_time = publish_time
         self._files = files
         self._feed = feed
         self._store = store
@@ -77,11 +87,8 @@ class TokenKeyImport:
         self._kind = self._cache.kind
 
     async def run(self) -> None:
-        """Store each key that has no object."""
-        try:
-            signing, others = self._file_keys()
-        except Refusal as refusal:
-            raise BadSettings(str(refusal)) from None
+        """Store each key that has no object; raises KeyRefused if a file has no usable key."""
+        signing, others = self._file_keys()
         while True:
             await self._feed.fresh()
             stored = [entry.object for entry in self._cache.entries.values()]
@@ -99,14 +106,9 @@ class TokenKeyImport:
 
     def _file_keys(self) -> tuple[keys.TokenKey | None, list[keys.VerificationKey]]:
         """The private key of the signing file, and the keys of the other files."""
-        given, path = self._settings.given, self._files.signing_key
-        is_needed = bool(given.service_account_signing_key_file)
+        path, is_needed = self._files.signing, self._files.is_configured
         signing = keys.load_signing_key(path) if is_needed or path.exists() else None
-        others = [
-            key
-            for name in given.service_account_key_file
-            for key in keys.load_verification_keys(Path(name))
-        ]
+        others = [key for path in self._files.others for key in keys.load_verification_keys(path)]
         return signing, others
 
     def _missing(
@@ -116,26 +118,23 @@ class TokenKeyImport:
         others: list[keys.VerificationKey],
     ) -> keys.VerificationKey | None:
         """A key of a file that no object has."""
-        is_shared = bool(self._settings.given.etcd_servers)
-        is_given = bool(self._settings.given.service_account_signing_key_file)
         found = list(others)
-        if signing is not None and (is_shared or is_given):
+        if signing is not None and (self._files.is_shared or self._files.is_configured):
             found.insert(0, signing.public)
         elif signing is not None and signing.kid not in known:
             # One server has the store to itself: it is no key that ever signed for this store.
-            log.warning("tokens.file_not_used", extra={"file": self._files.signing_key.name})
+            log.warning("tokens.file_not_used", extra={"file": self._files.signing.name})
         return next((key for key in found if key.kid not in known), None)
 
     async def _store_first(self, stored: list[SigningKey], signing: keys.TokenKey | None) -> None:
         private, source = signing, IMPORTED
         if private is None:
             private, source = await create_key("ES256"), MADE
-            if not self._settings.given.etcd_servers:
-                write_private(self._files.signing_key, private.pem().reveal().encode())
+            if not self._files.is_shared:
+                write_private(self._files.signing, private.pem().reveal().encode())
         now, uid = whole_seconds(self._clock.now()), self._random.uid()
         key = self._object(stored, private.public, uid)
-        home = self._settings.names.system_namespace
-        publish = self._settings.given.token_key_publish_time
+        home = self._names.system_namespace
         unrecorded = self._unrecorded()
         key = replace(
             key,
@@ -145,13 +144,12 @@ class TokenKeyImport:
             status=replace(
                 status_of(private.public, source),
                 times=SigningKeyTimes(published=now, active=now),
-                publish_time=publish,
+                publish_time=self._publish_time,
                 dependents=KeyDependents(unknown_until=now + unrecorded) if unrecorded else None,
             ),
         )
-        names = self._settings.names
         data = {PRIVATE_KEY: private.pem().reveal().encode()}
-        secret = private_key_secret(names, self._kind, key, data, self._random.uid())
+        secret = private_key_secret(self._names, self._kind, key, data, self._random.uid())
         await self._commit(key, secret, [Fact("token-key.activated", {"key": key.key_id})])
         if source == IMPORTED:
             log.info("tokens.key_imported", extra={"key": key.name, "state": key.state})
@@ -166,7 +164,7 @@ class TokenKeyImport:
             status=replace(
                 status_of(public, IMPORTED),
                 times=SigningKeyTimes(verifying=now),
-                publish_time=self._settings.given.token_key_publish_time,
+                publish_time=self._publish_time,
                 dependents=KeyDependents(unknown_until=now + self._unrecorded()),
             ),
         )
@@ -187,12 +185,12 @@ class TokenKeyImport:
         return SigningKey(kind=self._kind.name, api_version=self._kind.api_version, metadata=meta)
 
     async def _commit(self, key: SigningKey, secret: Secret | None, facts: list[Fact]) -> None:
-        place = self._kind.key("", key.name)
-        there: Entry[SigningKey] | None = self._cache.entries.get(place)
-        changes = [Change(place, stored_form(key), there.revision if there else ABSENT)]
+        stored_key = self._kind.key("", key.name)
+        there: Entry[SigningKey] | None = self._cache.entries.get(stored_key)
+        changes = [Change(stored_key, stored_form(key), there.revision if there else ABSENT)]
         if secret is not None:
-            where = self._feed.of(Secret).kind.key(secret.namespace, secret.name)
-            changes.append(Change(where, stored_form(secret), ABSENT))
+            secret_key = self._feed.of(Secret).kind.key(secret.namespace, secret.name)
+            changes.append(Change(secret_key, stored_form(secret), ABSENT))
         if key.key_id not in await noted_keys(self._store, "token-key"):
             made = {"key": key.key_id, "algorithm": key.status.algorithm}
             facts = [Fact("token-key.made", made), *facts]
@@ -201,8 +199,9 @@ class TokenKeyImport:
 
     def _remove_retired(self, signing: keys.TokenKey | None) -> None:
         """Delete the file that the server created, once its key is Retired."""
-        given = self._settings.given.service_account_signing_key_file
         states = {entry.object.key_id: entry.object.state for entry in self._cache.entries.values()}
-        if signing is not None and not given and states.get(signing.kid) == RETIRED:
-            self._files.signing_key.unlink(missing_ok=True)
-            log.info("tokens.file_removed", extra={"file": self._files.signing_key.name})
+        if self._files.is_configured or signing is None:
+            return
+        if states.get(signing.kid) == RETIRED:
+            self._files.signing.unlink(missing_ok=True)
+            log.info("tokens.file_removed", extra={"file": self._files.signing.name})
