@@ -34,6 +34,7 @@ from orchid.commands.terminal.connection import (
     connect,
     path,
 )
+from orchid.commands.terminal.flags import write_secret
 from orchid.commands.terminal.objects import (
     LIST_FORMS,
     ListColumn,
@@ -342,15 +343,11 @@ def _import(chosen: argparse.Namespace) -> int:
 
 def _new(chosen: argparse.Namespace) -> int:
     from orchid.credentials import keys
-    from orchid.credentials.files import write_private
 
     if chosen.file.exists():
         raise Complaint(f"{chosen.file} is already there", USAGE)
     key = keys.generate()
-    try:
-        write_private(chosen.file, key.pem().reveal().encode())
-    except OSError as error:
-        raise Complaint(f"cannot write {chosen.file}: {error.strerror}") from None
+    write_secret(chosen.file, key.pem().reveal().encode())
     say(f"made {chosen.file}: {key.kid}")
     name = shlex.quote(str(chosen.file))
     remark(

@@ -19,6 +19,7 @@ from typing import Any
 from orchid.commands.accounts.whoami import described
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
+from orchid.commands.terminal.flags import add_lifetime
 from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import (
     REFUSED,
@@ -61,9 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="an audience of the token (default: the server itself); may be repeated",
     )
-    parser.add_argument(
-        "--for", dest="lifetime", type=times.duration_of, metavar="1h", help="its lifetime"
-    )
+    add_lifetime(parser, "1h", "its lifetime")
     parser.add_argument(
         "--bound-to",
         type=bound_object,

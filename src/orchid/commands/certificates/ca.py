@@ -21,7 +21,8 @@ from orchid.commands.accounts import key
 from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
-from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.flags import add_wait, name_argument, names_argument, no_arguments
+from orchid.commands.terminal.objects import ListColumn, show_list
 from orchid.commands.terminal.output import (
     USAGE,
     Cell,
@@ -48,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                 _import_arguments,
                 _import,
             ),
-            ("list", "list authorities", _no_arguments, _list),
+            ("list", "list authorities", no_arguments, _list),
             ("show", "show an authority", _show_arguments, _show),
             ("rotate", "sign with the next key of an authority", _rotate_arguments, _rotate),
             (
@@ -86,9 +87,7 @@ def _term_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acme", action="store_true", help="serve ACME clients: see orchid acme key"
     )
-    parser.add_argument(
-        "--wait", type=times.duration_of, default=60, metavar="1m", help="how long (default: 1m)"
-    )
+    add_wait(parser)
 
 
 def _new_arguments(parser: argparse.ArgumentParser) -> None:
@@ -202,20 +201,12 @@ def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
 # -- list, show, delete --------------------------------------------------------------------
 
 
-def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments besides the common ones."""
-
-
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(chosen, server, place(server), COLUMNS, empty="no authorities")
 
 
-def _name_argument(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("name", metavar="NAME"), "authority")
-
-
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "authority")
+    names_argument("authority")(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -229,7 +220,7 @@ def _rotate(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    _name_argument(parser)
+    name_argument("authority")(parser)
     parser.add_argument(
         "--pem", action="store_true", help="print its certificate and the chain above it"
     )

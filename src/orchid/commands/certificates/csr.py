@@ -25,7 +25,8 @@ from orchid.commands.certificates.request_flags import (
 )
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
-from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.flags import add_wait, name_argument, names_argument
+from orchid.commands.terminal.objects import ListColumn, show_list
 from orchid.commands.terminal.output import Cell, Complaint, facts, name_of, print_for_programs, say
 from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import (
@@ -36,6 +37,8 @@ from orchid.commands.terminal.subcommands import (
 )
 
 ATTEMPTS = 5
+
+_name_argument, _names_argument = name_argument("request"), names_argument("request")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -85,10 +88,6 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
         keep=lambda one: not (chosen.pending and _conditions(one)),
         empty="no requests" + (" wait for a decision" if chosen.pending else ""),
     )
-
-
-def _name_argument(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("name", metavar="NAME"), "request")
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -163,10 +162,6 @@ def _decide(chosen: argparse.Namespace, server: ServerConnection, verdict: str) 
     return for_each(chosen, chosen.names, decide)
 
 
-def _names_argument(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "request")
-
-
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return delete_each(chosen, server, place)
 
@@ -202,9 +197,7 @@ def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", default="", metavar="FILE", help="'-' for standard output (default: NAME.crt)"
     )
-    parser.add_argument(
-        "--wait", type=times.duration_of, default=60, metavar="1m", help="how long (default: 1m)"
-    )
+    add_wait(parser)
 
 
 def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:

@@ -25,6 +25,7 @@ from typing import Any
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
+from orchid.commands.terminal.flags import add_duration
 from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
 from orchid.commands.terminal.output import USAGE, Cell, Complaint, say
 
@@ -50,12 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="", metavar="PATTERN", help="only for a name like '*.example.com'"
     )
-    parser.add_argument(
-        "--expires-within",
-        type=times.duration_of,
-        metavar="30d",
-        help="only those that expire by then, and are neither revoked nor replaced",
-    )
+    words = "only those that expire by then, and are neither revoked nor replaced"
+    add_duration(parser, "--expires-within", "30d", words)
     parser.add_argument(
         "--live", action="store_true", help="only those that are neither expired nor revoked"
     )

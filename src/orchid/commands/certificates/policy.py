@@ -25,6 +25,13 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
+from orchid.commands.terminal.flags import (
+    add_duration,
+    add_lifetime,
+    name_argument,
+    names_argument,
+    no_arguments,
+)
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
     REFUSED,
@@ -51,10 +58,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_subcommands(
         parser,
         (
-            ("list", "list policies", _no_arguments, _list),
-            ("show", "show the terms of a policy", _name_argument, _show),
+            ("list", "list policies", no_arguments, _list),
+            ("show", "show the terms of a policy", name_argument("policy"), _show),
             ("apply", "create or replace a policy from a file", _apply_arguments, _apply),
-            ("delete", "delete policies", _names_argument, _delete),
+            ("delete", "delete policies", names_argument("policy"), _delete),
             (
                 "explain",
                 "show the result of every policy for a request",
@@ -70,10 +77,6 @@ run = run_subcommand
 
 
 # -- list, show, apply, delete -------------------------------------------------------------
-
-
-def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments."""
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -92,10 +95,6 @@ def _ready(policy: Json) -> Cell:
             is_ready = condition.get("status") == "True"
             return Cell("yes", "good") if is_ready else Cell("no", "bad")
     return Cell("no", "bad")
-
-
-def _name_argument(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("name", metavar="NAME"), "policy")
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -154,10 +153,6 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return 0
 
 
-def _names_argument(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "policy")
-
-
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return delete_each(
         chosen, server, lambda server, name: _place(server, "approvalpolicies", name)
@@ -188,21 +183,11 @@ def _test_arguments(parser: argparse.ArgumentParser) -> None:
     _file_argument(parser)
     of_what = parser.add_mutually_exclusive_group(required=True)
     of_what.add_argument("--request", metavar="FILE", help="a request in PEM")
-    of_what.add_argument(
-        "--since",
-        type=times.duration_of,
-        metavar="30d",
-        help="all decisions of this period that the server still has",
-    )
+    of_past = "all decisions of this period that the server still has"
+    add_duration(of_what, "--since", "30d", of_past)
     parser.add_argument("--signer", default="", help="the signer (default: the one in the policy)")
     parser.add_argument("--usage", action="append", default=[], help="a key usage; may be repeated")
-    parser.add_argument(
-        "--for",
-        dest="lifetime",
-        type=times.duration_of,
-        metavar="24h",
-        help="the requested lifetime",
-    )
+    add_lifetime(parser, "24h", "the requested lifetime")
     _user_arguments(parser)
 
 

@@ -16,6 +16,7 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
+from orchid.commands.terminal.flags import name_argument
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
     USAGE,
@@ -115,10 +116,7 @@ def _unpublish(chosen: argparse.Namespace, server: ServerConnection) -> int:
 # -- editions and consumers --------------------------------------------------------------------
 
 
-def _name_argument(parser: argparse.ArgumentParser) -> None:
-    completed(
-        parser.add_argument("name", metavar="NAME", help="of a published bundle"), "published"
-    )
+_name_argument = name_argument("published", words="of a published bundle")
 
 
 def _history(chosen: argparse.Namespace, server: ServerConnection) -> int:

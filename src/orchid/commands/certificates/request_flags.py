@@ -8,8 +8,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import ServerConnection
+from orchid.commands.terminal.flags import add_lifetime
 from orchid.commands.terminal.output import USAGE, Complaint
 from orchid.wire.naming import Naming
 
@@ -42,13 +42,7 @@ def new_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help=f"{', '.join(SIGNERS)}, or a full name like example.com/signer (default: client)",
     )
-    parser.add_argument(
-        "--for",
-        dest="lifetime",
-        type=times.duration_of,
-        metavar="24h",
-        help="the requested lifetime",
-    )
+    add_lifetime(parser, "24h", "the requested lifetime")
     parser.add_argument(
         "--key", type=Path, metavar="FILE", help="use this key instead of creating NAME.key"
     )

@@ -28,6 +28,7 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
+from orchid.commands.terminal.flags import write_secret
 from orchid.commands.terminal.output import USAGE, Cell, Complaint, print_for_programs, remark, say
 from orchid.credentials import files, keys
 from orchid.credentials.authorities.authority import BACKDATE
@@ -172,10 +173,7 @@ def make_key(path: Path) -> keys.PrivateKey:
     if path.exists():
         raise Complaint(f"{path} is already there; use it with --key {path}, or move it", USAGE)
     key = ec.generate_private_key(ec.SECP256R1())
-    try:
-        files.write_private(path, keys.encode_private(key).encode())
-    except OSError as error:
-        raise Complaint(f"cannot write {path}: {error.strerror}") from None
+    write_secret(path, keys.encode_private(key).encode())
     return key
 
 

@@ -23,6 +23,12 @@ from orchid.commands.accounts import token
 from orchid.commands.certificates import csr, requesting
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.flags import (
+    add_certificate_and_key,
+    add_duration,
+    add_lifetime,
+    write_secret,
+)
 from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 from orchid.credentials import files
@@ -38,21 +44,12 @@ LEFT = 1 / 3  # of its lifetime, when a certificate is renewed
 def configure(parser: argparse.ArgumentParser) -> None:
     account = parser.add_argument("--account", default="", metavar="NAMESPACE/NAME", help="whose")
     completed(account, "account")
-    parser.add_argument(
-        "--for",
-        dest="lifetime",
-        type=times.duration_of,
-        metavar="1h",
-        help="the lifetime of a token",
-    )
-    parser.add_argument("--cert", type=Path, metavar="FILE", help="a certificate instead")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="and its key")
+    add_lifetime(parser, "1h", "the lifetime of a token")
+    add_certificate_and_key(parser, "a certificate instead")
     parser.add_argument(
         "--signer", default="", help="the signer (default: that of the certificate)"
     )
-    parser.add_argument(
-        "--wait", type=times.duration_of, default=WAIT, metavar="10s", help="for a renewal"
-    )
+    add_duration(parser, "--wait", "10s", "for a renewal", default=WAIT)
     add_flags(parser, forms=())
 
 
@@ -128,10 +125,7 @@ def _renew(chosen: argparse.Namespace, server: ServerConnection) -> None:
     key = requesting.load_key(chosen.key)
     name = requesting.send_again(server, chosen.cert.stem, key, wanted)["metadata"]["name"]
     found = csr.wait_for(server, name, chosen.wait)
-    try:
-        files.write_private(chosen.cert, csr.certificate_of(found))
-    except OSError as error:
-        raise Complaint(f"cannot write {chosen.cert}: {error.strerror}") from None
+    write_secret(chosen.cert, csr.certificate_of(found))
 
 
 def _leaf(path: Path) -> x509.Certificate:

@@ -17,8 +17,14 @@ from orchid import helper_process
 from orchid.commands.accounts import token
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.flags import (
+    add_certificate_and_key,
+    add_lifetime,
+    add_secret_out,
+    print_or_write,
+)
 from orchid.commands.terminal.objects import completed
-from orchid.commands.terminal.output import USAGE, Complaint, remark, say
+from orchid.commands.terminal.output import USAGE, Complaint, remark
 from orchid.wire.naming import EXEC_GROUP
 
 LARGEST = 1 << 20
@@ -35,22 +41,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--account", default="", metavar="NAMESPACE/NAME", help="whose token"
     )
     completed(account, "account")
-    parser.add_argument(
-        "--for",
-        dest="lifetime",
-        type=times.duration_of,
-        metavar="24h",
-        help="the lifetime of the token (default: that of the server, an hour)",
-    )
-    parser.add_argument("--cert", type=Path, metavar="FILE", help="a client certificate instead")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="and its key")
+    add_lifetime(parser, "24h", "the lifetime of the token (default: that of the server, an hour)")
+    add_certificate_and_key(parser, "a client certificate instead")
     parser.add_argument(
         "--exec",
         dest="is_plugin",
         action="store_true",
         help="use `orchid credential`, which gets and renews the credential",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there, mode 0600")
+    add_secret_out(parser)
     add_flags(parser, forms=())
 
 
@@ -64,16 +63,7 @@ def run(chosen: argparse.Namespace) -> int:
         text = _of_plugin(chosen, server)
     else:
         text = _of_account(chosen, server) if chosen.account else _of_certificate(chosen, server)
-    if chosen.out is None:
-        say(text.rstrip("\n"))
-        return 0
-    from orchid.credentials.files import write_private
-
-    try:
-        write_private(chosen.out, text.encode())
-    except OSError as error:
-        raise Complaint(f"cannot write {chosen.out}: {error.strerror}") from None
-    say(f"wrote {chosen.out}")
+    print_or_write(text, chosen.out)
     return 0
 
 

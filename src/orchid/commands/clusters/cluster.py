@@ -28,8 +28,9 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
+from orchid.commands.terminal.flags import add_lifetime, name_argument, no_arguments
 from orchid.commands.terminal.kubeconfig_file import FLAG, FoundKubeconfig
-from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.objects import ListColumn, show_list
 from orchid.commands.terminal.output import (
     REFUSED,
     USAGE,
@@ -47,6 +48,7 @@ from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
 
 KIND = "Cluster"
 YEAR = 365 * 86_400
+_name_argument = name_argument("cluster")
 POLICIES = ("NoOpinion", "Deny")
 LIMITS = (
     "members of system:masters are never asked about; keep their credentials short-lived",
@@ -61,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         (
             ("add", "register a cluster; print the files for its API server", _add_arguments, _add),
-            ("list", "list clusters", _no_arguments, _list),
+            ("list", "list clusters", no_arguments, _list),
             ("show", "show a cluster", _name_argument, _show),
             (
                 "credential",
@@ -100,14 +102,8 @@ def _file_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="the address of Orchid as the API server reaches it (default: as this command does)",
     )
-    parser.add_argument(
-        "--for",
-        dest="lifetime",
-        type=times.duration_of,
-        default=YEAR,
-        metavar="365d",
-        help="how long the token of the API server is valid (default: 365d)",
-    )
+    words = "how long the token of the API server is valid (default: 365d)"
+    add_lifetime(parser, "365d", words, default=YEAR)
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="write files there instead of printing them"
     )
@@ -213,14 +209,6 @@ def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 # -- list, show, remove ------------------------------------------------------------------------
-
-
-def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments besides the common ones."""
-
-
-def _name_argument(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("name", metavar="NAME"), "cluster")
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:

@@ -19,6 +19,7 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
+from orchid.commands.terminal.flags import write_secret
 from orchid.commands.terminal.output import USAGE, Complaint, say
 from orchid.outbound.kubeconfig import ServerAccess
 from orchid.wire.naming import KUBERNETES, REFERENCE
@@ -178,17 +179,15 @@ def _trust(access: ServerAccess) -> Json:
 
 def hand_out(files: dict[str, str], directory: Path | None) -> None:
     """Write the files readable only by their owner, or print them."""
-    from orchid.credentials.files import write_private
-
     for name, text in files.items():
         if directory is None:
             say(f"# {name}\n{text.rstrip()}\n---")
             continue
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(directory / name, text.encode())
         except OSError as error:
-            raise Complaint(f"cannot write {directory / name}: {error.strerror}") from None
+            raise Complaint(f"cannot create {directory}: {error.strerror}") from None
+        write_secret(directory / name, text.encode())
         say(f"wrote {directory / name}")
 
 

@@ -15,7 +15,6 @@ import argparse
 import secrets
 import string
 from collections.abc import Iterator
-from pathlib import Path
 
 from orchid.commands.accounts.token import account_of
 from orchid.commands.certificates import issued, revocations
@@ -30,6 +29,13 @@ from orchid.commands.terminal.connection import (
     Json,
     ServerConnection,
     path,
+)
+from orchid.commands.terminal.flags import (
+    add_lifetime,
+    add_secret_out,
+    name_argument,
+    no_arguments,
+    print_or_write,
 )
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
@@ -58,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         (
             ("new", "write a kubeconfig with which a host joins", _new_arguments, _new),
             ("place", "let a host get credentials of an account", _place_arguments, _place),
-            ("list", "list hosts", _no_arguments, _list),
+            ("list", "list hosts", no_arguments, _list),
             ("show", "show a host, its certificates and its accounts", _host_argument, _show),
             ("revoke", "revoke everything that a host has", _revoke_arguments, _revoke),
         ),
@@ -68,12 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 run = run_subcommand
 
 
-def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
-
-
-def _host_argument(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("host", metavar="HOST"), "host")
+_host_argument = name_argument("host", "HOST")
 
 
 # -- new -------------------------------------------------------------------------------------
@@ -81,18 +82,11 @@ def _host_argument(parser: argparse.ArgumentParser) -> None:
 
 def _new_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("host", metavar="HOST", help="its name: web-1.example.com")
-    parser.add_argument(
-        "--for",
-        dest="lifetime",
-        type=times.duration_of,
-        default=DAY,
-        metavar="24h",
-        help="how long the host may join (default: 24h)",
-    )
+    add_lifetime(parser, "24h", "how long the host may join (default: 24h)", default=DAY)
     parser.add_argument(
         "--replace", action="store_true", help="revoke the certificate that the host has now"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there, mode 0600")
+    add_secret_out(parser)
 
 
 def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -112,16 +106,7 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     token = _create_token(server, host, chosen.lifetime)
     text = kubeconfig.document(server, host, {"token": token}, "")
     remark(f"{host} can join with this within {times.span(chosen.lifetime)}")
-    if chosen.out is None:
-        say(text.rstrip("\n"))
-        return 0
-    from orchid.credentials.files import write_private
-
-    try:
-        write_private(chosen.out, text.encode())
-    except OSError as error:
-        raise Complaint(f"cannot write {chosen.out}: {error.strerror}") from None
-    say(f"wrote {chosen.out}")
+    print_or_write(text, chosen.out)
     return 0
 
 
