@@ -19,16 +19,16 @@ from typing import TypeVar
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
-from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Controller, Key, Running, Start
+from orchid.controllers.runtime.loop import Running
+from orchid.controllers.signing_controller import SigningController
 from orchid.credentials.refusals import NotPermitted, Refusal, SigningFailed
 from orchid.credentials.x509 import certificates, signing_request
 from orchid.credentials.x509.names import account_subject
 from orchid.credentials.x509.signing_request import SigningRequest
-from orchid.kinds.certificate_authority import CertificateAuthority, pod_profile
+from orchid.kinds.certificate_authority import pod_profile
 from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.pod_certificate_request import ISSUED, PodCertificateRequest
@@ -55,9 +55,8 @@ class Denial(Exception):
         self.reason = reason
 
 
-class SignPodRequests(Controller[PodCertificateRequest]):
+class SignPodRequests(SigningController[PodCertificateRequest]):
     name = "podcertificaterequestsigning"
-    workers = 32  # most of the time of one passes until its certificate is on disk
 
     def __init__(
         self,
@@ -69,35 +68,22 @@ class SignPodRequests(Controller[PodCertificateRequest]):
         clock: Clock,
         events: EventRecorder,
     ) -> None:
-        super().__init__(client, ListSelection(PodCertificateRequest))
-        self._signers = signers
-        self._clock = clock
-        self._events = events
+        super().__init__(
+            client,
+            ListSelection(PodCertificateRequest),
+            names,
+            signers=signers,
+            crl_url=crl_url,
+            clock=clock,
+            events=events,
+        )
         self._mirror = names.mirror_annotation
-        self._authorities = AuthorityFollower(client)
-        self._own = AuthorityKeys(client, names, self._authorities, crl_url)
-        self._waiting: dict[str, set[Key]] = {}  # requests without a signer, by its name
-
-    async def follow(self, start: Start) -> None:
-        self._authorities.forget()
-        self._waiting.clear()
-        start(self._authorities.follow(self._authority_changed))
-        await self._authorities.all_loaded.wait()
-        await super().follow(start)
-
-    def _authority_changed(self, authority: CertificateAuthority) -> None:
-        for key in self._waiting.pop(authority.spec.signer_name, ()):
-            self.queue.add(key)
 
     def take(self, event: WatchedChange[PodCertificateRequest]) -> None:
         found = event.object
         if event.type == DELETED or found.is_settled:
-            key = (found.namespace, found.name)
-            waiting = self._waiting.get(found.spec.signer_name, set())
-            waiting.discard(key)
-            if not waiting:
-                self._waiting.pop(found.spec.signer_name, None)
-            self.queue.drop(key)
+            self.stop_waiting(found)
+            self.queue.drop((found.namespace, found.name))
         else:
             super().take(event)
 
@@ -106,8 +92,7 @@ class SignPodRequests(Controller[PodCertificateRequest]):
             return
         signer = await self._signer(found.spec.signer_name)
         if signer is None:
-            key = (found.namespace, found.name)
-            self._waiting.setdefault(found.spec.signer_name, set()).add(key)
+            self.wait_for_authority(found)
             return
         try:
             stub = self._accepted_stub(found, signer)
@@ -116,8 +101,7 @@ class SignPodRequests(Controller[PodCertificateRequest]):
         except Denial as denial:
             await self._settle(found, DENIED, denial.reason, str(denial))
         except SigningFailed as problem:
-            text = f"The authority of {found.spec.signer_name} cannot sign now: {problem}"
-            self._events.record(self.name, found, "AuthorityNotReady", text, type_=WARNING)
+            self.report_waiting(found, str(problem))
             raise  # tried again later: the authority may be renewed
         except NotPermitted as refusal:
             await self._settle(found, FAILED, "SignerValidationFailure", str(refusal))
@@ -131,7 +115,7 @@ class SignPodRequests(Controller[PodCertificateRequest]):
             return self._signers[name]
         authority = self._authorities.of(name)
         rules = pod_profile(authority) if authority else None
-        signer = await self._own.signer(name) if rules else None
+        signer = await self._custom.signer(name) if rules else None
         return replace(signer, profile=rules) if signer and rules else None
 
     def _accepted_stub(self, found: PodCertificateRequest, signer: Signer) -> SigningRequest:

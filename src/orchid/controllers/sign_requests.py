@@ -18,25 +18,22 @@ from datetime import timedelta
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
-from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Controller, Key, Running, Start
+from orchid.controllers.runtime.loop import Running
+from orchid.controllers.signing_controller import SigningController
 from orchid.credentials.authorities.issuer_chain import refuse_out_of_time
 from orchid.credentials.refusals import NotPermitted, SigningFailed
 from orchid.credentials.x509 import signing_request
-from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, may_record_events, rule
-from orchid.wire.conditions import READY, TRUE
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import FAILED
 
 
-class SignRequests(Controller[CertificateSigningRequest]):
+class SignRequests(SigningController[CertificateSigningRequest]):
     name = "csrsigning"
-    workers = 32  # most of the time is spent waiting for the certificate to reach the disk
 
     def __init__(
         self,
@@ -49,45 +46,16 @@ class SignRequests(Controller[CertificateSigningRequest]):
         clock: Clock,
         events: EventRecorder,
     ) -> None:
-        super().__init__(client, ListSelection(CertificateSigningRequest))
-        self._signers = signers
+        super().__init__(
+            client,
+            ListSelection(CertificateSigningRequest),
+            names,
+            signers=signers,
+            crl_url=crl_url,
+            clock=clock,
+            events=events,
+        )
         self._longest = longest
-        self._clock = clock
-        self._events = events
-        self._authorities = AuthorityFollower(client)
-        self._own = AuthorityKeys(client, names, self._authorities, crl_url)
-        self._waiting: dict[str, set[Key]] = {}  # requests without a signer, by its name
-
-    async def follow(self, start: Start) -> None:
-        self._authorities.forget()
-        self._waiting.clear()
-        start(self._authorities.follow(self._authority_changed))
-        await self._authorities.all_loaded.wait()
-        await super().follow(start)
-
-    def _authority_changed(self, authority: CertificateAuthority) -> None:
-        for key in self._waiting.pop(authority.spec.signer_name, ()):
-            self.queue.add(key)
-
-    def _wait(self, found: CertificateSigningRequest) -> None:
-        """Queue the request again when the authority of its signer changes."""
-        signer = found.spec.signer_name
-        self._waiting.setdefault(signer, set()).add((found.namespace, found.name))
-        authority = self._authorities.of(signer)
-        for condition in authority.status.conditions if authority else ():
-            if condition.type == READY and condition.status != TRUE:
-                self._report_waiting(found, condition.message)
-
-    def _report_waiting(self, found: CertificateSigningRequest, why: str) -> None:
-        text = f"The authority of {found.spec.signer_name} cannot sign now: {why}"
-        self._events.record(self.name, found, "AuthorityNotReady", text, type_=WARNING)
-
-    def _forget(self, found: CertificateSigningRequest) -> None:
-        signer = found.spec.signer_name
-        if signer in self._waiting:
-            self._waiting[signer].discard((found.namespace, found.name))
-            if not self._waiting[signer]:
-                del self._waiting[signer]
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # Without that word there is no such condition; most events are not decoded.
@@ -95,7 +63,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
             return
         found = event.object
         if event.type == DELETED or found.is_issued:
-            self._forget(found)
+            self.stop_waiting(found)
         if found.is_issued:
             self.queue.drop((found.namespace, found.name))
         else:
@@ -106,13 +74,13 @@ class SignRequests(Controller[CertificateSigningRequest]):
             return
         name = found.spec.signer_name
         try:
-            signer = self._signers.get(name) or await self._own.signer(name)
+            signer = self._signers.get(name) or await self._custom.signer(name)
             if signer is None:
-                self._wait(found)
+                self.wait_for_authority(found)
                 return
             certificate = await self._signed(found, signer)
         except SigningFailed as problem:
-            self._report_waiting(found, str(problem))
+            self.report_waiting(found, str(problem))
             raise  # retried later: the authority may be renewed
         except NotPermitted as refusal:
             failed = found.with_condition(FAILED, "SignerValidationFailure", str(refusal))

@@ -1,0 +1,81 @@
+"""Base of the controllers that sign: the authority of each signer, and requests that wait for it.
+
+    sign_requests.py       certificatesigningrequests
+    sign_pod_requests.py   podcertificaterequests
+
+A request whose signer has no usable authority waits, with an Event if the authority reports a
+problem; a change of the authority queues it again.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
+from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
+from orchid.controllers.runtime.context import Signer
+from orchid.controllers.runtime.events import WARNING, EventRecorder
+from orchid.controllers.runtime.loop import Controller, Key, Start
+from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.pod_certificate_request import PodCertificateRequest
+from orchid.wire.conditions import READY, TRUE
+from orchid.wire.naming import Naming
+
+R = TypeVar("R", CertificateSigningRequest, PodCertificateRequest)
+
+
+class SigningController(Controller[R]):
+    workers = 32  # most of the time is spent waiting for the certificate to reach the disk
+
+    def __init__(
+        self,
+        client: Client,
+        follows: ListSelection[R],
+        names: Naming,
+        *,
+        signers: Mapping[str, Signer],
+        crl_url: str,
+        clock: Clock,
+        events: EventRecorder,
+    ) -> None:
+        """`signers`: the platform signers, by name."""
+        super().__init__(client, follows)
+        self._signers = signers
+        self._clock = clock
+        self._events = events
+        self._authorities = AuthorityFollower(client)
+        self._custom = AuthorityKeys(client, names, self._authorities, crl_url)
+        self._waiting: dict[str, set[Key]] = {}  # requests without a signer, by its name
+
+    async def follow(self, start: Start) -> None:
+        self._authorities.forget()
+        self._waiting.clear()
+        start(self._authorities.follow(self._authority_changed))
+        await self._authorities.all_loaded.wait()
+        await super().follow(start)
+
+    def _authority_changed(self, authority: CertificateAuthority) -> None:
+        for key in self._waiting.pop(authority.spec.signer_name, ()):
+            self.queue.add(key)
+
+    def wait_for_authority(self, found: R) -> None:
+        """Queue the request again when the authority of its signer changes."""
+        signer = found.spec.signer_name
+        self._waiting.setdefault(signer, set()).add((found.namespace, found.name))
+        authority = self._authorities.of(signer)
+        for condition in authority.status.conditions if authority else ():
+            if condition.type == READY and condition.status != TRUE:
+                self.report_waiting(found, condition.message)
+
+    def report_waiting(self, found: R, why: str) -> None:
+        text = f"The authority of {found.spec.signer_name} cannot sign now: {why}"
+        self._events.record(self.name, found, "AuthorityNotReady", text, type_=WARNING)
+
+    def stop_waiting(self, found: R) -> None:
+        """Forget a request that is deleted or has its outcome."""
+        signer = found.spec.signer_name
+        if signer in self._waiting:
+            self._waiting[signer].discard((found.namespace, found.name))
+            if not self._waiting[signer]:
+                del self._waiting[signer]
