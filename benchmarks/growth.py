@@ -41,7 +41,7 @@ START_SECONDS, BEYOND_BYTES, TIMES_AS_DEAR = 20.0, 700.0, 1.25  # what must hold
 
 @dataclass
 class Grown:
-    """What was measured at one size."""
+    """The measurements at one size."""
 
     accounts: int
     bindings: int

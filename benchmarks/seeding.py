@@ -31,7 +31,7 @@ ACCOUNTS, BINDINGS = "core/serviceaccounts/", "rbac/rolebindings/"
 
 @dataclass(frozen=True)
 class Seeded:
-    """What was put into a data directory."""
+    """The objects in a prepared data directory."""
 
     accounts: int
     bindings: int

@@ -44,5 +44,5 @@ def findings(issued: x509.Certificate) -> set[str]:
 
 
 def unexplained(issued: x509.Certificate) -> set[str]:
-    """What is wrong with a certificate that no profile explains."""
+    """Problems of a certificate that no profile explains."""
     return findings(issued) - EXPLAINED.keys()

@@ -21,7 +21,7 @@ BINDINGS = "/apis/rbac.authorization.orch.io/v1/clusterrolebindings"
 
 @dataclass(frozen=True)
 class Caller:
-    """What one caller presents with a request."""
+    """The credentials of one caller."""
 
     token: str | None = None
     headers: dict[str, str] = field(default_factory=dict)

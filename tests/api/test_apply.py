@@ -78,7 +78,7 @@ async def test_a_conflict_names_who_and_what(server: Api) -> None:
 
 
 async def test_an_untracked_object_gets_a_first_owner(server: Api) -> None:
-    """What was there before the first apply belongs to before-first-apply."""
+    """Fields from before the first apply belong to before-first-apply."""
     await server.account("a")
     await server.call(
         "PATCH",
@@ -243,7 +243,7 @@ async def test_what_is_left_out_has_its_default(server: Api) -> None:
 
 
 async def test_a_default_comes_back_when_its_owner_leaves_it_out(server: Api) -> None:
-    """What a creator owned and no longer applies is not removed for good, but as if never said."""
+    """A field that its creator no longer applies returns to its default."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -248,7 +248,7 @@ async def test_only_a_dry_run_returns_the_warning(server: Api) -> None:
 
 
 async def test_a_changed_policy_is_explained_as_it_is_now(server: Api) -> None:
-    """What was compiled before is not used again."""
+    """Results of the earlier version of a policy are not reused."""
     await server.call("POST", POLICIES, body("web"))
     before = await review(server, **terms(BAD))
     await server.call(

@@ -245,7 +245,7 @@ async def test_a_file_that_says_the_same_in_other_words_is_no_reload(
 async def test_a_mended_kubeconfig_is_taken_up_without_a_change_of_the_file(
     server_files: Path, file: File, allowing: Server
 ) -> None:
-    """What failed is tried again, until it works."""
+    """A failed reload is repeated until it succeeds."""
     path = file.write(*BUILT_IN)
     async with api(server_files, authorization_config=path) as server:
         follower = server.server.access.authorization

@@ -238,7 +238,7 @@ async def test_a_body_of_another_length_costs_no_more(server: Api) -> None:
 
 
 async def test_a_right_by_a_binding_stays_within_its_budget(server: Api) -> None:
-    """What RBAC has worked out is kept while no role and no binding changes, whatever else does."""
+    """RBAC caches a grant until a role or a binding changes; other writes do not matter."""
     await server.make(CLUSTER_ROLE_BINDINGS, viewer("a0"))
     token = await server.token("a0", "calls")
     _, job = JOBS["get"]

@@ -96,7 +96,7 @@ async def test_two_that_disagree_are_refused(
 
 
 async def test_the_version_of_a_collection_is_that_of_a_list(server: Api) -> None:
-    """What was not there at that version stays; nothing has to be unchanged since."""
+    """Objects that did not exist at that version stay; the others may have changed since."""
     made = await server.account("a")
     await server.account("b")
     version = made["metadata"]["resourceVersion"]

@@ -202,7 +202,7 @@ async def test_the_other_naming(server_files: Path) -> None:
 
 
 def test_the_accept_header_is_short_enough_to_be_read() -> None:
-    """What current clients send fits into what is looked at, many times over."""
+    """The Accept headers of current clients are much shorter than the limit."""
     from orchid.server.negotiate import LONGEST_ACCEPT
 
     sent: Any = ",".join((V2, V2.replace("v2", "v2beta1"), json.dumps("application/json")))

@@ -127,7 +127,7 @@ async def test_a_question_about_a_namespace_is_asked_in_one(server: Api) -> None
     ],
 )
 async def test_bad_bodies(server: Api, body: bytes, message: str) -> None:
-    """What cannot be read is a 400 that says how far it was understood."""
+    """A body that cannot be decoded is a 400 that says how far it was understood."""
     answer = await server.call("POST", SA, body, headers={"content-type": "application/json"})
 
     assert message in shaped(answer, 400, "BadRequest")["message"]
@@ -166,7 +166,7 @@ async def test_bad_queries(server: Api, query: str, message: str) -> None:
     [f"{SA}?labelSelector={'a,' * 20_000}", f"{SA}/{'%41' * 20_000}", f"{SA}?{'a&' * 20_000}"],
 )
 async def test_targets_have_a_longest_length(server: Api, target: str) -> None:
-    """What is read before anybody is known must not take long: the rest is not looked at."""
+    """Targets are parsed before authentication, so long ones are refused without parsing."""
     for token in (None, BOB):
         answer = await server.call("GET", target, token=token)
         assert "is longer than 32768 characters" in shaped(answer, 400, "BadRequest")["message"]

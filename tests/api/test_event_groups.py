@@ -65,7 +65,7 @@ def content(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def written(target: str) -> dict[str, Any]:
-    """What is answered: some fields are there although nobody set them."""
+    """The object in the response, which has fields that the client did not send."""
     times = ("firstTimestamp", "lastTimestamp")
     if target == OLD:
         return {**CORE_EVENT, "source": {}, **dict.fromkeys(times)}
@@ -158,7 +158,7 @@ async def test_a_watch_speaks_the_names_of_its_group(server: Api, target: str) -
 
 @pytest.mark.parametrize("target", BOTH)
 async def test_protobuf_has_the_numbers_of_its_group(server: Api, target: str) -> None:
-    """What is read as a message of the group can be sent again as one."""
+    """A message of the group that was read can be sent again."""
     type_ = Event if target == OLD else ReportedEvent
     await server.make(OLD, event(OLD))
     one = await server.call("GET", f"{target}/a", headers={"accept": PROTOBUF})

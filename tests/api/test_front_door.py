@@ -1,4 +1,4 @@
-"""What nobody may learn or leave behind without the right to."""
+"""Information and state that a caller without rights can neither get nor leave behind."""
 
 from orchid.server.sockets.messages import Peer
 from tests.api.world import ADMIN, BOB, Api
@@ -19,7 +19,7 @@ async def test_every_request_is_authenticated_separately(server: Api) -> None:
 
 
 async def test_nobody_learns_what_exists_without_the_right_to_see_it(server: Api) -> None:
-    """What is there and what is not are refused in the same words, as are kinds and paths."""
+    """Existing and missing objects are refused in the same words, as are kinds and paths."""
     await server.account("there")
     for sub in ("", "/token", "/nothing"):
         there = await server.call("GET", f"{SA}/there{sub}", token=BOB)

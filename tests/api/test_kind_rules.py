@@ -142,7 +142,7 @@ async def test_a_lease_changes_only_for_those_who_saw_it(server: Api) -> None:
 async def test_times_of_a_lease_have_microseconds_and_numbers_have_32_bits(
     server: Api, spec: dict[str, Any]
 ) -> None:
-    """What other clients could not read is not taken in."""
+    """Values that other clients could not read are refused."""
     answer = await server.call("POST", LEASES, {"metadata": {"name": "l"}, "spec": spec})
 
     assert answer.status == 400
@@ -255,7 +255,7 @@ async def test_finalizers_of_a_namespace_are_checked_where_they_are_written(serv
 
 
 async def test_marking_a_namespace_is_no_new_generation(server: Api) -> None:
-    """What is wanted of a namespace is the same as before; other kinds count the mark."""
+    """The spec of a namespace is unchanged by the mark; other kinds count the mark as a change."""
     meta = {"name": "n", "generation": 3, "finalizers": ["example.com/a"]}
     await server.make(NAMESPACES, {"metadata": meta})
     await server.make(CONFIG_MAPS, {"metadata": meta})

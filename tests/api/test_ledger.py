@@ -97,7 +97,7 @@ async def _verifier(server: Api) -> NoteVerifier:
 
 
 async def test_tiles_may_be_cached_and_checkpoints_may_not(server: Api) -> None:
-    """What never changes says so; the head is always asked for."""
+    """Tiles never change and say so; the checkpoint is always requested again."""
     await approved_request(server)
     await sequenced(server)
     size = (await audit(ApiLog(server), await _verifier(server))).size

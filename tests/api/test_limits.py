@@ -87,7 +87,7 @@ async def test_a_seat_that_gets_free_goes_to_who_waits(narrow: Api) -> None:
 async def test_a_greedy_caller_waits_for_himself(
     narrow: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What does not fit into his own queue is refused; others get their turn before his rest."""
+    """Requests beyond the caller's own queue are refused; others get their turn before the rest."""
     monkeypatch.setattr(fairness, "MOST_QUEUED_PER_FLOW", 5)
     order: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What comes out only over several pages, many changes, or a second look: nothing lost, nothing
+"""Behaviour over several pages, many changes or repeated reads: nothing is lost, and nothing is
 deleted by mistake.
 """
 

@@ -8,7 +8,7 @@ from tests.api.world import api
 
 
 async def test_every_metric_of_ours_is_on_the_page(server_files: Path) -> None:
-    """What is counted and shown nowhere was forgotten in the assembly."""
+    """A metric that no page shows was forgotten in the assembly."""
     sources = Path(orchid.__file__).parent.rglob("*.py")
     counted = {
         name for path in sources for name in re.findall(r'"(orchid_[a-z_]+)"', path.read_text())

@@ -45,7 +45,7 @@ async def test_an_event_owns_its_object_as_a_whole(server: Api) -> None:
 
 
 async def test_a_bad_name_makes_no_namespace(server: Api) -> None:
-    """What could not be a namespace is refused, and nothing is left behind."""
+    """A name that no namespace can have is refused, and nothing is left behind."""
     answer = await server.call("POST", accounts("Bad_Name"), {"metadata": {"name": "a"}})
 
     assert answer.status in (404, 422)

@@ -296,7 +296,7 @@ async def test_the_annotation_limits_when_it_says_so(server: Api, value: str, li
 
 
 async def test_pull_secrets_and_mounted_ones_are_two_lists(server: Api) -> None:
-    """What pulls images may not be mounted."""
+    """A Secret for pulling images may not be mounted."""
     await account(server, annotations=LIMITED, imagePullSecrets=[{"name": "pull"}])
     mounting = await server.call(
         "POST", PODS, pod(volumes=[{"name": "v", "secret": {"secretName": "pull"}}])
@@ -334,7 +334,7 @@ async def test_a_mirror_pod_is_left_as_it_is(server: Api) -> None:
     ],
 )
 async def test_a_mirror_pod_has_no_identity(server: Api, spec: Any, text: str) -> None:
-    """What a node runs by itself proves nothing to anybody."""
+    """A Pod that a node runs by itself proves no identity."""
     answer = await server.call("POST", PODS, pod(annotations=MIRROR, **spec))
 
     assert (answer.status, answer.json["message"]) == (403, f'pods "p" is forbidden: {text}')

@@ -57,7 +57,7 @@ async def report(server: Api, kids: list[str], signs: str = "", name: str = SERV
 
 
 async def published(server: Api, name: str, since: datetime) -> None:
-    """What the controller does once every server has a key."""
+    """Mark a key as the controller does once every server has it."""
     times = {"published": since.strftime("%Y-%m-%dT%H:%M:%SZ")}
     body = json.dumps({"status": {"times": times}}).encode()
     answer = await server.call("PATCH", f"{KEYS}/{name}/status", body, headers=MERGE)

@@ -56,7 +56,7 @@ class Rotating:
         self.controller.queue.add(("", "tokens"))
 
     async def report(self) -> None:
-        """What the server writes into its Lease."""
+        """Keys as the server writes them into its Lease."""
         await self.api.applied.report()
 
     async def until(self, name: str, holds: Any) -> SigningKey:

@@ -42,7 +42,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client would see of a response."""
+    """A response as a client sees it."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -131,7 +131,7 @@ class EventStream:
         return events
 
     def now(self) -> list[dict[str, Any]]:
-        """What has arrived and was not taken."""
+        """The events that have arrived and were not taken."""
         lines, self.received = self.received.splitlines(), b""
         return [json.loads(line) for line in lines]
 

@@ -108,7 +108,7 @@ class Comparison:
             self._clear(asked.request.target.partition("?")[0])
 
     def _answers(self, asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What both say. The second may learn of a binding a moment late, so it is asked again."""
+        """The answers of both servers; the second may see a binding late, so it is asked again."""
         one, other = (server.ask(asked) for server in self._servers)
         if other["status"] == FORBIDDEN != one["status"]:
             time.sleep(LATE)

@@ -25,7 +25,7 @@ def differences(one: Any, other: Any, place: str = "") -> Iterator[tuple[str, An
 
 
 def class_of(label: str, one: dict[str, Any], other: dict[str, Any]) -> str | None:
-    """What sort of difference it is; None if there is none."""
+    """The class of a difference; None if there is none."""
     if one["status"] != other["status"]:
         return f"{label}: status {_status_and_reason(one)} / {_status_and_reason(other)}"
     for place, mine, theirs in differences(one, other):

@@ -206,7 +206,7 @@ class Grammar:
         return headers
 
     def rights(self) -> dict[str, list[Any]]:
-        """What the second and the third user may do: act as others, in the two ways there are."""
+        """Rights of the second and the third user: impersonation, in both ways that exist."""
         constrained, plain = list(self._tokens)[1:IMPERSONATORS]
         return {constrained: CONSTRAINED, plain: PLAIN}
 

@@ -39,7 +39,7 @@ _TYPES: dict[tuple[str, str], type[Wire]] = {
 
 
 def normalised(answer: Answer, tag: str, known: Iterable[str]) -> dict[str, Any]:
-    """What counts of an answer; `known` are texts of this server alone, such as its address."""
+    """The comparable part of an answer; `known` are texts of this server, such as its address."""
     kind = answer.headers.get("content-type", "")
     found: dict[str, Any] = {"status": answer.status}
     found |= {name: answer.headers[name] for name in HEADERS if name in answer.headers}

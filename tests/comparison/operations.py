@@ -1,4 +1,4 @@
-"""What can be asked: the operations that both servers publish in their OpenAPI documents.
+"""Operations that both servers publish in their OpenAPI documents.
 
 Start with `common_operations`. An operation has its path, method, parameters and, where there is a
 body, the schema of it. Operations of only one server are omitted; `only_one_has` lists them.
@@ -42,7 +42,7 @@ class Operation:
 
 
 def common_operations(first: Client, second: Client, token: str) -> tuple[list[Operation], str]:
-    """What both publish, and a sentence about what only the first has."""
+    """The operations of both servers, and a sentence about those that only the first has."""
     ours = {(one.method, one.path): one for one in published(first, token)}
     theirs = {(one.method, one.path) for one in published(second, token)}
     missing = sorted({path for method, path in ours.keys() - theirs})

@@ -211,7 +211,7 @@ def test_spoiling_changes_a_document() -> None:
 
 
 def test_a_fault_is_in_one_document_alone() -> None:
-    """What is sent later is made of the same parts, and these stay as they were."""
+    """Later documents are made of the same parts, which stay unchanged."""
     chance = random.Random(1)
     before = json.dumps(POD_SPEC)
     faults = [json.dumps(spoiled(POD_SPEC, chance)) for _ in range(200)]

@@ -1,4 +1,4 @@
-"""What becomes of each sample of the hostile corpus: refused by its kind, unless it stands here.
+"""Outcomes of the samples of the hostile corpus: refused by their kind, unless listed here.
 
 What stands here is stored, because nothing is wrong with its form: odd names in a request are a
 matter for the signer's profile, which drops or refuses them (tests/e2e/test_hostile_requests.py);

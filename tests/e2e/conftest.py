@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: servers that end with the test that started them."""
+"""Fixtures of the end-to-end tests: servers that end with the test that started them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

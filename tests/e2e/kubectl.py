@@ -25,7 +25,7 @@ NEWEST = (999, 0)  # a program built from source calls itself 0.0.0
 
 @dataclass(frozen=True)
 class Said:
-    """What one command printed."""
+    """The output of one command."""
 
     command: str
     code: int

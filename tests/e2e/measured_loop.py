@@ -118,7 +118,7 @@ def serve(path: Path, words: Sequence[str], *, threads: bool) -> None:
 
 
 class Measured(NamedTuple):
-    """What one request did."""
+    """The measured effect of one request."""
 
     loop: float  # milliseconds
     locked: float
@@ -224,7 +224,7 @@ class Sent(NamedTuple):
 def requests_of(
     kind: Kind[Any], forms: Sequence[str], *, stored: bool, sample: bool
 ) -> Iterator[Sent]:
-    """What is large and can be sent to a kind; patches only if there is something to patch.
+    """Large requests for a kind; patches only if there is something to patch.
 
     A sample has every place in one form, and every form for some place.
     """

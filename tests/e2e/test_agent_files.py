@@ -82,7 +82,7 @@ def calls(directory: Path, log: Path) -> list[tuple[str, int]]:
 
 
 def texts(directory: Path) -> list[str | None]:
-    """What a reader finds; None for a file that is not there."""
+    """The text of each file, as a reader finds it; None for a missing file."""
     found: list[str | None] = []
     for name in ("tls.crt", "tls.key", "tls.pem"):
         try:

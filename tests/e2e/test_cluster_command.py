@@ -226,7 +226,7 @@ def test_certificates_of_the_cluster_are_recorded_and_revoked(world: World) -> N
 
 
 def test_a_user_is_revoked_and_gets_a_new_certificate(world: World) -> None:
-    """What was issued before is refused; a certificate that is requested later works."""
+    """Credentials from before the revocation are refused; a certificate requested later works."""
     old = certified(world, "carol", "carol-old")
     before = shown(world, old)
 

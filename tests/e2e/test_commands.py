@@ -83,7 +83,7 @@ def test_tokens_are_reviewed_a_line_each(person: Person, account: str) -> None:
 
 
 def test_token_is_bound_to_an_object(person: Person, account: str) -> None:
-    """What is not there cannot be bound to; the server says so."""
+    """A token cannot be bound to a missing object; the server says so."""
     refused = person.types("token", account, "--bound-to", "secret/none", code=1)
 
     assert refused.stderr == 'orchid: secrets "none" not found\n'
@@ -152,14 +152,14 @@ def test_key_that_is_there_is_never_overwritten(person: Person) -> None:
 
 
 def test_subject_cannot_steer_the_terminal(person: Person) -> None:
-    """What a stranger wrote into a request is shown spelled out."""
+    """Control characters in the subject of a request are shown escaped."""
     person.types("csr", "new", "steering", "--user", "eve\x1b[2J", "--signer", "example.com/x")
 
     assert "CN=eve\\x1b[2J" in person.types("csr", "show", "steering").stdout
 
 
 def test_bundle_is_made_replaced_and_shown(person: Person, server: Server) -> None:
-    """What goes in comes out; what is no bundle is refused by the server."""
+    """A bundle is returned as it was sent; other text is refused by the server."""
     authority = server.data_dir / "ca.crt"
     person.types("bundle", "set", "mine", str(authority))
     again = person.types("bundle", "set", "mine", "-", given=authority.read_text())
@@ -265,7 +265,7 @@ def test_names_of_kubernetes_are_found_out(start_server: StartServer, tmp_path: 
 def test_backup_is_taken_while_it_runs_and_put_back(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    """What was there at the backup is there again; the revision is ahead of all that was seen."""
+    """Objects of the backup exist again; the revision is ahead of every earlier one."""
     server = start_server("--controllers", "")
     person = person_of(server, tmp_path)
     data = ("--data-dir", str(server.data_dir))

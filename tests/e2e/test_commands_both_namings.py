@@ -158,7 +158,7 @@ def test_certificate_is_renewed_as_it_was(person: Person) -> None:
 
 
 def test_bundles_of_a_signer_are_shown_and_deleted(person: Person, server: Server) -> None:
-    """What clients of a signer's certificates are to trust, ready for a file."""
+    """Trust anchors for the certificates of a signer, ready for a file."""
     authority = server.data_dir / "ca.crt"
     signer = "example.com/other"
     person.types("bundle", "set", "example.com:other:a", str(authority), "--signer", signer)

@@ -75,7 +75,7 @@ def certificate_request(name: str, request: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Record:
-    """What the controller has written down so far."""
+    """The notes of the controller so far."""
 
     path: Path
 

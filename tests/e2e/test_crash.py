@@ -55,7 +55,7 @@ class Doubt:
 
 @dataclass
 class Run:
-    """What the clients know, over all the lives of the server."""
+    """The knowledge of the clients, across all restarts of the server."""
 
     client: httpx.AsyncClient
     acknowledged: list[Change] = field(default_factory=list)

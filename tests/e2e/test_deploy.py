@@ -1,4 +1,4 @@
-"""What deploy/ ships, run: settings, rotation, balancer, health check, and every query.
+"""The files of deploy/, run: settings, rotation, balancer, health check, and every query.
 
 Paths and addresses of a machine are replaced by those of the test; all else is as shipped. What is
 only looked at is in tests/unit/test_packaging.py.
@@ -276,7 +276,7 @@ def prometheus_configuration(folder: Path, port: int, kubeconfig: Path) -> Path:
 
 
 def asked(address: str, query: str) -> list[Any]:
-    """What an expression gives right now; empty while Prometheus is not up."""
+    """The current value of an expression; empty while Prometheus is not up."""
     target = f"{address}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
         with urllib.request.urlopen(target, timeout=20) as answer:

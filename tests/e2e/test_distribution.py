@@ -1,4 +1,4 @@
-"""What `make dist` builds: the same bytes each time, a wheel that runs, a bill of its materials."""
+"""Files of `make dist`: the same bytes each time, a wheel that runs, a bill of materials."""
 
 import hashlib
 import json

@@ -85,7 +85,7 @@ def test_nothing_is_wrong_with_a_good_server(tmp_path: Path) -> None:
 
 
 def test_a_missing_role_and_an_unreachable_issuer_are_reported(tmp_path: Path) -> None:
-    """What is missing is named; an issuer that nobody answers for is no issuer."""
+    """The missing role is named, and an issuer that cannot be reached is a finding."""
     issuer = ("--service-account-issuer", "https://127.0.0.1:1")
     flags = ("--token-auth-file", str(TOKENS), *issuer)
     with (

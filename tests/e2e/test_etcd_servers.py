@@ -126,7 +126,7 @@ def test_write_on_one_server_is_read_on_the_other_by_the_next_request(
 
 
 def test_tokens_and_rights_of_one_server_count_on_the_other(start_two: StartTwo) -> None:
-    """What identity rests on is shared: a token is good on both, and on neither once it ends."""
+    """Identity is shared: a token is valid on both servers, and on neither once it ends."""
     one, two = start_two(*QUIET)
     with Https(one.port) as first, Https(two.port) as second:
         sent(first, "POST", ACCOUNTS, {"metadata": {"name": "robot"}})

@@ -130,7 +130,7 @@ def curl(server: Server, target: str, certificate: Path, key: Path) -> str:
 def test_from_the_join_file_to_the_revocation(
     server: Server, operator: Person, admin: Kubectl, tmp_path: Path
 ) -> None:
-    """What docs/hosts.md describes, with programs that every machine has."""
+    """The steps of docs/hosts.md, with programs that every machine has."""
     join_file = tmp_path / "join.kubeconfig"
     operator.types("host", "new", HOST, "--for", "1h", "--out", str(join_file))
     host = Joining(tmp_path / "host", join_file)

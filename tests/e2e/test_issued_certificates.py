@@ -1,4 +1,4 @@
-"""What each platform signer puts into a certificate, and who accepts it.
+"""Contents of a certificate of each platform signer, and which programs accept it.
 
 signer                  subject                            names     purpose      good for
 orch-apiserver-client   as asked: C ST L O OU CN ...       as asked  client auth  the front door

@@ -59,7 +59,7 @@ def test_the_first_to_end_stands_first(person: Person) -> None:
     ],
 )
 def test_filters_and_order(person: Person, flags: tuple[str, ...], subjects: list[str]) -> None:
-    """What is asked for is shown, and nothing else."""
+    """Each filter shows the selected certificates and no others."""
     found = person.gets(*(("issued",) if "--signer" in flags else REQUESTED), *flags)
 
     assert [one["spec"]["subject"].replace("\\", "") for one in found] == subjects
@@ -94,7 +94,7 @@ def issue(person: Person, name: str) -> None:
 
 
 def test_watch_prints_new_certificates(tmp_path: Path) -> None:
-    """What is there first, then each as it comes; an export has an end."""
+    """Existing certificates come first, then each new one; an export has an end."""
     command = [sys.executable, "-m", "orchid", *REQUESTED, "--watch", "-o", "name"]
     with running_server(tmp_path / "data") as server:
         person = person_of(server, tmp_path)

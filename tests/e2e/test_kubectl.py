@@ -489,7 +489,7 @@ metadata:
     ("cascade", "kept"), [("background", False), ("foreground", False), ("orphan", True)]
 )
 def test_delete_in_every_mode(kubectl: Kubectl, cascade: str, kept: bool) -> None:
-    """What an owner owns goes with it, before it, or stays as an orphan."""
+    """Dependents are deleted with their owner, before it, or stay as orphans."""
     here = ("-n", f"cascade-{cascade}")
     kubectl(*here, "create", "configmap", "owner")
     uid = kubectl(*here, "get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}").out
@@ -745,7 +745,7 @@ CANNOT = {
 
 
 def test_what_cannot_work_says_so(kubectl: Kubectl) -> None:
-    """What needs things that this server has not fails at once, and is listed with the reason."""
+    """Commands that need a missing feature fail immediately; each is listed with the reason."""
     listed = (ROOT / "docs" / "clients.md").read_text()
     kubectl("-n", "cannot", "run", "app", "--image=example.test/app")
 

@@ -1,4 +1,4 @@
-"""What only a current kubectl can do, in the names that it knows.
+"""Features that only a current kubectl has, in the names that it knows.
 
 The operating system's kubectl is older, so these tests run only where ORCHID_KUBECTL names one of
 1.33 or later. Everywhere, test_kubectl_requests.py holds the requests that it sends.
@@ -150,7 +150,7 @@ def test_diff_by_the_server(kubectl: Kubectl) -> None:
 
 
 def test_ownership_moves_from_client_to_server(kubectl: Kubectl) -> None:
-    """What was applied by the client is applied by the server from then on, without a conflict."""
+    """Fields that the client applied are applied by the server from then on, without a conflict."""
     kubectl("apply", "-f", "-", stdin=config_map("moves", a="b", old="yes"))
 
     kubectl("apply", "--server-side", "-f", "-", stdin=config_map("moves", a="c"))

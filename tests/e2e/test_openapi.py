@@ -140,7 +140,7 @@ def test_answers_are_as_the_document_says(server: Server, admin: Caller, user: s
 
 
 def tried(operation: Any, caller: Caller, examples: int) -> list[str]:
-    """What was wrong with the answers to some requests for one operation."""
+    """The faults in the answers to some requests for one operation."""
     problems: list[str] = []
 
     @hypothesis.given(case=operation.as_strategy(), name=st.sampled_from(NAMES), tame=st.booleans())

@@ -56,7 +56,7 @@ def test_a_policy_issues_without_a_person(person: Person) -> None:
 
 
 def test_policies_are_listed_shown_replaced_and_deleted(person: Person) -> None:
-    """What is shown can be applied again."""
+    """The output of `show` can be applied again."""
     file = written(person, "two")
     person.types("policy", "apply", file)
     shown = person.types("policy", "show", "two").stdout

@@ -273,7 +273,7 @@ def test_token_is_requested_and_reviewed(client: Client) -> None:
 
 
 def test_reviews_of_oneself(client: Client) -> None:
-    """Who am I, and may I: what kubectl asks in protobuf."""
+    """SelfSubjectReview and SelfSubjectAccessReview, as kubectl sends them in protobuf."""
     whoami = client.send(
         "POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", SelfSubjectReview(), AUTHENTICATION
     )[1]

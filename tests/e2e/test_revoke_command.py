@@ -33,7 +33,7 @@ def revocation_of(text: str) -> str:
 
 
 def test_a_hold_is_made_final_by_another_reason_and_not_revoked_twice(person: Person) -> None:
-    """What is revoked already is a success that names the revocation: a script may repeat it."""
+    """Revoking again is a success that names the revocation: a script may repeat it."""
     certified(person, "held")
     hold = person.types("revoke", "csr/held", "--reason", "certificateHold")
     final = person.types("revoke", "csr/held", "--reason", "keyCompromise")

@@ -26,7 +26,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def typed(machine: Machine, text: str) -> str:
-    """What was printed; a command that fails is a failure of the page."""
+    """The output of a command; a command that fails is a failure of the page."""
     done = machine.type(text)
     journal = "" if done.returncode == 0 else machine.type("journalctl --lines 30 -o cat").stdout
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{journal}"

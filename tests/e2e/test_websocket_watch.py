@@ -57,7 +57,7 @@ def selected(name: str) -> str:
 
 
 async def test_one_frame_for_each_event(client: aiohttp.ClientSession) -> None:
-    """What is there comes first, each object in a frame of its own; then what happens."""
+    """Existing objects come first, each in its own frame; then the changes."""
     for name in ("first", "second"):
         await make(client, name)
 

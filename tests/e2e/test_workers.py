@@ -258,7 +258,7 @@ def test_controllers_run_in_one_process_which_is_replaced(
 
 
 def test_a_wrong_setting_is_reported_once(tmp_path: Path) -> None:
-    """What only a worker can find wrong still ends the start, with one line and exit code 2."""
+    """A setting that only a worker can check ends the start, with one line and exit code 2."""
     with (
         pytest.raises(ServerFailed) as failure,
         running_server(tmp_path / "data", "--workers", "2", "--token-auth-file", "/nowhere.csv"),

@@ -155,7 +155,7 @@ def log_violations(log: Sequence[Commit], made: dict[int, Call]) -> Iterator[Vio
 
 
 def write_violations(calls: Iterable[Call], timelines: Timelines) -> Iterator[Violation]:
-    """What was acknowledged is in the log, where the answer says, and made of what it expected."""
+    """Acknowledged writes that the log lacks, or has on top of another revision than expected."""
     for call in calls:
         if call.action not in WRITES or call.outcome is not Outcome.DONE:
             continue

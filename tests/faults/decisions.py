@@ -89,7 +89,7 @@ class Decisions:
             self.acknowledged.add(made["metadata"]["uid"])
 
     async def _done(self, method: str, target: str, body: Any) -> Any:
-        """What was answered if it was done, else None."""
+        """The answer, if the operation succeeded; else None."""
         status, answer = await next(self._ways).send(method, target, body)
         if status in DONE:
             return answer

@@ -41,7 +41,7 @@ Strike = Callable[[int, float], Coroutine[Any, Any, None]]
 
 
 class Fault(NamedTuple):
-    """What happens next: to whom (counted round), for how long, and how long after the last."""
+    """The next fault: its victim (counted round), its duration, and the time since the last."""
 
     kind: str
     target: int
@@ -82,7 +82,7 @@ class Clients(Protocol):
 
 
 class Faults:
-    """What can befall any system."""
+    """Faults that can happen to any system."""
 
     def __init__(self, system: System, clients: Clients) -> None:
         self._machines = system.machines
@@ -142,7 +142,7 @@ class Faults:
 
 
 class SQLiteFaults(Faults):
-    """What can befall the process that owns the file, and its workers."""
+    """Faults of the process that owns the file, and of its workers."""
 
     def __init__(self, system: ServerOnSQLite, clients: Clients) -> None:
         super().__init__(system, clients)
@@ -225,7 +225,7 @@ class SQLiteFaults(Faults):
 
 
 class EtcdFaults(Faults):
-    """What can befall several servers and the members of their etcd."""
+    """Faults of several servers and of the members of their etcd."""
 
     def __init__(self, system: ServersOnEtcd, clients: Clients) -> None:
         super().__init__(system, clients)

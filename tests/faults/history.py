@@ -1,4 +1,4 @@
-"""What clients did and saw, with times: the words that the workload writes and the checker reads.
+"""Requests and observations of clients, with times: written by the workload, read by the checker.
 
 `Call` is one request. `Watcher` is one client that follows changes through all troubles, in one or
 more `Segment`s: within a segment nothing may be missing; a new one begins where the server has said
@@ -77,7 +77,7 @@ class Call:
 
 @dataclass
 class Segment:
-    """What followed on a revision, without a gap."""
+    """The changes after a revision, without a gap."""
 
     after: int
     events: list[Event] = field(default_factory=list)

@@ -126,7 +126,7 @@ class Issuing:
                     self.improper.append(f"{facts.subject} was handed out and is not on record")
 
     async def _asked(self, callers: Sequence[Way]) -> list[int]:
-        """What each server answers to the certificate; none for one that does not."""
+        """The answer of each server to the certificate; none for a server that does not answer."""
         asking = [caller.send("POST", WHO, {}) for caller in callers]
         answers = await asyncio.gather(*asking, return_exceptions=True)
         for answer in answers:
@@ -182,7 +182,7 @@ KEY = samples.P256.private_bytes(
 
 
 async def unrecorded(store: Store, issued: set[str]) -> list[str]:
-    """What a request holds, or a client was shown, and the inventory does not."""
+    """Certificates of requests and clients that are missing in the inventory."""
     records = [json.loads(one.value) for one in (await store.read(STORED_RECORDS)).records]
     known = {one["spec"]["sha256"] for one in records}
     requests = [json.loads(one.value) for one in (await store.read(STORED_REQUESTS)).records]

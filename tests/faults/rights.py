@@ -33,7 +33,7 @@ ASKED_AGAIN = 6
 
 
 class Removal(NamedTuple):
-    """What is removed, and which answers to the token say that this was not noticed."""
+    """The removed object, and the answers to the token that show a server without the removal."""
 
     what: str
     collection: str
@@ -154,7 +154,7 @@ class Rights:
         return token
 
     async def _asked(self, callers: Sequence[Way]) -> list[int]:
-        """What each server answers; none for one that does not."""
+        """The answer of each server; none for a server that does not answer."""
         asking = [caller.send("GET", ASKED) for caller in callers]
         answers = await asyncio.gather(*asking, return_exceptions=True)
         for answer in answers:

@@ -1,4 +1,4 @@
-"""What is put to the test: servers and their store, started by us and ended by us.
+"""Systems under test: servers and their store, started and ended by the test.
 
 `ServerOnSQLite` is one server, alone or with workers; `ServersOnEtcd` is three servers on three
 members. Both give the addresses to work at, and, when all is over, the store's own log. How they
@@ -153,7 +153,7 @@ class Machine:
 
 
 class System:
-    """What both have in common: a directory, machines, and an orderly end."""
+    """The common part of both systems: a directory, machines, and an orderly end."""
 
     def __init__(self, minutes: float) -> None:
         self._closing = ExitStack()
@@ -192,7 +192,7 @@ class System:
         return self._log
 
     async def records(self, acknowledged: Mapping[str, set[str]], issued: set[str]) -> list[str]:
-        """What is wrong with the ledger and the inventory that the stopped servers have left."""
+        """Faults of the ledger and the inventory that the stopped servers have left."""
         store = await self._open_store()
         try:
             wrong = await ledger_violations(store, self.machines[0].data, acknowledged)
@@ -201,7 +201,7 @@ class System:
             await store.close()
 
     def complaints(self) -> list[str]:
-        """What servers have written down that no fault excuses: where one went wrong."""
+        """Log lines of servers that no fault excuses: where a server went wrong."""
         texts = [machine.running.log_text() for machine in self.machines]
         return [complaint for text in texts for complaint in complaints_in(text)]
 

@@ -58,7 +58,7 @@ async def test_each_way_to_be_wrong_is_found(data: Path) -> None:
 
 @pytest.mark.parametrize("sort", RECORDED, ids=[sort.what for sort in RECORDED])
 async def test_each_kind_of_entry_is_checked(data: Path, sort: Recorded) -> None:
-    """What is stored without a word in the ledger is found, whatever it is."""
+    """An object of any kind that is stored without its ledger entry is found."""
     store = MemoryStore()
     await grow(store, 0, 1)
     body = {"metadata": {"uid": "x"}, "status": {"conditions": [{"type": "Approved"}]}}

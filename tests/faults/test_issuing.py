@@ -54,7 +54,7 @@ class ByToken(ByCertificate):
 
 
 async def issuing_on_a_server(directory: Path) -> tuple[Issuing, list[str]]:
-    """What was seen of a server with a signing controller, and what its store lacks."""
+    """Observations of a server with a signing controller, and the entries that its store lacks."""
     async with beside(directory / "data") as world, world.running("csrsigning"):
         server = Api(world.server)
 

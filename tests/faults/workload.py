@@ -79,7 +79,7 @@ class Way(Protocol):
 
 
 class Intent(NamedTuple):
-    """What a client means to do next, whatever it finds."""
+    """The next intention of a client, whatever it finds."""
 
     action: str
     key: str

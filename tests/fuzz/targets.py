@@ -1,4 +1,4 @@
-"""What strangers can send, and what must come of it: an answer, or a refusal of the stated kinds.
+"""Input from strangers, and its required outcome: an answer, or a refusal of the stated kinds.
 
 One target is none of a stranger's: the messages between a worker and its parent.
 
@@ -220,7 +220,7 @@ def yaml_body(data: bytes) -> None:
 
 
 def _document(data: bytes, *, yaml: bool) -> None:
-    """What was understood can be written down, and is then understood again."""
+    """A decoded document can be encoded, and then decoded again."""
     type_ = TYPES[data[0] % len(TYPES)] if data else TYPES[0]
     decoder = documents.decoder_of(type_)
     with suppress(Undecodable):

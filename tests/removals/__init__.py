@@ -1,1 +1,1 @@
-"""What a right or a credential rests on is taken away, and the very next request is refused."""
+"""Removals of a right or a credential: the very next request is refused."""

@@ -29,7 +29,7 @@ SHOWN = 20
 
 @dataclass
 class Report:
-    """What was removed, and what still counted afterwards."""
+    """The removed objects, and the credentials that were still accepted afterwards."""
 
     seed: int
     workers: int

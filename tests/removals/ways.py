@@ -217,7 +217,7 @@ def _binding(name: str, kind: str, subject: dict[str, str]) -> dict[str, Any]:
 
 
 def is_accepted(client: Client, admin: str, token: str) -> bool:
-    """What a review of a token says."""
+    """Whether a TokenReview accepts the token."""
     status, answer = client.ask("POST", REVIEWS, {"spec": {"token": token}}, token=admin)
     return status not in (200, 201) or bool(answer["status"].get("authenticated"))
 

@@ -38,7 +38,7 @@ class Certified:
         return Peer("127.0.0.1:1", self.der)
 
     def context(self, directory: Path, authority: Path) -> ssl.SSLContext:
-        """What a client needs to show it to a server of this authority."""
+        """The TLS context of a client that shows the certificate to a server of this authority."""
         chain, key = directory / "client.crt", directory / "client.key"
         chain.write_bytes(self.chain)
         key.touch(mode=0o600)

@@ -47,5 +47,5 @@ async def open_server(server: Api) -> AsyncIterator[Running]:
 
 @pytest.fixture
 def trust(server_files: Path) -> ssl.SSLContext:
-    """What a client needs to know the server of a test by."""
+    """The TLS context with which a client trusts the server of a test."""
     return ssl.create_default_context(cafile=server_files / "ca.crt")

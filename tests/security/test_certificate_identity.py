@@ -84,7 +84,7 @@ def even(server: Api) -> Certified:
 async def test_a_certificate_revoked_by_number_is_refused_with_the_other_signature(
     server: Api,
 ) -> None:
-    """What is revoked is the certificate, not its bytes."""
+    """A revocation applies to the certificate, not to one encoding of it."""
     serial, peer = await on_record(server, "jane")
 
     await revoked(

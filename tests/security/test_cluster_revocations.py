@@ -49,7 +49,7 @@ CREATES = {
 
 
 async def test_a_revocation_in_a_cluster_takes_nothing_from_this_server(server: Api) -> None:
-    """Who may revoke in a cluster, and chooses our ids there, locks nobody out here."""
+    """A user who revokes ids of this server in a cluster locks nobody out here."""
     await cluster(server)
     await server.account("robot")
     token = await server.token("robot")

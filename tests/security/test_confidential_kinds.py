@@ -1,4 +1,4 @@
-"""What is marked confidential stays out of every error and every audit line, however one asks.
+"""Confidential values stay out of every error and every audit line.
 
 The mark stands beside a field (`confidential()`), so a new kind is covered by declaring it. Stored
 contents are looked for in the refusals of wrong requests, which the audit log repeats, and in the
@@ -181,7 +181,7 @@ async def test_no_audit_line_quotes_a_confidential_kind(
 async def test_tokens_in_requests_and_reviews_are_not_recorded(
     audited: tuple[Api, Path],
 ) -> None:
-    """What a token is asked with and answered with stays out of the audit log."""
+    """Tokens stay out of the audit log, in requests and in responses."""
     server, record = audited
     await server.account("robot")
     token = await server.token("robot")

@@ -61,7 +61,7 @@ async def test_a_method_is_of_one_request_alone(
 async def test_the_end_of_a_method_is_no_method(
     open_server: Running, trust: ssl.SSLContext
 ) -> None:
-    """What a proxy passes on as one unknown method does not delete because it came in two parts."""
+    """An unknown method that a proxy passes on in two parts deletes nothing."""
     client, other = await open_server.connect(trust), await open_server.connect(trust)
     client.send(b"GET_")
     await asked(other, bearer(ADMIN))  # by now the first part has been read
@@ -139,7 +139,7 @@ async def test_a_certificate_that_expires_is_refused_on_its_open_connection(
 async def test_a_removed_authority_ends_its_certificates_on_open_connections(
     server_files: Path, tmp_path: Path
 ) -> None:
-    """Whose key was stolen is put out by taking the authority off the list; no restart needed."""
+    """Certificates of a removed authority are refused without a restart."""
     ours, theirs = tmp_path / "clients.crt", other_authority("theirs")
     ours.write_bytes(theirs.certificate_pem)
     admin = issued(theirs, "root", "system:masters")

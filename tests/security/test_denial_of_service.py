@@ -1,4 +1,4 @@
-"""What strangers and clients in a loop can take of us: as little as possible, and never more."""
+"""Limits on every resource that strangers and clients in a loop can use."""
 
 import asyncio
 import base64
@@ -223,7 +223,7 @@ HUGE_BODIES = {
 
 @pytest.mark.parametrize("what", HUGE_BODIES)
 async def test_a_refusal_is_not_many_times_its_question(server: Api, what: str) -> None:
-    """What was sent comes back in names, values, paths and messages, but not when it is huge."""
+    """Sent names, values, paths and messages are repeated in an error, unless they are huge."""
     answer = await server.call("POST", ACCOUNTS, HUGE_BODIES[what])
 
     assert answer.status in (400, 422)

@@ -204,7 +204,7 @@ async def test_a_policy_that_was_rewritten_after_the_verdict_approves_nothing(
 
 
 async def test_a_review_says_that_a_writer_may_not_use_the_policy(world: Beside) -> None:
-    """What is explained is what the controller does, for impersonated creators too."""
+    """The review explains the decision of the controller, also for impersonated creators."""
     await written(world, ALICE)
     await requested(world, ALICE, AS_BOB)
     server = Api(world.server)

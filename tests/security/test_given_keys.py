@@ -59,7 +59,7 @@ def test_a_given_key_that_is_slow_to_sign_with_is_refused() -> None:
 
 
 def test_a_given_key_whose_numbers_do_not_fit_is_refused() -> None:
-    """What the library's proof would have found."""
+    """The library's own check would have found the same fault."""
     good = rsa_key()
     factor = good.private_numbers().p
 

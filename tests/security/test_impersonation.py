@@ -225,7 +225,7 @@ async def constrain_bob(server: Api) -> None:
 
 
 async def test_a_constrained_right_opens_one_request_as_one_user(server: Api) -> None:
-    """What carol may do besides, bob cannot do in her name; nor can he be anybody else."""
+    """Bob gets none of carol's other rights, and cannot be anybody else."""
     await constrain_bob(server)
     carol = {"impersonate-user": "carol"}
 

@@ -411,7 +411,7 @@ async def test_a_body_that_unfolds_is_refused_with_a_sentence(
 async def test_the_others_are_served_while_a_large_body_is_worked_on(
     probed: tuple[Api, Probe], what: str
 ) -> None:
-    """What is within all limits is accepted, beside the event loop."""
+    """A body within all limits is accepted and decoded beside the event loop."""
     server, probe = probed
     target, media, body = WORKED_ON[what]
     method, headers = method_of(target, media, what), {"content-type": media}

@@ -101,7 +101,7 @@ async def test_thousands_are_looked_up_in_many_turns(full: Api, what: str) -> No
 
 
 async def test_a_list_that_takes_many_turns_is_of_one_moment(full: Api) -> None:
-    """What is deleted, made or changed meanwhile does not show."""
+    """Deletions, creations and changes during the list do not show in it."""
     last = sorted(f"o{number}" for number in range(MANY))[-1]
     before = await full.call("GET", f"{PLACE}/{last}")
     asking = asyncio.ensure_future(full.call("GET", PLACE))
@@ -146,7 +146,7 @@ FROM = {"what is there": "", "the beginning": "&resourceVersion=1"}
 
 
 async def test_a_watcher_gets_hundreds_of_events_in_pieces(server: Api) -> None:
-    """What was there before a watch is too much for one turn of the loop, in whatever form."""
+    """The initial events of a watch are too many for one turn of the loop, in every form."""
     names = {f"o{number}" for number in range(5 * PIECE_EVENTS)}
     await asyncio.gather(*(server.call("POST", PLACE, {"metadata": {"name": n}}) for n in names))
 

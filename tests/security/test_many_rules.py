@@ -40,7 +40,7 @@ async def hold(server: Api, name: str, *held: dict[str, Any]) -> None:
 async def test_rules_are_compared_beside_the_event_loop(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is held is granted and what is not is refused, as ever; but not on the loop."""
+    """Held rules are granted and others refused, as ever; but not on the loop."""
     threads = threads_of(monkeypatch, rbac, "missing")
     await hold(server, "writes", {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["create"]})
     await hold(server, "many", *(rule(number) for number in range(100)))
@@ -58,7 +58,7 @@ async def test_rules_are_compared_beside_the_event_loop(
 
 
 def test_comparing_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was not compared counts as not held; who holds everything is known at once."""
+    """Rules that were not compared count as not held; a holder of everything is found first."""
     compared = 0
     covers = rules.covers
 

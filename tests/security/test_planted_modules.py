@@ -73,7 +73,7 @@ def test_an_empty_entry_of_the_module_path_is_not_the_working_directory(
 async def test_the_process_that_evaluates_an_expression_imports_nothing_planted(
     planted: Path,
 ) -> None:
-    """What a policy decides is decided by our code alone."""
+    """Policies are evaluated by our code alone."""
     expression = Compiler().signing_condition(SLOW, SAMPLE)
     names = [f"n{number}.example.com" for number in range(900)]
     given = ExpressionInput({"request": {"dnsNames": names}, "user": {}, "now": NOW})

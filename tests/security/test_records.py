@@ -1,4 +1,4 @@
-"""What is recorded of an attacker: nobody hides in the audit log, nobody writes lines in the log.
+"""Records of an attacker: nobody hides in the audit log, and nobody writes lines into the log.
 
 The attackers chose their own names: in a certificate, or in the directory of users that names come
 from.

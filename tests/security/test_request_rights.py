@@ -1,4 +1,4 @@
-"""Who may do what to a request and its signer: verbs by callers, impersonated or not.
+"""Rights on a request and its signer: verbs by callers, impersonated or not.
 
 Alice creates the request. She and Bob have every right there is for its signer, short of being
 administrators; Carol has none. Each row of the table is one verb, each column one caller.

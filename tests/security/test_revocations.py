@@ -92,7 +92,7 @@ async def on_record(server: Api, user: str, name: str = "asked") -> tuple[str, P
 
 
 async def test_a_revoked_certificate_is_refused_on_the_same_connection(server: Api) -> None:
-    """What a connection has proven does not count beyond the revocation; others go on."""
+    """The proof of a connection does not outlive the revocation; other connections continue."""
     authority = cluster_authority(server.server.files.path)
     jane, other = issued(authority, "jane"), issued(authority, "jane")
     peer = jane.peer
@@ -172,7 +172,7 @@ async def test_all_tokens_of_an_account_go_and_the_next_one_works(server: Api) -
 
 
 async def test_tokens_of_before_a_moment_go(server: Api, clock: MovingClock) -> None:
-    """What was issued after it stays."""
+    """Tokens that were issued later stay valid."""
     await server.account("robot")
     old = await server.token("robot")
     clock.ahead += timedelta(seconds=10)

@@ -265,7 +265,7 @@ async def test_a_token_dies_with_what_it_is_bound_to(
 
 
 async def test_a_review_never_outlives_the_token(server: Api, clock: MovingClock) -> None:
-    """What was just found good is refused once its time is over, however often it was asked."""
+    """A token that was just accepted is refused once it has expired."""
     await server.account("robot")
     token = await server.token("robot", expirationSeconds=600)
     good = [await gets_in(server, token) for _ in range(3)]

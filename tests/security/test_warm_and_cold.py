@@ -1,4 +1,4 @@
-"""What is remembered changes no answer: the same question on a used connection and on a new one.
+"""Caches change no answer: the same request on a used connection and on a new one.
 
 Several callers share one connection over TLS, with headers that come again, so that everything
 that is kept for the next request is used. Each question is asked once more without any of it: past

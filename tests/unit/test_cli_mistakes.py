@@ -1,4 +1,4 @@
-"""What is mistyped: the command line says what was probably meant."""
+"""Mistyped commands: the command line suggests the probable one."""
 
 from typing import Any
 

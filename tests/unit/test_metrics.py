@@ -16,7 +16,7 @@ from orchid.metrics import (
 
 
 def test_a_counter_counts_each_set_of_labels_by_itself() -> None:
-    """What differs in a label is another number; a reset begins all of them again."""
+    """Each combination of labels has its own number; a reset starts all of them again."""
     counter = Counter("asked_total", "Questions.", "who", "answer")
     for who, answer in (("a", "yes"), ("b", "no"), ("a", "yes")):
         counter.count(who, answer)
@@ -108,7 +108,7 @@ def test_families_of_several_processes_become_one() -> None:
 
 
 def test_of_an_ended_process_only_what_it_counted_stays() -> None:
-    """What was so then, and what the others count as well, goes with it."""
+    """Gauges, and numbers that all processes count, end with the process."""
     counter = Counter("asked_total", "Questions.")
     shared = Counter("seen_total", "Seen by all.", joins=Joining.MOST)
     gauge = Gauge("open", "Open now.")

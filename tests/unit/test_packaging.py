@@ -1,4 +1,4 @@
-"""What deploy/ ships keeps its promises: checked here without starting anything.
+"""The files of deploy/ keep their promises: checked here without starting anything.
 
 tests/e2e/test_deploy.py runs what can be run.
 """
@@ -97,7 +97,7 @@ def test_unit_has_no_line_that_systemd_does_not_understand(tmp_path: Path) -> No
     ],
 )
 def test_unit_keeps_its_promises(line: str) -> None:
-    """What matters most is there, whether or not systemd is."""
+    """The most important settings are there, whether or not systemd is."""
     assert line in UNIT.read_text().splitlines()
 
 
@@ -125,7 +125,7 @@ def test_every_setting_that_is_commented_out_can_be_used(tmp_path: Path) -> None
 
 
 def test_paths_of_settings_are_those_of_the_unit() -> None:
-    """What the unit lets the server write is where the settings send it."""
+    """The directories that the unit lets the server write are those of the settings."""
     read = reading.read(DEPLOY / "systemd" / "orchid.toml", {})
 
     assert read.data_dir == "/var/lib/orchid"

@@ -148,7 +148,7 @@ UNBOUNDED = {
 
 
 def test_modules_hold_no_state() -> None:
-    """What changes has an owner that the assembly builds; a module has constants and functions."""
+    """State has an owner that the assembly builds; a module has constants and functions."""
     sample = "a = {}\nb = Lock()\nc = []\ndef f(c):\n    a[1] = 2\n    c.append(3)\n"
     sample += "class D:\n    def g(self):\n        self.x = 1\nd = D()\ne = c.copy()\n"
 

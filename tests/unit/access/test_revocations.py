@@ -1,4 +1,4 @@
-"""What is revoked is refused: by the widest of several revocations, and up to the last second."""
+"""Revoked credentials are refused: by the widest revocation, and up to the last second."""
 
 from datetime import datetime, timedelta
 

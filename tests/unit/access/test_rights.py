@@ -13,7 +13,7 @@ from tests.unit.access.policy_world import a_cluster_role, bound, rule, user
 @settings(max_examples=40, phases=[Phase.generate])  # bytes do not get simpler by being fewer
 @given(st.binary(min_size=80, max_size=240))
 def test_warm_cold_and_plain_evaluators_agree(data: bytes) -> None:
-    """What is cached and indexed changes no decision, and no escalation check lets more through."""
+    """Caches and indexes change no decision, and no escalation check lets more through."""
     rights.compare(data)
 
 

@@ -1,4 +1,4 @@
-"""What depends on an authority is counted, and nothing of another signer."""
+"""Dependents of an authority are counted, and none of another signer."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -116,7 +116,7 @@ class Behind(Stored):
 
 
 async def test_a_policy_that_changed_elsewhere_approves_nothing() -> None:
-    """What another server has written counts, although it has not arrived here yet."""
+    """A write of another server counts, although it has not arrived here yet."""
     claims = OLD.with_condition("Approved", BY_POLICY, "Approved by ApprovalPolicy p, revision 7.")
     target = ask("update", "certificatesigningrequests/approval", name="r", group=ORCH.certificates)
     feed: Any = Behind()

@@ -131,7 +131,7 @@ async def test_a_pod_that_is_not_there_is_not_found(here: World) -> None:
 
 
 async def test_audiences_come_from_the_pods_volumes_or_from_a_right(here: World) -> None:
-    """What a projected volume asks for is free; anything else takes a right for that audience."""
+    """The audiences of a projected volume are free; any other needs a right for that audience."""
     right = Rights(("request-serviceaccounts-token-audience", "other", "app"))
 
     await admit(here, TOKEN, wants("vault"), kind=TOKENS)

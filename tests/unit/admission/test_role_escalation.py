@@ -165,7 +165,7 @@ async def test_the_verb_bind_lifts_the_check_for_that_role(here: World) -> None:
     ],
 )
 async def test_a_binding_to_no_role_is_not_found(here: World, new: Any, message: str) -> None:
-    """What a missing role will hold one day nobody can vouch for."""
+    """Nobody can know the rules of a role that does not exist yet."""
     with pytest.raises(NotFound) as caught:
         await judge(here, new)
 

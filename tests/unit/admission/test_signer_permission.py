@@ -162,7 +162,7 @@ async def test_attesting_takes_the_right_for_the_signer(new: Any, old: Any) -> N
     ],
 )
 async def test_unlinked_bundles_upkeep_and_deletion_need_no_attest(new: Any, old: Any) -> None:
-    """What says nothing in a signer's name needs no right of the signer."""
+    """A bundle without a signer needs no right of a signer."""
     rights = Rights()
 
     await judge(rights, "", new, old, BUNDLES)

@@ -1,4 +1,4 @@
-"""What policies see is what the signer would write into the certificate."""
+"""Policies see the content that the signer would write into the certificate."""
 
 from orchid.approval.issuing_terms import IssuingTerms, profile_of, with_default_terms
 from tests.unit.approval.cases import SIGNER, case, signer_terms

@@ -1,4 +1,4 @@
-"""What one policy says of one request: selectors, allow-lists, rules, and the values seen."""
+"""Result of one policy for one request: selectors, allow-lists, rules, and the values seen."""
 
 import ipaddress
 from typing import Any

@@ -147,7 +147,7 @@ async def outcome(
     hosts: tuple[str, ...] = (),
     bound: bool = True,
 ) -> Outcome:
-    """What becomes of a request; every policy denies what it selects and nobody permits."""
+    """The outcome of a request; every policy denies requests that it selects and nobody permits."""
     evaluator = Evaluator(REQUEST_SAMPLE, seconds=60.0)
     judged = case(*hosts, **asked)
     verdicts: list[JudgedPolicy] = []

@@ -59,7 +59,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("odd", HIDDEN)
 async def test_what_stands_beside_the_template_refuses_the_request(odd: str) -> None:
-    """What a policy sees is allowed; the rest of the bytes is not what it saw."""
+    """The values that a policy sees are allowed; the other bytes are not among them."""
     subject, *extensions = HIDDEN[odd]
     asked = case(request=as_pem(raw_request(subject, *extensions)))
 

@@ -109,7 +109,7 @@ async def test_refusals_come_back_as_the_errors_they_were(client: Client) -> Non
 
 
 async def test_names_with_colons_and_blanks_reach_their_object(client: Client) -> None:
-    """What a path must escape is escaped, and nothing else."""
+    """Characters that a path must escape are escaped, and no others."""
     for name in ("system:odd", "with blank", "a?b=c#d", "ü"):
         await client.create(ClusterRole(metadata=ObjectMeta(name=name)))
 

@@ -18,7 +18,7 @@ print(*sorted(sys.modules))
     "command", ["account", "bundle", "can", "csr", "grant", "policy", "roles", "status", "whoami"]
 )
 def test_command_loads_little(command: str) -> None:
-    """What takes long to load is loaded where it is used, so that commands answer at once."""
+    """Slow modules are imported where they are used, so that commands answer quickly."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, command], capture_output=True, text=True, check=True
     )

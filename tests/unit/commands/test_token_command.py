@@ -1,4 +1,4 @@
-"""What `orchid token` reads from its arguments and out of a token."""
+"""Arguments of `orchid token`, and the content of a token that it shows."""
 
 import argparse
 import base64

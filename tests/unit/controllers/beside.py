@@ -50,7 +50,7 @@ class MovingClock:
 
 @dataclass
 class Beside:
-    """What a test of a controller needs."""
+    """The fixture of a test of a controller."""
 
     server: Assembly
     admin: Client

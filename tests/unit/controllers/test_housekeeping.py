@@ -92,7 +92,7 @@ async def test_dependents_of_a_deleted_owner_go_all_the_way_down(world: Beside) 
 
 
 async def test_dependent_of_an_owner_deleted_before_the_start_goes(world: Beside) -> None:
-    """What was left behind while no controller ran is found."""
+    """Objects left behind while no controller ran are found."""
     owner = await config(world, "owner")
     await config(world, "child", owner)
     await world.admin.delete(ConfigMap, "owner", "default")

@@ -343,7 +343,7 @@ async def test_what_is_wrong_with_a_secret_is_the_reason(world: Beside) -> None:
 
 
 async def test_nothing_is_signed_with_a_key_that_the_status_does_not_show(world: Beside) -> None:
-    """What is published is what signs: a Secret that changed waits until it was looked at."""
+    """The published certificate signs: a changed Secret waits until it has been checked."""
     await bring_authority(world, "first")
     await from_secret(world)
     await looked_at(world)

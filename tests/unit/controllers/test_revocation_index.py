@@ -1,4 +1,4 @@
-"""What revocations say of a certificate, whichever was read first."""
+"""Revocations of a certificate, in whichever order they were read."""
 
 from datetime import UTC, datetime, timedelta
 

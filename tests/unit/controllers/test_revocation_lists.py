@@ -154,7 +154,7 @@ async def test_openssl_refuses_what_is_listed(world: Beside, tmp_path: Path) -> 
 
 
 async def ran(program: str, *words: object) -> tuple[int, str]:
-    """What a program that is not ours says to a list, and how it ends."""
+    """The exit code and output of a foreign program for a list."""
     process = await asyncio.create_subprocess_exec(
         require_program(program),
         *map(str, words),
@@ -401,7 +401,7 @@ def without_list_signing(directory: Path) -> tuple[Path, Path]:
     ],
 )
 async def test_nothing_else_is_open_to_everybody(world: Beside, path: str, status: int) -> None:
-    """What is no list is not found, and what leads elsewhere needs a credential."""
+    """Other paths are not found, and paths that lead elsewhere need a credential."""
     answer = await Api(world.server).call("GET", path, token=None)
 
     assert answer.status == status
@@ -590,7 +590,7 @@ async def test_a_list_has_no_entry_of_another_key(world: Beside) -> None:
 
 
 async def test_the_revocation_of_a_signer_lists_all_that_it_had_issued(world: Beside) -> None:
-    """What it issues later is not listed; a lifted hold empties the list."""
+    """Certificates that it issues later are not listed; a lifted hold empties the list."""
     async with world.running(*CONTROLLERS, KEEPER):
         before = {(await issued(world, name)).serial_number for name in ("a", "b")}
         await list_of(world, 0)

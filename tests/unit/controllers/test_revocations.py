@@ -75,7 +75,7 @@ async def marked(world: Beside, leaf: x509.Certificate, reason: str | None) -> N
 
 
 async def write_mark(world: Beside, leaf: x509.Certificate, mark: Revoked | None) -> None:
-    """What somebody with the right to update `issuedcertificates/status` can do."""
+    """A write by a user with the right to update `issuedcertificates/status`."""
     record = await world.admin.get(IssuedCertificate, f"{leaf.serial_number:x}")
     status = IssuedCertificateStatus(revoked=mark)
     await world.admin.update_status(replace(record, status=status))

@@ -72,7 +72,7 @@ async def test_request_without_usages_gets_those_of_its_signer(
 
 
 async def test_request_that_was_approved_before_the_start_is_signed(world: Beside) -> None:
-    """What happened while no controller ran is caught up with."""
+    """Requests that were approved while no controller ran are signed."""
     await world.request("early", samples.request("alice"), approved=True)
 
     async with world.running("csrsigning"):
@@ -165,7 +165,7 @@ async def test_second_look_at_a_signed_request_changes_nothing(world: Beside) ->
 
 
 async def test_only_what_waits_for_its_certificate_is_queued(world: Beside) -> None:
-    """What was asked for but not approved, or is issued meanwhile, takes nobody's turn."""
+    """Requests that are not approved, or are issued meanwhile, are not queued."""
     (controller,) = world.made("csrsigning")
     assert isinstance(controller, SignRequests)
     asked = await world.request("q", samples.request("a"))

@@ -191,7 +191,7 @@ async def test_expired_authority_leaves_the_request_for_its_successor(
 async def test_lost_authority_files_do_not_stop_a_running_signer(
     server_files: Path, files: Files, tmp_path: Path
 ) -> None:
-    """What was read once stays in use until something better is there."""
+    """A loaded authority stays in use until its files are valid again."""
     files.write_new("first")
     async with beside(server_files, **files.settings) as world, world.running("csrsigning"):
         shutil.move(files.certificate, tmp_path / "gone.crt")

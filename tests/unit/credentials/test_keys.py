@@ -125,7 +125,7 @@ def test_ed25519_signature_of_rfc_8037_is_accepted() -> None:
 
 
 def test_published_keys_read_back_to_the_same_keys() -> None:
-    """What the JWKS endpoint shows is enough to verify, in the reference's member order."""
+    """The keys of the JWKS endpoint are enough to verify, in the reference's member order."""
     names = ("rsa-2048-public-pkix.pem", "p384-sec1.pem", "p521-sec1.pem", "ed25519-pkcs8.pem")
     own = keys.read_verification_keys(b"\n".join((KEYS / name).read_bytes() for name in names))
 

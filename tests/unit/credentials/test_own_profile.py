@@ -312,7 +312,7 @@ def test_no_certificate_is_without_the_key_usages_that_were_asked_for() -> None:
 
 
 def test_a_usage_that_is_not_permitted_is_refused_though_it_would_be_omitted() -> None:
-    """What was asked is checked, not what is left of it."""
+    """The requested usages are checked, not those that remain."""
     by = profile(("digital signature", "server auth"))
 
     with pytest.raises(NotPermitted, match="usage is not allowed: key encipherment"):

@@ -1,4 +1,4 @@
-"""What an endpoint may write, and what it therefore never owns."""
+"""Fields that an endpoint may write, and those that it therefore never owns."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_an_endpoint_changes_only_its_own_fields(endpoint: str | None, certifica
 
 
 def test_a_create_begins_without_a_status() -> None:
-    """What a create may not set is empty."""
+    """Fields that a create may not set are empty."""
     blank = blank_unwritten(KIND, NEW)
 
     assert blank.spec.signer_name == "new/signer"

@@ -1,4 +1,4 @@
-"""What the server notes of an object is stored with it, stays with it, and is sent to nobody."""
+"""Notes of the server are stored with an object, stay with it, and are sent to nobody."""
 
 import json
 
@@ -88,7 +88,7 @@ async def test_another_server_knows_the_note() -> None:
 
 
 async def test_a_note_outlives_a_change_of_names(world: Engine) -> None:
-    """What one naming has stored begins otherwise in the other."""
+    """Objects that were stored under the other naming begin with other bytes."""
     await world.create(CSR, world.requests)
     await decide(world, "Approved")
     theirs = (await stored(world)).replace(

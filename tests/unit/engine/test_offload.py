@@ -59,7 +59,7 @@ class Work:
         return name
 
     async def until(self, begun: int) -> list[str]:
-        """What has begun, once there is so much of it."""
+        """The tasks that have begun, once there are so many of them."""
         async with asyncio.timeout(PATIENCE):
             while len(self.begun) < begun:  # noqa: ASYNC110 - a thread sets no event
                 await asyncio.sleep(0.001)

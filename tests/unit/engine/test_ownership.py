@@ -130,7 +130,7 @@ def test_the_outline_distinguishes_objects_by_their_owned_fields() -> None:
 
 
 def test_outline_does_not_see_what_is_left_out() -> None:
-    """What nobody comes to own may be anything; the fields beside it still count."""
+    """Fields that nobody owns may have any value; the fields beside them still count."""
     schema = schema_of(CertificateSigningRequest)
     outline = outline_of(schema, ("spec.username", "status"))
 

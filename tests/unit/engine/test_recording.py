@@ -1,4 +1,4 @@
-"""What a kind records goes into the ledger with the change itself, and the feed never sees it."""
+"""Records of a kind go into the ledger with the change itself, and the feed never sees them."""
 
 import base64
 import hashlib
@@ -75,7 +75,7 @@ async def test_a_decision_is_recorded_once(world: Engine) -> None:
 
 
 async def test_a_dry_run_records_nothing(world: Engine) -> None:
-    """What was not done is not in the ledger."""
+    """A change that was not made is not in the ledger."""
     await world.create(CSR, world.requests)
     await decide(world, "Approved", dry_run=True)
 

@@ -115,7 +115,7 @@ class TestCreate:
             await world.create({"metadata": {"name": "a"}}, dry_run=True)
 
     async def test_an_object_has_a_largest_size(self, world: Engine) -> None:
-        """What the store could not take is refused as too large."""
+        """An object that the store could not hold is refused as too large."""
         with pytest.raises(TooLarge):
             await world.create(
                 {"metadata": {"name": "a", "annotations": {}}, "x": 1,

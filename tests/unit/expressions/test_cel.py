@@ -204,7 +204,7 @@ def test_an_invalid_expression_is_reported_in_one_line(
 
 
 def test_condition_is_known_to_be_one() -> None:
-    """What may turn out to be anything is no rule."""
+    """An expression of an unknown type is no rule."""
     compiler = Compiler()
 
     assert compiler.claims_condition("claims.a == 'b'").is_condition

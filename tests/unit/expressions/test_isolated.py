@@ -46,7 +46,7 @@ def condition(source: str) -> Expression:
     ],
 )
 def test_cost_follows_loops_growth_and_size(source: str, hosts: int, cheap: bool) -> None:
-    """What is usual is cheap; what multiplies is not."""
+    """Common expressions are cheap; expressions that multiply are not."""
     assert (condition(source).cost(given(hosts)) <= CHEAP) is cheap
 
 

@@ -10,7 +10,7 @@ ONE, OTHER = "example.com/one", "example.com/other"
 
 
 def test_a_signer_without_a_file_has_no_issuer(tmp_path: Path) -> None:
-    """What others sign for it is not ours."""
+    """Certificates that others sign for it are not ours."""
     issuers = PlatformIssuers({ONE: tmp_path / "ca.crt"})
 
     assert list(issuers.of(OTHER)) == []
@@ -45,7 +45,7 @@ def test_an_authority_that_was_replaced_still_counts(tmp_path: Path) -> None:
 
 
 def test_only_the_issuing_certificate_of_a_chain_counts(tmp_path: Path) -> None:
-    """What its root signs is not issued by the signer."""
+    """Certificates that its root signs are not issued by the signer."""
     lower, upper = (Authority.create(name, now=NOW) for name in ("lower", "upper"))
     file = tmp_path / "ca.crt"
     file.write_bytes(lower.chain_pem + upper.chain_pem)

@@ -56,7 +56,7 @@ def test_other_terms_are_another_generation() -> None:
 
 
 def test_terms_are_judged_when_they_change() -> None:
-    """What is stored stays writable, even if it could not be written today."""
+    """A stored policy stays writable, even if it could not be created today."""
     old = stored(otherwise="whatever")
 
     kept = list(KIND.rules.validate_update(old.with_meta(labels={"a": "b"}), old))

@@ -161,7 +161,7 @@ def test_what_made_the_certificate_never_changes(change: dict[str, Any]) -> None
 
 
 def test_terms_may_change_and_are_judged() -> None:
-    """What is issued from now on is somebody's to decide, each time as a new generation."""
+    """Terms for future certificates may change, each time as a new generation."""
     old = authority().with_meta(generation=1)
     new = authority(issues={"usages": ["client auth"]}).with_meta(generation=1)
     bad = authority(issues={"usages": ["fly"]})

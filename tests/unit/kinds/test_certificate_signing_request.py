@@ -74,7 +74,7 @@ def write(
     new: CertificateSigningRequest,
     now: datetime.datetime = LATER,
 ) -> tuple[CertificateSigningRequest, list[str]]:
-    """What would be stored, and why it is not."""
+    """The object that would be stored, and the errors that prevent it."""
     rules = endpoint.rules if endpoint else KIND.rules
     new = keep_unwritten(KIND, endpoint, new, old)
     new = rules.prepare_for_update(new, old, at(now))
@@ -388,7 +388,7 @@ def test_conditions_that_break_a_rule_are_refused(
 
 @pytest.mark.parametrize("stored", [("Approved", "Denied"), ("Own", "Own"), ("",)])
 def test_stored_faults_may_stay(stored: tuple[str, ...]) -> None:
-    """What an older server took in does not make an object unwritable."""
+    """A value that an older server accepted does not make an object unwritable."""
     old = having(*stored)
 
     assert send(APPROVAL, old, *old.status.conditions)[1] == []
@@ -544,7 +544,7 @@ def test_an_issued_certificate_stays(certificate: bytes) -> None:
 
 
 def test_a_stored_certificate_is_not_parsed_again() -> None:
-    """What an older parser took in stays, and the object stays writable."""
+    """A certificate that an older parser accepted stays, and the object stays writable."""
     old = having("Approved", certificate=b"odd")
 
     assert send(STATUS, old, *old.status.conditions)[1] == []

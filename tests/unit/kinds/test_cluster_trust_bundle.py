@@ -150,7 +150,7 @@ def test_text_around_the_anchors_is_kept() -> None:
 
 
 def test_a_stored_bundle_stays_writable() -> None:
-    """What an older server accepted can be labelled, but not replaced by something as bad."""
+    """A bundle that an older server accepted can be labelled, but not replaced by one as bad."""
     old = bundle(text="accepted long ago")
 
     assert refusals(old.with_meta(labels={"a": "b"}), old) == []

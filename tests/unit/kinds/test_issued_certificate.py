@@ -58,7 +58,7 @@ def selected(selector: str, entry: Entry[IssuedCertificate]) -> bool:
 def test_a_revoked_certificate_is_selected_as_such(
     selector: str, good: bool, revoked: bool, subject: str
 ) -> None:
-    """What is left out in JSON counts as false, whatever other fields say."""
+    """A field that JSON omits counts as false, whatever other fields say."""
     assert selected(selector, stored(GOOD, subject)) is good
     assert selected(selector, stored(REVOKED, subject)) is revoked
 

@@ -1,4 +1,4 @@
-"""What other programs say of Pods, Nodes and events comes back whole, in JSON and in protobuf."""
+"""Fields of other programs in Pods, Nodes and events are preserved, in JSON and protobuf."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a Secret's type demands of its data."""
+"""Requirements of a Secret's type for its data."""
 
 import pytest
 

@@ -134,7 +134,7 @@ def test_only_some_steps_exist(before: str, after: str) -> None:
 
 
 def test_nothing_but_the_state_changes() -> None:
-    """What a key is stays as it is."""
+    """The identity of a key never changes."""
     old = stored(1, PUBLISHED)
     new = replace(old, spec=replace(old.spec, algorithm="ES384"))
 

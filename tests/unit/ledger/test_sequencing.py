@@ -258,7 +258,7 @@ async def test_many_new_entries_wait_for_the_next_look(store: MemoryStore) -> No
 
 
 async def test_of_many_entries_the_older_ones_have_their_places_at_once(store: MemoryStore) -> None:
-    """What is a little older than the newest is read once, and not again by the next look."""
+    """Entries slightly older than the newest are read once, and not again by the next call."""
     later = NOW + timedelta(seconds=QUIET_SECONDS)
     await leave_pending(store, 0, MOST_SINGLE)
     await leave_pending(store, MOST_SINGLE, 1, later - timedelta(milliseconds=1))
@@ -374,7 +374,7 @@ async def test_an_entry_that_comes_between_others_is_not_removed_without_its_pla
 async def test_more_entries_than_are_read_at_once_are_all_logged(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was pending at the beginning has its place at the end, page after page."""
+    """Entries that were pending at the beginning have an index at the end, page after page."""
     monkeypatch.setattr(sequencing, "PAGE", 4)
     await leave_pending(store, 0, 11)
 

@@ -83,7 +83,7 @@ async def test_many_tokens_cost_few_commits() -> None:
 
 @pytest.mark.parametrize("fails", ["before", "after"])
 async def test_a_store_in_trouble_costs_no_count(fails: str) -> None:
-    """What could not be written, or may have been, is written once in the end."""
+    """Counts that could not be written, or may have been, are written once in the end."""
     store = CountingStore()
     counts = counting(store)
     counts.issued("key", "uid", TEN)

@@ -142,7 +142,7 @@ def test_an_unusable_entry_is_reported(tmp_path: Path, entry: dict[str, Any], wo
 def test_an_invalid_answer_is_reported_without_its_content(
     tmp_path: Path, answer: str, words: str
 ) -> None:
-    """What was printed may be a secret, and is not repeated."""
+    """The output of the plugin may be a secret, and is not repeated."""
     (tmp_path / "answer").write_text(answer)
     command = program(tmp_path, f"cat {tmp_path}/answer")
 

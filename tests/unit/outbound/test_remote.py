@@ -131,7 +131,7 @@ def test_static_token_of_a_kubeconfig_is_kept_as_a_secret(tmp_path: Path) -> Non
 def test_unusable_kubeconfig_is_a_start_up_error(
     tmp_path: Path, user: dict[str, object], cluster: dict[str, object]
 ) -> None:
-    """What we do not do is refused by name, not ignored."""
+    """Unsupported settings are refused by name, not ignored."""
     path = tmp_path / "config"
     path.write_text(kubeconfig("https://a.example", user, **cluster))
 

@@ -1,4 +1,4 @@
-"""What each request gets of its own."""
+"""The state of each request is its own."""
 
 import itertools
 import uuid

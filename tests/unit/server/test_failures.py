@@ -136,7 +136,7 @@ def is_success(status: ast.expr) -> bool:
 def test_an_exception_out_of_a_handler_is_answered_in_plain_text(
     problem: BaseException, status: int, header: bytes
 ) -> None:
-    """What went wrong inside is in the log, not in the answer."""
+    """The exception is in the log, not in the answer."""
     answer = failed(HttpRequest("GET", "/", "/", "", {}, Peer("127.0.0.1:1")), problem)
 
     assert answer.status == status

@@ -87,7 +87,7 @@ def test_a_selected_name_is_not_that_of_a_collection_to_delete() -> None:
     ],
 )
 def test_other_requests(method: str, path: str, verb: str) -> None:
-    """What is no resource has its method for a verb, and its path."""
+    """A non-resource request has its method as its verb, and its path."""
     found = target_of(method, path)
 
     assert (found.is_resource, found.verb, found.path) == (False, verb, path)

@@ -50,7 +50,7 @@ def test_message_is_made_once(entry: Entry[Any], monkeypatch: pytest.MonkeyPatch
 
 
 def test_another_revision_is_another_message(entry: Entry[Any]) -> None:
-    """What a deletion shows carries the revision of the deletion."""
+    """The object of a deletion has the revision of the deletion."""
     entry_message(entry)
 
     _, message = opened(entry_body(entry.at(9), WHOLE))
@@ -92,7 +92,7 @@ def body(kind: str, api_version: str, **meta: Any) -> bytes:
 
 
 def test_body_becomes_an_object_of_the_kind(kind: Kind[Any]) -> None:
-    """What a body leaves out about itself is filled in from the endpoint."""
+    """A body without kind and apiVersion gets those of the endpoint."""
     catalog = Catalog([kind])
 
     for sent in (body("ServiceAccount", "v1", name="a"), body("", "", name="a")):

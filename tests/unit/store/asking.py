@@ -19,7 +19,7 @@ async def delete(store: Store, key: str, expected: Revision) -> Revision:
 async def events_until(
     store: Store, revision: Revision, *, after: Revision, span: Span = ALL
 ) -> list[StoreEvent]:
-    """What a watch delivers until it has come to a revision."""
+    """The events of a watch up to a revision."""
     events: list[StoreEvent] = []
     if after >= revision:
         return events

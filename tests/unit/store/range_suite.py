@@ -1,4 +1,4 @@
-"""What every store backend must do when a commit deletes a range; a part of suite.py."""
+"""Requirements for every store backend when a commit deletes a range; a part of suite.py."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every store backend must do.
+"""Requirements for every store backend.
 
 A backend's test module defines an async fixture `store` that gives an empty store, and
 subclasses `StoreSuite`. Nothing here knows which backend it talks to.
@@ -478,7 +478,7 @@ class StoreSuite(RangeSuite):
             await watching
 
     async def test_closing_finishes_commits_that_wait(self, store: Store) -> None:
-        """What was handed over before is made and answered; what comes after is refused."""
+        """Commits that were passed on before are made and answered; later ones are refused."""
         waiting = [asyncio.ensure_future(put(store, f"k{n}", b"")) for n in range(50)]
         await asyncio.sleep(0)
 

@@ -42,7 +42,7 @@ Answer = tuple[str, object]
 
 
 async def answer(question: Coroutine[Any, Any, object]) -> Answer:
-    """What a store says, be it a result or a refusal, in a form that compares."""
+    """The answer of a store, a result or a refusal, in a comparable form."""
     try:
         return "result", await question
     except RevisionConflict as error:

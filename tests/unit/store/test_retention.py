@@ -49,7 +49,7 @@ async def test_quiet_store_is_compacted_to_its_last_revision() -> None:
 
 
 async def test_store_that_others_compact_is_left_to_them() -> None:
-    """What this server holds in memory it still forgets in time."""
+    """This server still drops old changes from its memory in time."""
 
     class Shared(MemoryStore):
         async def may_compact(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the protobuf tests share: every kind's type, any object of it, and another implementation.
+"""Samples of the protobuf tests: every kind's type, any object of it, and another implementation.
 
 `KINDS` are the types of all kinds. `objects(type)` creates any object that both encodings can
 express: protobuf knows no difference between an empty list and none. `google_message(name)`

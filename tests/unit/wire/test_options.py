@@ -41,7 +41,7 @@ def test_a_pair_that_cannot_be_read_is_left_out_alone() -> None:
 
 @given(st.lists(st.tuples(st.text(min_size=1), st.text())))
 def test_a_query_round_trips(pairs: list[tuple[str, str]]) -> None:
-    """What an encoder writes is what we read."""
+    """An encoded query is decoded to the same values."""
     raw = urllib.parse.urlencode(pairs, errors="replace")
 
     read = parse_query(raw)

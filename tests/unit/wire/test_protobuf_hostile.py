@@ -108,7 +108,7 @@ def test_unknown_groups_are_skipped_to_a_depth() -> None:
 
 
 def test_refusal_shows_no_content() -> None:
-    """What is refused may be a secret; the sentence does not repeat it."""
+    """A refused value may be a secret; the message does not repeat it."""
     with pytest.raises(Undecodable) as refusal:
         read(b"\x12\x10\x0a\x01k\x12\x0dhunter2\xff\xffsecret"[:-1], "Secret")
 

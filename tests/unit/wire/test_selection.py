@@ -138,7 +138,7 @@ REQUIREMENTS = st.one_of(
 
 @given(st.lists(REQUIREMENTS))
 def test_a_label_selector_survives_printing(requirements: list[str]) -> None:
-    """What is printed reads back as the same selector."""
+    """A printed selector is parsed to the same selector."""
     try:
         selector = LabelMatcher.parse(",".join(requirements))
     except BadRequest:
@@ -212,7 +212,7 @@ def test_what_is_no_field_selector_is_refused_in_known_words(text: str, message:
 
 
 def test_hostile_length_is_no_burden() -> None:
-    """What is long is read in one pass; what is too long, and what is wrong, is refused."""
+    """Long selectors are parsed in one pass; those that are too long, or invalid, are refused."""
     assert len(LabelMatcher.parse(",".join(["a=b"] * 100)).requirements) == 100
     assert len(FieldMatcher.parse("a=b," * 100).terms) == 100
     assert len(LabelMatcher.parse(f"a in ({'b,' * 8_000}c)").requirements[0].values) == 2

@@ -15,7 +15,7 @@ from orchid.workers.store_server import Session, StoreServer
 
 
 class Parent:
-    """What the parent process has: a store, its server, and a session for each worker."""
+    """The parts of the parent process: a store, its server, and a session for each worker."""
 
     def __init__(self, store: GroupingStore, server: StoreServer, counter: SharedCounter) -> None:
         self.store = store

@@ -34,7 +34,7 @@ class CountingWorker:
         return [metric.family() for metric in metrics]
 
     async def shown(self) -> dict[str, float | Histogram]:
-        """What this worker's page would show."""
+        """The metrics page of this worker."""
         own = self.families()
         every = joined([own, *await self.counts.gather(own)])
         return {family.name: sample.value for family in every for sample in family.samples}

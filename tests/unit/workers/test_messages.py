@@ -1,4 +1,4 @@
-"""What is said between processes arrives as it was meant, errors included."""
+"""Messages between processes arrive as they were sent, errors included."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_workers_words_arrive() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91\x63", b"\x92\x01\x01", b"\x90"])
 def test_nonsense_is_refused(data: bytes) -> None:
-    """What is no message raises one error, whatever is wrong with it."""
+    """An invalid message raises one error, whatever is wrong with it."""
     with pytest.raises(Astray):
         from_worker(data)
 

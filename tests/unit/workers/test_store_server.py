@@ -119,7 +119,7 @@ async def test_who_asks_for_the_revision_gets_what_has_come_up_to_it(parent: Par
 
 
 async def test_worker_that_joins_late_has_the_past_too(parent: Parent) -> None:
-    """What happened before a worker was started comes from the store's history."""
+    """Changes from before the start of a worker come from the store's history."""
     first = await parent.connect()
     await put(first, "a", b"1")
     late = await parent.connect()

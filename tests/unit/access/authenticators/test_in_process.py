@@ -29,7 +29,7 @@ async def test_peer_that_looks_the_same_is_nobody() -> None:
 
 
 async def test_account_has_the_groups_of_service_accounts() -> None:
-    """What RBAC says of accounts holds for controllers too."""
+    """Bindings to the groups of accounts apply to controllers too."""
     callers, peer = InProcessCallers(), Peer("")
     callers.introduce_account(peer, "home", "worker")
 

@@ -193,7 +193,7 @@ UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 
 async def test_websocket_subprotocol_carries_a_token() -> None:
-    """What a browser can send in place of a header."""
+    """A browser sends the token as a subprotocol, because it cannot set the header."""
     offered = ("Sec-WebSocket-Protocol", f"v4.channel, {PREFIX}Z29vZA")
 
     assert await name(presented(*UPGRADE, offered)) == "jane"

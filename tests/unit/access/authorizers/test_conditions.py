@@ -70,7 +70,7 @@ def test_what_a_condition_sees_of_a_resource(metrics: AuthorizationMetrics, sour
 
 
 def test_a_path_has_attributes_of_its_own(metrics: AuthorizationMetrics) -> None:
-    """What is no resource has a path and a verb; what is absent of a user is empty."""
+    """A non-resource request has a path and a verb; missing attributes of a user are empty."""
     source = (
         "!has(request.resourceAttributes) && request.nonResourceAttributes.path == '/metrics' && "
         "request.nonResourceAttributes.verb == 'get' && request.uid == '' && "

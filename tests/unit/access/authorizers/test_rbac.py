@@ -242,7 +242,7 @@ async def test_a_grant_that_was_found_too_late_is_not_remembered(
 
 
 async def test_an_evaluator_made_later_finds_what_is_there(here: World) -> None:
-    """What was stored before the evaluator existed is found by building the index."""
+    """Objects stored before the evaluator existed are found by building the index."""
     await here.put(a_cluster_role("r", rule("get", "pods")))
     await here.put(bound("b", "r", user("bob")))
 

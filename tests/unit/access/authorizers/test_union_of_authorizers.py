@@ -52,7 +52,7 @@ async def test_the_first_that_decides_is_the_last_that_is_asked(
 
 
 async def test_nobody_deciding_carries_every_reason_and_error() -> None:
-    """What each had to say is kept, a reason to a line."""
+    """The reasons of all authorizers are joined, one per line."""
     union = union_of(unsure("a"), unsure(), unsure("b", "broken"), unsure(error="late"))
 
     decision = await union.authorize(BOB, ask("get", "pods"))
@@ -72,7 +72,7 @@ async def test_masters_are_let_through_before_anyone_is_asked() -> None:
 
 
 async def test_user_of_the_name_of_the_group_is_no_member() -> None:
-    """What a caller is called is not what they belong to."""
+    """The name of a user says nothing about its groups."""
     namesake = UserInfo(username="system:masters")
 
     decision = await union_of(Fixed(NO)).authorize(namesake, ask("delete", "clusterroles"))

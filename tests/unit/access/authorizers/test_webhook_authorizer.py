@@ -177,7 +177,7 @@ async def test_a_failure_allows_nothing_and_is_not_remembered(
 
 
 def counts(metrics: AuthorizationMetrics, name: str) -> dict[tuple[str, ...], float]:
-    """What a counter shows, by the values of its labels."""
+    """The values of a counter, by its labels."""
     (family,) = [one.family() for one in metrics.all if one.family().name == name]
     return {
         tuple(value for _, value in sample.labels): sample.value

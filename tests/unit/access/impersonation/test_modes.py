@@ -456,7 +456,7 @@ async def test_what_no_constrained_mode_takes_over(header: Header, message: str)
 
 
 async def test_an_authorizer_that_fails_refuses_and_is_quoted() -> None:
-    """What could not be asked was not allowed."""
+    """A question that could not be asked counts as not allowed."""
     message = await refusal(CAROL, rights=Rights(error="no answer"), target=METRICS)
 
     assert message == (

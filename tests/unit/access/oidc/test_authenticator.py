@@ -39,7 +39,7 @@ SETTINGS = IssuerSettings(
 
 
 class Web:
-    """What the issuers publish. A missing page is refused; a gate can hold answers back."""
+    """The pages of the issuers. A missing page is refused; a gate can hold answers back."""
 
     def __init__(self, *issuers: tuple[str, TokenKey]) -> None:
         self.pages: dict[str, Any] = {}
@@ -635,7 +635,7 @@ async def test_an_algorithm_that_is_not_accepted_is_named(
 
 
 async def test_an_algorithm_that_nobody_knows_is_not_repeated() -> None:
-    """What a stranger writes into a header is in no answer."""
+    """The text of a token header is in no answer."""
     tokens = await authenticator(Web((A, KEY_A)))
     head, body, tail = token(NEW_KEY).split(".")
     odd = b64url_encode(b'{"alg":"canary","kid":"other"}').decode()

@@ -63,7 +63,7 @@ async def here() -> AsyncIterator[World]:
 
 @pytest.mark.parametrize("names", [ORCH, KUBERNETES], ids=lambda names: names.name)
 def test_every_object_passes_its_own_rules(names: Naming) -> None:
-    """What the server writes itself is valid, whatever the naming."""
+    """Objects that the server writes itself are valid in both namings."""
     policy = bootstrap_policy(names, controller_rights(names))
     kinds = {kind.type: kind for kind in (*role_kind.declare(names), *binding_kind.declare(names))}
 

@@ -134,7 +134,7 @@ async def test_a_binding_to_another_role_is_recreated() -> None:
 
 
 async def test_selectors_are_added_and_rules_of_aggregated_roles_left() -> None:
-    """What an aggregated role holds is not compared rule by rule."""
+    """The rules of an aggregated role are not compared one by one."""
     one, two = LabelSelector(match_labels={"a": "1"}), LabelSelector(match_labels={"b": "1"})
     there = replace(a_cluster_role("r"), aggregation_rule=AggregationRule((one,)))
     wanted = replace(a_cluster_role("r"), aggregation_rule=AggregationRule((two,)))

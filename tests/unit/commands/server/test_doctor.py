@@ -157,7 +157,7 @@ def test_one_cause_is_reported_once(data: Path, examine: Examine) -> None:
 def test_expiry_is_reported_before_and_after(
     tmp_path: Path, examine: Examine, days: int, code: int, reported: list[tuple[str, str]]
 ) -> None:
-    """What has ended is wrong, what ends within 30 days is a warning and no failure."""
+    """An expired certificate is a fault; one that expires within 30 days is a warning."""
     begun = datetime.datetime.now(datetime.UTC) - 100 * DAY
     authority = Authority.create("ca", now=begun, lifetime=(100 + days) * DAY)
     write_private(tmp_path / "client-ca.crt", authority.certificate_pem)

@@ -58,7 +58,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_flag_comes_first(file: Path) -> None:
-    """What was typed wins over the environment."""
+    """The flag wins over the environment."""
     assert find(file, {"KUBECONFIG": "/elsewhere"}).paths == (file,)
 
 

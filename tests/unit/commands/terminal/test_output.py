@@ -73,7 +73,7 @@ def test_a_fact_with_several_values_takes_several_lines(
 
 
 def test_a_terminal_gets_colours(terminal: Terminal) -> None:
-    """What is good is green."""
+    """Good values are green."""
     terminal.begin()
 
     table(("STATE",), [(Cell("Issued", "good"),)], empty="")

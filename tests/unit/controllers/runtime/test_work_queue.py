@@ -22,7 +22,7 @@ async def test_key_that_waits_waits_once_with_the_newest_value() -> None:
 
 
 async def test_key_being_worked_on_is_not_given_to_another_worker() -> None:
-    """What is said meanwhile is kept until the work is done."""
+    """Events that arrive meanwhile are queued until the work is done."""
     queue: WorkQueue[str, int] = WorkQueue()
     queue.add("a", 1)
     await queue.take()

@@ -1,4 +1,4 @@
-"""What each signer permits: every rule, every text, and the order in which they are found."""
+"""Rules of each signer: every rule, every text, and the order in which they are found."""
 
 import ipaddress
 from datetime import timedelta
@@ -64,7 +64,7 @@ def parsed(*args: object, **options: object) -> signing_request.SigningRequest:
 def test_permitted_requests_pass(
     profile: profiles.Profile, asked: signing_request.SigningRequest, usages: tuple[str, ...]
 ) -> None:
-    """What a signer is for, it permits."""
+    """Each signer permits requests for its purpose."""
     profile.check(asked, usages)
 
 
@@ -271,7 +271,7 @@ def test_usual_uris_are_signed(uri: str) -> None:
 def test_lifetimes_stay_between_ten_minutes_and_the_maximum(
     asked: int | None, granted: int
 ) -> None:
-    """What is asked for is granted within the limits."""
+    """The requested lifetime is granted within the limits."""
     assert CLIENT.lifetime(asked, timedelta(days=1)) == timedelta(seconds=granted)
 
 

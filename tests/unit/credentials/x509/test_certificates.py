@@ -161,7 +161,7 @@ def test_a_panic_while_reading_a_certificate_is_a_refusal(monkeypatch: pytest.Mo
 
 
 def test_extensions_are_read_although_others_like_them_were_good() -> None:
-    """What looks like a key's identifier, in another extension, hides nothing that follows it."""
+    """An extension that looks like a key identifier hides nothing that follows it."""
     looks = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3"), BEFORE_KEY_ID)
     none = x509.BasicConstraints(ca=False, path_length=None)
     data = certificates.encode(make(ca=None, usages=None, extra=((looks, False), (none, True))))

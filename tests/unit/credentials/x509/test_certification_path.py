@@ -277,7 +277,7 @@ def test_the_pool_is_read_from_a_file_and_followed(tmp_path: Path) -> None:
 
 
 def test_our_own_issue_passes_our_own_door() -> None:
-    """What the authority issues to a client, the verifier accepts and reads."""
+    """A certificate that the authority issues to a client is accepted and read by the verifier."""
     own = Authority.create("own", now=NOW)
     issued = own.issue_client("admin", lifetime=HOUR, now=NOW, groups=["g1", "g2"])
     block = pem.first(issued.chain)

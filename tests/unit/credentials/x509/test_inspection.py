@@ -1,4 +1,4 @@
-"""What is about to be signed is looked at first: a writer that errs gets no signature."""
+"""Certificates are inspected before they are signed: a writer that errs gets no signature."""
 
 import ipaddress
 from collections.abc import Callable
@@ -168,7 +168,7 @@ def test_another_key_under_the_identifier_of_the_agreed_one_is_not_signed(
 def test_extensions_that_were_sound_for_other_usages_are_not_signed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was signed before counts for nothing."""
+    """An earlier inspection is not reused."""
     assert sign(request(), (*CLIENT_USAGES, "key encipherment"))
 
     def with_one_more(honest: Writer) -> Writer:

@@ -118,7 +118,7 @@ def test_certificates_with_much_in_common_are_not_mixed_up() -> None:
 
 
 def test_the_facts_are_those_of_the_first_certificate_of_a_chain() -> None:
-    """What follows it are the authorities above."""
+    """The other certificates of the chain are the authorities above."""
     first, second = (
         certificate(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
         for name in ("first", "second")

@@ -1,4 +1,4 @@
-"""What the bytes of a request say beside the certificate that would be signed."""
+"""Content of a request that is not in the certificate that would be signed."""
 
 import pytest
 

@@ -175,7 +175,7 @@ def test_an_authority_that_may_not_sign_lists_does_not() -> None:
 
 
 def test_an_older_authority_without_key_usage_and_key_id_signs_lists() -> None:
-    """What says nothing forbids nothing; the key is then named by its own digest."""
+    """A certificate without these extensions may sign; the key is named by its own digest."""
     found = signed(revoked(7), outside())
 
     named = found.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value

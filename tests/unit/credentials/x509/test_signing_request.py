@@ -337,7 +337,7 @@ def rsa_primes() -> tuple[int, int]:
 
 
 def test_rsa_requests_of_our_own_signing_are_accepted() -> None:
-    """What follows is refused for its size, not because it is signed wrongly."""
+    """The refusals in the next tests are due to the size of the key, not to the signature."""
     for exponent in (65537, 2**63 + 29):
         assert signing_request.parse_der(signed_by_primes(rsa_primes(), exponent)).public_key
 

@@ -98,7 +98,7 @@ async def test_a_read_does_not_wait_for_thousands_who_listen(world: Engine) -> N
 
 
 async def test_a_read_does_not_wait_for_a_few_who_hear_of_something_large(world: Engine) -> None:
-    """What a thousand listeners of small changes may take, forty of a large one may."""
+    """Forty listeners of a large change may take as long as a thousand of small ones."""
     ears = [Ear(world) for _ in range(40)]
     await world.create({"metadata": {"name": "a"}, "data": {"x": "y" * 900_000}})
     newest = await world.feed.fresh()
@@ -170,7 +170,7 @@ async def test_what_is_still_there_was_not_there_before_it_was_made(world: Engin
 
 
 async def test_history_is_forgotten_with_the_stores(world: Engine) -> None:
-    """What the store has compacted is no longer there to be watched from."""
+    """A watch cannot start from a revision that the store has compacted."""
     made = [await world.make(f"m{i}") for i in range(4)]
     await world.feed.fresh()
     cache = world.feed.cache(world.config_maps)
@@ -210,7 +210,7 @@ async def test_much_history_is_forgotten_at_once_and_dropped_little_by_little(
 async def test_history_that_waits_to_be_dropped_may_make_room_for_more(
     world: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was refused is not offered again because older changes go."""
+    """A refused revision is not offered again because older changes are dropped."""
     cache, made = await seven_made(world, monkeypatch)
     world.feed.forget_before(made[-2].revision)
 

@@ -42,7 +42,7 @@ def test_keys_that_come_and_go_stay_in_order(seed: int) -> None:
 
 
 def test_a_block_never_grows_beyond_its_size() -> None:
-    """What makes a write cheap: the list that a key is put into stays short."""
+    """Writes are cheap because the list that a key is inserted into stays short."""
     keys = SortedKeys()
     keys.add(f"k{number * 7919 % 1000:03d}" for number in range(1000))
 

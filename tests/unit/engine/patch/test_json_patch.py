@@ -139,7 +139,7 @@ def test_copies_cannot_grow_a_document_without_end() -> None:
 
 
 def test_deep_values_are_refused() -> None:
-    """What is stored must not exceed what can be written out again."""
+    """A stored value must be encodable again."""
     value: Any = []
     for _ in range(500):
         value = [value]

@@ -72,7 +72,7 @@ def test_an_empty_patch_changes_nothing(document: dict[str, Any]) -> None:
 
 @given(documents, documents)
 def test_a_null_removes_and_a_value_stays(document: dict[str, Any], patch: dict[str, Any]) -> None:
-    """What the patch says of a member is so afterwards."""
+    """The members of the patch have their new values afterwards."""
     result = merge_patch.apply(document, patch)
 
     for name, value in patch.items():

@@ -481,7 +481,7 @@ def _rest(live: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_empty_record_stays_when_its_last_field_is_dropped() -> None:
-    """What the configuration names, be it empty, is there after the first apply already."""
+    """A record in the configuration, even an empty one, exists after the first apply."""
     full = request(status={"conditions": [{"type": "Approved", "status": "True"}]})
     empty = request(status={})
     live = applied(None, full, manager="m")

@@ -30,7 +30,7 @@ def token(**parts: Any) -> str:
 
 
 async def test_pages_show_the_snapshot_of_the_first(world: Engine) -> None:
-    """What is written while a client turns pages does not show up in them."""
+    """Objects written while a client reads the pages do not show up in them."""
     for name in "bdfh":
         await world.make(name, labels={"x": "1"})
     first = await world.list(limit=2)
@@ -225,7 +225,7 @@ async def test_continue_and_a_version_exclude_each_other(world: Engine) -> None:
     ],
 )
 async def test_bad_tokens_are_refused(world: Engine, text: str, fault: str) -> None:
-    """What we did not make is a 400 that says what is wrong with it."""
+    """A foreign continue token is a 400 that names the fault."""
     with pytest.raises(BadRequest) as refused:
         await world.list(continue_=text)
 

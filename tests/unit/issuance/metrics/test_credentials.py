@@ -1,4 +1,4 @@
-"""What was issued and refused is counted once, under labels that nobody can invent."""
+"""Issued and refused credentials are counted once, under labels that no client can invent."""
 
 from datetime import UTC, datetime
 
@@ -137,7 +137,7 @@ async def test_names_of_authorities_are_bounded(here: World, metrics: IssuanceMe
 
 
 async def test_words_in_an_annotation_are_no_outcome(here: World, metrics: IssuanceMetrics) -> None:
-    """What looks like a condition in the bytes is looked at closely."""
+    """Bytes that look like a condition are decoded."""
     await here.put(asked_of(ORCH.client_signer).with_meta(annotations={"type": "Denied"}))
 
     assert list(metrics.certificates.family().samples) == []

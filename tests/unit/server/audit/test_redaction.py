@@ -1,4 +1,4 @@
-"""What an audit event leaves out, field by field, and what nobody can have left out."""
+"""Fields that an audit event omits, and fields that nobody can have omitted."""
 
 import json
 from typing import Any
@@ -92,7 +92,7 @@ async def test_token_shapes_are_hidden_without_being_presented() -> None:
 
 
 async def test_nobody_hides_who_they_are_by_presenting_it() -> None:
-    """What the server found out about a caller stays, even if they present it as a token."""
+    """Attributes of the caller stay, even if the caller presents them as a token."""
     world = World()
     world.caller = Authenticated(UserInfo(username="mallory-the-user"))
 

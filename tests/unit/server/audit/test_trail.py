@@ -124,7 +124,7 @@ async def test_refusal_is_recorded_with_its_status() -> None:
 
 
 async def test_panic_is_a_stage_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    """What nobody foresaw is recorded as Panic, without the text of the error anywhere."""
+    """An unexpected exception is recorded as Panic, without the text of the error anywhere."""
     world = World()
 
     def fail(exchange: Exchange) -> Response:
@@ -263,7 +263,7 @@ async def test_nothing_that_was_forbidden_is_recorded_in_full() -> None:
 
 @pytest.mark.parametrize("body", [b'{"a":"%s"}' % (b"x" * trail.LARGE_BYTES), b"a: 1\n"])
 async def test_large_bodies_are_readied_beside_the_event_loop(body: bytes) -> None:
-    """What takes long, and YAML, which may unfold to much, is left to the thread of the log."""
+    """Large bodies, and YAML, which may expand, are left to the thread of the log."""
     world = World({"level": "Request"})
 
     await world.send("PATCH", f"{ACCOUNTS}/a", body)

@@ -95,7 +95,7 @@ def test_a_body_behind_a_cached_head_can_be_given_up() -> None:
 
 
 def test_a_cached_head_with_a_blank_line_before_it_is_no_other_head() -> None:
-    """What was a request line then is no header behind another line now."""
+    """A request line of an earlier head is no header behind another line now."""
     reader = new_reader()
     for _ in range(3):
         reader.feed(b"\r\n" + START + b"Host: h\r\n\r\n")
@@ -117,7 +117,7 @@ LENGTHS = st.sampled_from([b"0", b"2", b"07", b"1000", b"1001", b"9" * 9, b"9" *
 def test_a_cached_head_changes_nothing_about_another_length(
     length: bytes, body: bytes, cuts: list[int]
 ) -> None:
-    """What a length means, or that it is refused, never depends on what came before."""
+    """A length, valid or not, never depends on earlier requests."""
     sent = (POST % 1).replace(b" 1\r\n", b" " + length + b"\r\n", 1) + body
     edges = sorted({0, *(min(cut, len(sent)) for cut in cuts), len(sent)})
     warm, fresh = warm_reader(), new_reader()
@@ -181,7 +181,7 @@ LINES = st.one_of(
 
 @given(LINES, st.sampled_from([b"", b"Content-Length: 2\r\n"]))
 def test_cached_headers_change_nothing_about_another_line(line: bytes, extra: bytes) -> None:
-    """What a request line means, or whether it is refused, never depends on what came before."""
+    """A request line, valid or not, never depends on earlier requests."""
     headers = b"\r\nHost: h\r\n" + extra + b"\r\n" + (b"hi" if extra else b"")
     warm = new_reader()
     for path in (b"/first", b"/second", b"/third"):

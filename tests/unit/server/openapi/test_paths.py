@@ -81,7 +81,7 @@ def test_patch_takes_dry_run_and_field_validation_by_name(paths: Any) -> None:
 
 
 def test_every_document_has_its_page() -> None:
-    """What is no resource is described too."""
+    """Non-resource paths are described too."""
     pages = published()
 
     assert "/version/" in document(pages, f"{V3}/version")["paths"]

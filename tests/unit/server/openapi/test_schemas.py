@@ -1,4 +1,4 @@
-"""What a kind declares is what its schema says."""
+"""The schema of a kind follows its declaration."""
 
 from typing import Any
 
@@ -105,7 +105,7 @@ def test_lists_say_how_they_merge(spec: Any, field: str, words: dict[str, Any]) 
 
 
 def test_what_is_owned_as_a_whole_is_atomic(schemas: Any) -> None:
-    """What has one owner as a whole says so in its definition."""
+    """A field with one owner as a whole is declared so in its definition."""
     assert "x-kubernetes-map-type" not in schemas[f"{API}.Tree"]
     assert schemas["io.k8s.api.core.v1.FenceSpec"]["x-kubernetes-map-type"] == "atomic"
 

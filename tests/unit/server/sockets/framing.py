@@ -122,7 +122,7 @@ class NoCache(HeadCache):
 
 
 def readings(pieces: list[bytes], *, cached: bool) -> list[Any]:
-    """What a reader makes of pieces: after each, all that a connection sees of it."""
+    """The results of a reader for pieces: after each, everything that a connection sees of it."""
     reader = new_reader()
     if not cached:
         reader._heads = NoCache()

@@ -96,7 +96,7 @@ def test_a_reset_at_any_point_leaves_nothing_behind(
 
 
 class Expected:
-    """What a client sends, and what it has to get."""
+    """The requests of a client, and the responses that it must get."""
 
     def __init__(self, texts: list[str]) -> None:
         self.stream = "".join(texts).encode()
@@ -141,7 +141,7 @@ async def broken_off(texts: list[str], actions: list[tuple[str, int]]) -> None:
 async def acted(
     client: Client, handler: Handler, stream: bytes, actions: list[tuple[str, int]]
 ) -> tuple[bytes, bytes]:
-    """What the client has received by then, and what it has still to send."""
+    """The data that the client has received by then, and the data that it has still to send."""
     received = b""
     for action, size in actions:
         if action == SEND:
@@ -173,7 +173,7 @@ def is_forgotten(running: Running, handler: Handler) -> bool:
 
 
 async def arrived(client: Client) -> bytes:
-    """What comes within a moment."""
+    """The data that arrives within a moment."""
     try:
         async with asyncio.timeout(0.002):
             return await client.reader.read(1 << 16)

@@ -36,7 +36,7 @@ class Clock:
 
 
 def timers() -> list[asyncio.TimerHandle]:
-    """What the event loop will call later."""
+    """The scheduled calls of the event loop."""
     loop = asyncio.get_running_loop()
     known = loop._scheduled  # type: ignore[attr-defined]  # there is no public API
     return [timer for timer in known if not timer.cancelled()]

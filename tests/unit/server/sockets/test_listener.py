@@ -54,7 +54,7 @@ async def test_a_connection_serves_many_requests() -> None:
 
 
 async def test_the_peer_is_the_same_for_all_requests_of_a_connection() -> None:
-    """What authentication keeps on the peer is there for the next request, and no other's."""
+    """Values cached on the peer exist for the next request, and for no other peer."""
     seen = []
 
     async def handler(request: HttpRequest) -> Response:
@@ -222,7 +222,7 @@ async def test_a_handler_may_wait_for_anything_after_its_first_wait() -> None:
 
 
 async def test_context_variables_stay_with_their_request() -> None:
-    """What one request binds is not seen by the next, and survives its own waiting."""
+    """A variable that one request sets is not seen by the next, and survives its own waiting."""
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
     async def handler(request: HttpRequest) -> Response:

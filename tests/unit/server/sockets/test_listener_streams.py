@@ -310,7 +310,7 @@ async def test_draining_finishes_streams_and_requests_and_closes_the_idle() -> N
 
 
 async def test_draining_waits_for_a_handler_whose_client_has_gone() -> None:
-    """What it does is to be done before the server ends."""
+    """The handler must finish before the server ends."""
     gate, ended = asyncio.Event(), []
 
     async def handler(request: HttpRequest) -> Response:
@@ -379,7 +379,7 @@ async def test_a_stream_that_opens_while_draining_is_finished_at_once() -> None:
 
 
 class Pieces:
-    """What is sent piece by piece, each when the client has taken the one before."""
+    """A stream sent in pieces, each when the client has read the one before."""
 
     def __init__(self, count: int, size: int) -> None:
         self.left = count

@@ -32,7 +32,7 @@ def blocked(running: Running, count: int) -> Callable[[], bool]:
 
 
 async def test_a_slow_reader_gets_a_long_answer_and_little_waits_for_it() -> None:
-    """What is encrypted and buffered is a piece of it, and the next answer comes behind it."""
+    """Only a piece of it is encrypted and buffered, and the next answer follows it."""
     async with serving(answering()) as running:
         client = await running.connect()
         client.stop_reading()
@@ -100,7 +100,7 @@ async def test_the_loop_turns_while_a_long_answer_is_sent() -> None:
 
 
 async def test_those_who_wait_longest_make_room_for_others() -> None:
-    """What slow readers may leave unread is bounded; the newest answer is always begun."""
+    """Unread bytes of slow readers are bounded; the newest answer is always begun."""
     limits = ConnectionLimits(max_unsent_answers=2 * len(BODY))
     async with serving(answering(), limits=limits) as running:
         clients = []

@@ -224,7 +224,7 @@ def test_too_many_headers_are_refused() -> None:
 
 
 def test_endless_trailers_and_chunk_extensions_are_refused() -> None:
-    """What surrounds a chunked body is bounded as its head is."""
+    """Trailers and chunk extensions are bounded as the head is."""
     for endless in (b"0\r\nTrailer: ", b"1;"):
         reader = read(CHUNKED + endless, max_header_bytes=1000)
         for _ in range(20):
@@ -344,7 +344,7 @@ def test_a_method_belongs_to_one_request() -> None:
     ],
 )
 def test_what_is_no_request_is_refused_alike_however_it_is_cut(data: bytes, status: int) -> None:
-    """What a stranger learns does not depend on the sizes of packets."""
+    """The response to a stranger does not depend on the sizes of packets."""
     for cut in range(len(data)):
         reader = new_reader()
         reader.feed(data[:cut])
@@ -387,7 +387,7 @@ def test_what_is_kept_beside_headers_goes_with_them() -> None:
 
 @pytest.mark.parametrize("line", [b"4\t", b"4 ", b"0" * 40 + b"4", b"4;a=4\n", b"4\n", b"4;\x00"])
 def test_a_size_is_read_as_the_parser_reads_it_or_the_request_is_refused(line: bytes) -> None:
-    """What follows the body is another request, wherever the size is cut."""
+    """The bytes behind the body are another request, wherever the size is cut."""
     rest = b"\r\n\n\n\n\n\r\n0\r\n\r\n"
     for cut in range(len(line)):
         reader = read(CHUNKED + line[:cut])

@@ -181,7 +181,7 @@ async def test_many_records_in_one_piece_are_all_answered(by_hand: ByHand) -> No
 
 
 async def test_request_together_with_the_last_of_the_handshake_is_answered(by_hand: ByHand) -> None:
-    """What lies behind the handshake in the same piece is not left lying."""
+    """Data behind the handshake in the same piece is processed."""
     held = await by_hand.last_of_handshake()
     await by_hand.deliver(held + by_hand.encrypted(ASK % b"early"))
 
@@ -208,7 +208,7 @@ def states_of_servers() -> int:
 async def test_closed_connection_gives_its_memory_back_at_once(
     by_hand: ByHand, running: Running
 ) -> None:
-    """What TLS holds for a connection goes with it, and does not wait to be collected."""
+    """TLS memory of a connection is freed with it, without a garbage collection."""
     await by_hand.shake_hands()
     await until(lambda: running.listener.connections == 1)
     gc.collect()

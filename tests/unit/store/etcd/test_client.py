@@ -223,7 +223,7 @@ async def test_a_server_without_http2_is_reported(authority: Authority) -> None:
 async def test_certificate_files_are_checked_at_the_start(
     authority: Authority, tmp_path: Path
 ) -> None:
-    """What is missing, or makes no sense, is named before anything is tried."""
+    """Missing and invalid files are named before the first connection."""
     certificate, key = authority.issue("client", "orchid")
     with pytest.raises(StoreUnusable, match="needs its key"):
         await EtcdStore.open(["https://127.0.0.1:1"], certificate=certificate)

@@ -217,7 +217,7 @@ async def test_two_prefixes_are_two_stores(cluster: Cluster, store: EtcdStore) -
 async def test_compaction_by_others_beyond_our_newest_loses_nothing(
     cluster: Cluster, store: EtcdStore, stranger: EtcdClient
 ) -> None:
-    """What has not changed since is still there to read, to watch after and to resume from."""
+    """Unchanged keys can still be read, watched and resumed from."""
     ours = await put(store, "a", b"1")
     theirs = await put_elsewhere(stranger, 9)
     await stranger.call(COMPACT, CompactionRequest(revision=theirs))

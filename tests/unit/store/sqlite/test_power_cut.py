@@ -1,4 +1,4 @@
-"""What was acknowledged is there after a power cut, which takes whatever was not synced."""
+"""Acknowledged writes survive a power cut, which removes everything that was not synced."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -39,7 +39,7 @@ async def backup(tmp_path: Path) -> Path:
 
 
 async def test_restored_store_holds_what_was_saved(backup: Path, tmp_path: Path) -> None:
-    """What came after the backup is gone from the place, and kept aside."""
+    """Later writes are gone from the store, and in the file that was moved aside."""
     target = tmp_path / "data.db"
 
     done = sqlite_restore.restore(backup, target, first=1, stamp=STAMP)

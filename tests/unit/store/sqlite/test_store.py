@@ -313,7 +313,7 @@ async def test_compaction_goes_on_beyond_one_step(store: SQLiteStore, path: Path
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is synced and renamed from here on, by name and in order."""
+    """The files that are synced and renamed from here on, by name and in order."""
     steps: list[str] = []
     really_sync, really_replace = sqlite_file.sync, Path.replace
 

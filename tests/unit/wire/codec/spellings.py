@@ -82,7 +82,7 @@ def _text(text: str, chance: random.Random, oddity: float) -> str:
 
 
 def read(decoder: Decoder[Any], body: bytes) -> Any:
-    """What the decoder makes of a body, with its strict type."""
+    """The result of the decoder for a body, with its strict type."""
     try:
         found, findings = decoder.decode(body)
     except Undecodable as refusal:
@@ -91,7 +91,7 @@ def read(decoder: Decoder[Any], body: bytes) -> Any:
 
 
 def read_thoroughly(decoder: Decoder[Any], body: bytes) -> Any:
-    """What the full validation makes of a body."""
+    """The result of the full validation for a body."""
     try:
         decoder._require_counts(documents.plain(body))
         found, findings = decoder._shaped(documents._with_repeats(body), findings=True)

@@ -100,7 +100,7 @@ def test_what_a_browser_might_execute_is_escaped() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.text(), st.lists))
 def test_escaping_changes_no_value(value: Any) -> None:
-    """What is written reads back the same."""
+    """Encoded values decode to the same values."""
     assert json.loads(encode(value)) == value
 
 

@@ -124,7 +124,7 @@ def test_stream_is_framed_as_in_the_reference() -> None:
 
 
 def test_pointers_are_left_out_and_values_are_not() -> None:
-    """What may be unset is left out when it is; plain values are written even when empty."""
+    """Optional fields are omitted when unset; plain values are written even when empty."""
     assert message_of(DeleteOptions).encode(DeleteOptions()) == b""
     assert message_of(Preconditions).encode(Preconditions(uid="")) == b"\x0a\0"
     assert message_of(ListMeta).encode(ListMeta()) == b"\x0a\0\x12\0\x1a\0"

@@ -64,7 +64,7 @@ def test_dots_in_a_label_have_their_own_text() -> None:
 
 
 def test_a_prefix_may_end_in_a_dash() -> None:
-    """What precedes the dash goes with it, so only earlier characters are judged."""
+    """The character before the dash is removed with it, so only earlier ones are checked."""
     assert subdomain_errors("web-", prefix=True) == ()
     assert subdomain_errors("A-", prefix=True) == ()
     assert subdomain_errors("x.", prefix=True) == (SUBDOMAIN,)
