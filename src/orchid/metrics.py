@@ -21,7 +21,7 @@ LabelPairs = tuple[tuple[str, str], ...]
 
 
 class Joining(Enum):
-    """How the numbers of several processes are merged."""
+    """The rule for merging the numbers of several processes."""
 
     SUM = "sum"  # each counts its own
     MOST = "most"  # all count the same, and one of them is ahead

@@ -1,4 +1,4 @@
-"""How the editions and the consumers of published bundles are stored: in ConfigMaps.
+"""Storage of the editions and the consumers of published bundles, in ConfigMaps.
 
 Each edition of a bundle is one immutable ConfigMap, `edition_name`, in the system namespace. The
 status of the PublishedBundle names the current one, and is written after it. The consumers are in
@@ -61,7 +61,7 @@ class ConsumerList(msgspec.Struct, frozen=True):
         return ConsumerList(named, others)
 
     def summary(self, sequence: int, now: datetime) -> BundleConsumers:
-        """What the status says about them when this edition is the current one."""
+        """The fields of the status when this edition is the current one."""
         oldest = int((now - REMEMBERED).timestamp())
         named = {name: one for name, one in self.named.items() if one.seen >= oldest}
         behind = sorted(

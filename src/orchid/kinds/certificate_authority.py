@@ -360,7 +360,7 @@ def profile(authority: CertificateAuthority) -> Profile:
 
 
 def pod_profile(authority: CertificateAuthority) -> Profile | None:
-    """What the authority permits in certificates of Pods; None if it issues none."""
+    """The profile of an authority for certificates of Pods; None if it issues none."""
     spec, chain = authority.spec, authority.status.certificate
     return pod_profile_of(spec.signer_name, spec.issues, chain)
 

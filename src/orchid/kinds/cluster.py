@@ -61,7 +61,7 @@ class ClusterInventory(Wire):
 
 
 class ClusterSpec(Wire):
-    """How credentials of the cluster are recognized, and how it and Orchid reach each other."""
+    """The credentials of the cluster, and the addresses of it and of Orchid."""
 
     issuer: Annotated[
         str, proto(1), describe("The issuer of its service account tokens.", required=True)

@@ -306,7 +306,7 @@ def user_errors(name: str, path: Path) -> Iterator[FieldError]:
 def cluster_errors(
     spec: CredentialRevocationSpec, new: CredentialRevocation
 ) -> Iterator[FieldError]:
-    """What can be revoked in a cluster, and what here."""
+    """Errors for targets that cannot be revoked in a cluster, or not here."""
     if not spec.cluster:
         return
     if spec.key:

@@ -107,7 +107,7 @@ class BundleConsumer(Wire):
 
 
 class BundleConsumers(Wire):
-    """How many clients have the current edition."""
+    """The number of clients with the current edition."""
 
     current: Annotated[int, proto(1), describe("Clients, by name, that have it.")] = always(int)
     behind: Annotated[
@@ -126,7 +126,7 @@ class BundleConsumers(Wire):
 
 
 class PublishedBundleStatus(Wire):
-    """What is published."""
+    """The current edition, earlier ones, and the consumers."""
 
     sequence: Annotated[int, proto(1), describe("The current edition.")] = 0
     sha256: Annotated[str, proto(2), describe("The SHA-256 of its PEM file, in hex.")] = ""
@@ -259,7 +259,7 @@ def edition_changes(
 
 
 def name_problems(name: str, *, prefix: bool = False) -> Iterator[str]:
-    """What is wrong with the name of a bundle; it is a part of URLs and of other names."""
+    """Errors in the name of a bundle, which is a part of URLs and of other names."""
     yield from subdomain_errors(name, prefix)
     if len(name) > LONGEST_NAME:
         yield f"must be no more than {LONGEST_NAME} characters"

@@ -89,7 +89,7 @@ class Introspection:
         return INACTIVE
 
     async def _permitted(self, user: UserInfo, wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """Those audiences that the user may introspect."""
+        """The audiences that the user may introspect."""
         return tuple([one for one in wanted if await self._may_introspect(user, one)])
 
     async def _may_introspect(self, user: UserInfo, audience: str) -> bool:

@@ -122,7 +122,7 @@ def _access(documents: Sequence["_Document"], wanted: str, *, plugins: bool) -> 
 
 
 def read_embedded(data: bytes, where: str) -> ServerAccess:
-    """What the current context of a kubeconfig says that is no file, like the one of a Secret.
+    """The current context of a kubeconfig that is no file, like that of a Secret.
 
     It may name no file and no plugin: those would be of this machine.
     """

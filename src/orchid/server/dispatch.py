@@ -189,7 +189,7 @@ class Dispatch:
         if exchange.query:
             request.options = parse.read_options(exchange.query)
         listed = await self._verbs.listing.page(kind, request)
-        if exchange.form.is_kept and not kind.is_renamed and not listed.is_long:
+        if exchange.form.is_stored_format and not kind.is_renamed and not listed.is_long:
             return list_response(exchange, kind, listed)
         listed.entries = list(listed.entries)  # a copy, unaffected by later changes
         weight = sum(len(entry.tail) for entry in listed.entries)
@@ -373,7 +373,7 @@ class Dispatch:
 
     async def _entry_answer(self, exchange: Exchange, code: int, entry: Entry[Any]) -> Response:
         """A response with one object; a large one is converted in a thread."""
-        if exchange.form.is_kept:
+        if exchange.form.is_stored_format:
             return entry_response(exchange, code, entry)
         return await self._offload(
             len(entry.data), functools.partial(entry_response, exchange, code, entry)

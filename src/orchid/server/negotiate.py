@@ -48,11 +48,11 @@ class Form:
     pretty: bool = False
     raw: bool = False  # nothing acceptable: indented JSON
     # Whether it is the stored format of objects, so that next to nothing is left to do.
-    is_kept: bool = field(init=False, compare=False)
+    is_stored_format: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        kept = self.media == JSON and self.transform is Transform.NONE
-        object.__setattr__(self, "is_kept", kept)  # as frozen dataclasses do it themselves
+        is_stored = self.media == JSON and self.transform is Transform.NONE
+        object.__setattr__(self, "is_stored_format", is_stored)  # as frozen dataclasses do
 
 
 PLAIN = Form()

@@ -94,7 +94,7 @@ def compressed(response: Response) -> Response:
 def entry_response(exchange: Exchange, status: int, entry: Entry[Any]) -> Response:
     """One object."""
     form = exchange.form
-    if form.is_kept:
+    if form.is_stored_format:
         return document(exchange, status, entry.kind.head + entry.tail, form)
     packed = entry_body(entry, form) if form.media == PROTOBUF else None
     if form.transform is Transform.NONE:

@@ -105,7 +105,7 @@ class TrustPages:
             return Response(UNCHANGED, head(exchange, tag + retry, cache=cache))
         body = await edition.form(wanted.form, bundle.refresh_seconds)
         content = b"Content-Type: %b\r\n" % MEDIA[wanted.form]
-        return Response(200, head(exchange, content + tag, cache=cache), body, is_kept=True)
+        return Response(200, head(exchange, content + tag, cache=cache), body, is_cached=True)
 
     async def _earlier(self, exchange: Exchange, name: str, sequence: int) -> Response:
         bundle, _ = self._found(name)

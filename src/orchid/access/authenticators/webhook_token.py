@@ -29,7 +29,7 @@ LONGEST_REASON = 256
 
 
 class WebhookTimes(msgspec.Struct, frozen=True):
-    """How long a response is cached; zero disables the cache."""
+    """Lifetimes of cached responses; zero disables the cache."""
 
     authenticated: timedelta = timedelta(minutes=2)
     refused: timedelta = timedelta(minutes=2)

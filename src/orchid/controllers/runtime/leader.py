@@ -29,9 +29,7 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How long a Lease is valid without renewal, when its holder gives up, and the retry
-    interval.
-    """
+    """Lifetime of a Lease without renewal, deadline for its holder, and the retry interval."""
 
     duration: float = 8.0
     renew_within: float = 5.5

@@ -57,7 +57,7 @@ class _KeyInfo:
 
 
 class _Verifications:
-    """How many tokens of each key were accepted; keys without an object share a series."""
+    """Accepted tokens by key; keys without an object share a series."""
 
     def __init__(self, cache: KindCache[SigningKey], counts: Mapping[str, int]) -> None:
         self._cache = cache

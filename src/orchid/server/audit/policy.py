@@ -50,7 +50,7 @@ LEVEL_NAMES: Final = tuple(LEVELS)  # by number
 
 
 class Plan(NamedTuple):
-    """What to record of one request."""
+    """The parts of one request to record."""
 
     level: AuditLevel
     omitted_stages: frozenset[str] = frozenset()

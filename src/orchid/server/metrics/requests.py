@@ -249,7 +249,7 @@ class CountedRequests:
 
 
 def user_class(username: str) -> str:
-    """One of three classes, because user names would create too many series."""
+    """The class of a user: admin, email_id or other; user names would create too many series."""
     if username == "admin":
         return "admin"
     return "email_id" if "@" in username else "other"

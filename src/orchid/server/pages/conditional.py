@@ -48,7 +48,7 @@ def answer(
     described = known + headers + document.last_modified + b"Accept-Ranges: bytes\r\n"
     wanted = _wanted_range(http, document)
     if wanted is None:
-        return Response(200, described, document.body, is_kept=True)
+        return Response(200, described, document.body, is_cached=True)
     size = len(document.body)
     if not wanted:
         return Response(416, known + b"Content-Range: bytes */%d\r\n" % size)

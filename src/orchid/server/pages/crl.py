@@ -98,7 +98,7 @@ class RevocationListPages:
         headers = head(exchange, found.headers, cache=CACHE)
         if is_current(exchange.http, found.tag):
             return Response(304, headers)
-        return Response(200, headers, found.body, is_kept=True)
+        return Response(200, headers, found.body, is_cached=True)
 
 
 class PlainRevocationLists:
@@ -112,7 +112,7 @@ class PlainRevocationLists:
         headers = found.headers + b"Cache-Control: %b\r\n" % CACHE
         if is_current(http, found.tag):
             return Response(304, headers)
-        return Response(200, headers, found.body, is_kept=True)
+        return Response(200, headers, found.body, is_cached=True)
 
 
 def _are_same(some: tuple[bytes, ...], others: tuple[bytes, ...]) -> bool:

@@ -155,7 +155,7 @@ def openid_page(
             return Response(304, head(exchange, marked, cache=cache))
         content_type = f"Content-Type: {media}\r\n".encode()
         headers = head(exchange, content_type + marked, cache=cache)
-        return Response(200, headers, served.body, is_kept=True)
+        return Response(200, headers, served.body, is_cached=True)
 
     return page
 

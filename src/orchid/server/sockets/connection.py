@@ -388,7 +388,7 @@ class Connection(ServedProtocol):
         self._current = current
         self.deadline = inf
         current.send()
-        if self._current is current and not response.is_kept:
+        if self._current is current and not response.is_cached:
             self._service.hold_unsent(self, self._unfinished.address, len(response.body))
 
     def _open(self, arrived: Arrived, stream: Stream) -> None:

@@ -289,7 +289,7 @@ class EtcdHistory:
         )
 
     async def _ask_compacted(self) -> Revision:
-        """How far etcd has been compacted. Only a watch is informed, and only if it has been."""
+        """The compacted revision of etcd. Only a watch is informed, and only after a compaction."""
         check = RangeRequest(key=self._keys.nothing, revision=self.compacted, count_only=True)
         try:
             await self._client.call(RANGE, check)

@@ -15,12 +15,12 @@ BODY = b"0123456789abcdef" * (1 << 20)  # more than sockets hold on the way
 MOST_BUFFERED = 200_000  # a piece, and what lay there when there was still room
 
 
-def answering(*, is_kept: bool = False) -> Handler:
+def answering(*, is_cached: bool = False) -> Handler:
     """A server of one long answer, and of short ones elsewhere."""
 
     async def handler(request: HttpRequest) -> Response:
         if request.path == "/long":
-            return Response(200, TEXT, BODY, is_kept=is_kept)
+            return Response(200, TEXT, BODY, is_cached=is_cached)
         return await echo(request)
 
     return handler
@@ -55,7 +55,7 @@ async def test_a_slow_reader_gets_a_long_answer_and_little_waits_for_it() -> Non
 
 async def test_what_is_buffered_does_not_depend_on_when_a_reader_stops() -> None:
     """Of many who stop somewhere, none has more than a piece waiting."""
-    async with serving(answering(is_kept=True)) as running:
+    async with serving(answering(is_cached=True)) as running:
         for number in range(12):
             client = await running.connect()
             client.get("/long")
@@ -138,7 +138,7 @@ async def test_one_answer_may_be_longer_than_all_may_leave_unread() -> None:
 async def test_what_is_kept_anyway_is_not_counted() -> None:
     """Any number of slow readers share one document."""
     limits = ConnectionLimits(max_unsent_answers=len(BODY))
-    async with serving(answering(is_kept=True), limits=limits) as running:
+    async with serving(answering(is_cached=True), limits=limits) as running:
         clients = [await running.connect() for _ in range(4)]
         for client in clients:
             client.stop_reading()
