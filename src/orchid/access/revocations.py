@@ -57,13 +57,14 @@ class Revocations:
         self._records = feed.of(IssuedCertificate)
         self._cleared()
         self._index = CacheIndex(cache, self._changed, self._cleared)
+        self._generation = -1  # of the revocations in the index
 
     def refuse_user(self, username: str, issued_at: float | None) -> None:
         """Raise Rejected if credentials of the user that were issued then are revoked.
 
         None: the credential has no time of issue, so that any revocation of the user applies.
         """
-        self._index.catch_up()
+        self._catch_up()
         found = self._users.get(username)
         if found and (issued_at is None or issued_at < max(found.values()) + 1):
             raise Rejected(REVOKED_USER)
@@ -71,7 +72,7 @@ class Revocations:
     async def allows_user(self, username: str) -> bool:
         """Whether no credential of the user is revoked, as of every acknowledged revocation."""
         await self.fresh()
-        self._index.catch_up()
+        self._catch_up()
         return username not in self._users
 
     def refuse_certificate(self, chain: VerifiedChain, username: str) -> None:
@@ -79,7 +80,7 @@ class Revocations:
 
         `username`: the user that the certificate proves.
         """
-        self._index.catch_up()
+        self._catch_up()
         if not self._certificates.keys().isdisjoint(chain.fingerprints):
             raise Rejected(REVOKED_CERTIFICATE)
         record = self.record(chain)
@@ -93,7 +94,7 @@ class Revocations:
 
     def refuse_token(self, account: Account, jti: str, issued_at: int, issuer: str = "") -> None:
         """Raise Rejected if the token, or all tokens of its account of that time, are revoked."""
-        self._index.catch_up()
+        self._catch_up()
         if jti in self._tokens and self._is_token_named(jti, account, issuer):
             raise Rejected(REVOKED_TOKEN)
         if account in self._accounts and issued_at <= self.account_until(account):
@@ -101,7 +102,7 @@ class Revocations:
 
     def refuse_outside_token(self, issuer: str, claims: Mapping[str, Any], username: str) -> None:
         """Raise Rejected if a token of an external issuer is revoked, by its id or its user."""
-        self._index.catch_up()
+        self._catch_up()
         jti = claims.get("jti")
         if isinstance(jti, str) and jti in self._tokens:
             self._refuse_unnamed(jti, issuer)
@@ -115,7 +116,7 @@ class Revocations:
 
     def refuse_credential_ids(self, ids: Iterable[str]) -> None:
         """Raise Rejected if a credential with one of these ids, from another server, is revoked."""
-        self._index.catch_up()
+        self._catch_up()
         for name, _, value in (one.partition("=") for one in ids):
             if name == "X509SHA256" and value in self._certificates:
                 raise Rejected(REVOKED_CERTIFICATE)
@@ -127,7 +128,7 @@ class Revocations:
 
         A hold does not count, since it can be lifted.
         """
-        self._index.catch_up()
+        self._catch_up()
         named = self._certificates.get(record.spec.sha256, {})
         entries = (self.cache.entries.get(key) for key in named)
         if any(entry and entry.object.spec.reason != HOLD for entry in entries):
@@ -149,24 +150,24 @@ class Revocations:
 
     def account_until(self, account: Account) -> int:
         """The last second whose tokens of an account are revoked; -1 for none."""
-        self._index.catch_up()
+        self._catch_up()
         return max(self._accounts.get(account, {}).values(), default=-1)
 
     def authority_until(self, signer_name: str) -> datetime | None:
         """The last second whose certificates of a signer are revoked."""
-        self._index.catch_up()
+        self._catch_up()
         if not self._authorities:
             return None
         return max(self._authorities.get(signer_name, {}).values(), default=None)
 
     def revoked_keys(self) -> Container[str]:
         """The ids of the token keys that are revoked."""
-        self._index.catch_up()
+        self._catch_up()
         return self._keys
 
     def names(self, spec: CredentialRevocationSpec) -> list[str]:
         """The keys of our revocations of the same credential."""
-        self._index.catch_up()
+        self._catch_up()
         there: dict[str, Any] | None = None
         if spec.certificate:
             there = self._certificates.get(spec.certificate.sha256)
@@ -183,7 +184,7 @@ class Revocations:
         return list(there or ())
 
     def __len__(self) -> int:
-        self._index.catch_up()
+        self._catch_up()
         return len(self._entries)
 
     def _is_token_named(self, jti: str, account: Account, issuer: str) -> bool:
@@ -244,6 +245,12 @@ class Revocations:
         return True
 
     # -- following the cache ------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        generation = self.cache.generation
+        if generation != self._generation:
+            self._index.catch_up()
+            self._generation = generation
 
     def _cleared(self) -> None:
         """Clear the index before it is rebuilt."""

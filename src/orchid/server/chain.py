@@ -22,7 +22,7 @@ from orchid.server.exchange import Exchange, audit_ids
 from orchid.server.failures import FORESEEN, TIMEOUT, NoSuchPage, panicked, refused
 from orchid.server.fairness import READ_VERBS, Fairness, Flow
 from orchid.server.memory.head_memo import facts_of
-from orchid.server.memory.paths import parse_target
+from orchid.server.memory.paths import PathCache
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages.site import Pages
@@ -61,6 +61,7 @@ class Chain:
         self._clock = clock
         self._monotonic = clock.monotonic
         self._audit_ids = audit_ids()
+        self._parse = PathCache().parse
         self._authenticator = authenticator
         self._impersonation = impersonation
         self._authorizer = authorizer
@@ -104,11 +105,11 @@ class Chain:
     async def _answered(self, exchange: Exchange) -> Response | Stream:
         """Authenticate and impersonate; then find a seat, and continue."""
         http = exchange.http
-        exchange.target, exchange.shape, exchange.query = parse_target(http)
+        exchange.path, exchange.query = self._parse(http)
+        exchange.target = target = exchange.path.target
         http.timeout = self._request_timeout
         if exchange.query:
             self._shorten_deadline(exchange)
-        target = exchange.target
         exchange.caller = caller = await self._authenticator.authenticate(http)
         if caller is None:
             raise Unauthorized

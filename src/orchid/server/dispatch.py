@@ -27,6 +27,7 @@ from orchid.server import parse
 from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Exchange
 from orchid.server.failures import BareRefusal
+from orchid.server.memory.paths import Route
 from orchid.server.negotiate import (
     JSON,
     PROTOBUF,
@@ -60,7 +61,6 @@ from orchid.wire.errors import (
     refuse_if_any,
 )
 from orchid.wire.naming import Naming
-from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.status import Status, StatusDetails
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
@@ -75,7 +75,6 @@ ALL_NAMESPACES = frozenset({"GET"})
 OBJECT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 WATCH_PATH = frozenset({"GET"})
 
-Route = tuple[Kind[Any], Endpoint | None]
 Answer = Response | Stream
 
 
@@ -113,7 +112,10 @@ class Dispatch:
         }
 
     def __call__(self, exchange: Exchange, request: Request) -> Awaitable[Answer]:
-        route = self._route(exchange, request.target)
+        path = exchange.path
+        route = path.route
+        if route is None:
+            route = path.route = self._route(exchange, request.target)
         answering = self._handlers[request.target.verb](exchange, request, route)
         return self._compressed(answering) if exchange.head.accepts_gzip else answering
 
@@ -127,7 +129,7 @@ class Dispatch:
 
     def _route(self, exchange: Exchange, target: Target) -> Route:
         """The kind and endpoint of a path, if they support the method."""
-        shape = exchange.shape
+        shape = exchange.path.shape
         kind = self._kinds.get((target.group, target.version, target.resource))
         if kind is None or shape.depth > DEPTH_OF_ENDPOINT:
             raise NoSuchRoute
@@ -157,7 +159,7 @@ class Dispatch:
 
     def _endpoint_route(self, exchange: Exchange, kind: Kind[Any], target: Target) -> Route:
         endpoint = kind.endpoint(target.subresource)
-        if endpoint is None or exchange.shape.is_watch:
+        if endpoint is None or exchange.path.shape.is_watch:
             raise NoSuchRoute
         if not target.name:
             raise BadRequest(NO_NAME)
@@ -170,7 +172,7 @@ class Dispatch:
     async def _get(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
-        require_names(request)
+        require_name_in_path(exchange)
         query = exchange.query
         if query:
             if parse.is_true(query, "export"):
@@ -223,7 +225,7 @@ class Dispatch:
     def _watch_options(self, exchange: Exchange, request: Request) -> Any:
         options = parse.read_options(exchange.query)
         name = request.target.name
-        if exchange.shape.is_watch and name:
+        if exchange.path.shape.is_watch and name:
             options = options._replace(
                 field_selector=parse.pinned_to_name(options.field_selector, name)
             )
@@ -254,7 +256,7 @@ class Dispatch:
     async def _update(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
-        require_names(request)
+        require_name_in_path(exchange)
         body = self._body(exchange, kind.largest_body)
         request.manager = exchange.head.manager
         if exchange.query:
@@ -283,7 +285,7 @@ class Dispatch:
         kind, endpoint = route
         media = patch_media_type(exchange)
         self._negotiate(exchange, kind, endpoint)
-        require_names(request)
+        require_name_in_path(exchange)
         body = self._body(exchange, kind.largest_body)
         apply = media == APPLY
         request.body_weight = body_weight(body, may_be_yaml=apply)
@@ -304,7 +306,7 @@ class Dispatch:
     async def _delete(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
         self._negotiate(exchange, kind, None)
-        require_names(request)
+        require_name_in_path(exchange)
         options = self._delete_options(exchange, request)
         if options.ignores_read_errors:
             return await self._delete_unreadable(exchange, request, kind)
@@ -451,12 +453,11 @@ class Dispatch:
         return options
 
 
-def require_names(request: Request) -> None:
-    """Refuse an empty or invalid name in the path."""
-    name = request.target.name
+def require_name_in_path(exchange: Exchange) -> None:
+    """Refuse an empty or invalid name."""
+    name, problems = exchange.target.name, exchange.path.shape.name_problems
     if not name:
         raise BadRequest(NO_NAME)
-    problems = path_segment_errors(name)
     if problems:
         raise BadRequest(f"Name parameter invalid: {quote(name)}: {';'.join(problems)}")
 

@@ -15,12 +15,11 @@ from orchid.engine.interfaces import Authenticated, Decision
 from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
 from orchid.server.memory.head_memo import HeadFacts
+from orchid.server.memory.paths import NO_PATH, ParsedPath
 from orchid.server.negotiate import PLAIN, Form, wants_pretty
-from orchid.server.parse import NO_QUERY, NO_RESOURCE, PathShape, Query
+from orchid.server.parse import NO_QUERY, Query
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.status import Status
-
-NO_TARGET = Target(verb="")  # of a request whose path was not parsed
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -30,8 +29,8 @@ class Exchange(msgspec.Struct, eq=False):
     head: HeadFacts
     audit_id: str
     now: datetime
-    target: Target = NO_TARGET
-    shape: PathShape = NO_RESOURCE  # of the path
+    path: ParsedPath = NO_PATH
+    target: Target = NO_PATH.target
     query: Query = NO_QUERY
     request: Request | None = None  # once the user is authenticated
     form: Form = PLAIN

@@ -53,6 +53,7 @@ class PathShape(msgspec.Struct, frozen=True):
     depth: int = 0  # segments from the resource on; 0: no resource path
     is_scoped: bool = False  # below a namespace
     is_watch: bool = False  # an old path, as /api/v1/watch/pods
+    name_problems: tuple[str, ...] = ()  # why no object can have the name in it
 
 
 NO_RESOURCE = PathShape()
@@ -78,8 +79,8 @@ def parse_path(method: str, raw_path: str) -> tuple[Target, PathShape]:
         is_scoped = len(rest) > 2 and rest[2] not in _OF_NAMESPACES  # noqa: PLR2004 -- a resource
         if is_scoped:
             del rest[:2]
-    shape = PathShape(len(rest), is_scoped, is_watch)
     resource, name, subresource = (*rest, "", "")[:3]
+    shape = PathShape(len(rest), is_scoped, is_watch, path_segment_errors(name))
     if not name:
         verb = _COLLECTION_VERBS.get(verb, verb)
     target = Target(verb, path, True, group, version, resource, subresource, namespace, name)

@@ -5,19 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.engine.request import Target
-from orchid.server.memory.paths import MOST_PATHS, _cached_path, parse_target
+from orchid.server.memory.paths import MOST_PATHS, ParsedPath, PathCache
 from orchid.server.parse import PathShape, Query, UnreadableTarget, read_options
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.errors import ApiError
 
+CACHE = PathCache()
 
-def parsed(method: str, target: str) -> tuple[Target, PathShape, Query]:
+
+def parsed(method: str, target: str) -> tuple[ParsedPath, Query]:
     path, _, query = target.partition("?")
-    return parse_target(HttpRequest(method, target, path, query, {}, Peer("")))
+    return CACHE.parse(HttpRequest(method, target, path, query, {}, Peer("")))
 
 
 def target_of(method: str, target: str) -> Target:
-    return parsed(method, target)[0]
+    return parsed(method, target)[0].target
 
 
 def words(found: Target) -> tuple[str, ...]:
@@ -126,18 +128,30 @@ def test_selectors_are_shown_to_authorization_only_for_collections() -> None:
 )
 def test_shapes_for_routing(path: str, shape: PathShape) -> None:
     """Segments from the resource on, and whether namespace and prefix come before it."""
-    assert parsed("GET", path)[1] == shape
+    assert parsed("GET", path)[0].shape == shape
 
 
 @pytest.mark.parametrize("query", ["", "?a=b"])
 def test_long_paths_are_not_cached(query: str) -> None:
     """The cache contains short paths only, and a limited number of them."""
-    long, before = f"/api/v1/{'x' * 1000}", _cached_path.cache_info().currsize
+    long, before = f"/api/v1/{'x' * 1000}", CACHE.cached.cache_info().currsize
 
     assert target_of("GET", long + query).resource == "x" * 1000
 
-    assert _cached_path.cache_info().currsize == before
-    assert _cached_path.cache_info().maxsize == MOST_PATHS
+    assert CACHE.cached.cache_info().currsize == before
+    assert CACHE.cached.cache_info().maxsize == MOST_PATHS
+
+
+def test_a_path_with_a_query_shares_nothing_with_the_cached_one() -> None:
+    """A watch has another verb, route and labels than a list of the same path."""
+    listing, _ = parsed("GET", "/api/v1/pods")
+    listing.labels = ("LIST",)
+
+    watching, query = parsed("GET", "/api/v1/pods?watch=1")
+
+    assert (watching.target.verb, watching.labels, query) == ("watch", None, {"watch": ["1"]})
+    assert parsed("GET", "/api/v1/pods")[0] is listing
+    assert parsed("HEAD", "/api/v1/pods")[0] is not listing
 
 
 @given(st.text(st.characters(max_codepoint=255)), st.sampled_from(["GET", "POST", "X"]))
@@ -180,10 +194,11 @@ def test_an_unknown_parameter_changes_no_meaning(method: str, parts: list[str]) 
     """A path without a query takes a shorter way to the same target."""
     path = "/" + "/".join(parts)
     try:
-        target, shape, _ = parsed(method, f"{path}?unknown=1")
+        other, _ = parsed(method, f"{path}?unknown=1")
     except UnreadableTarget:
         with pytest.raises(UnreadableTarget):
             parsed(method, path)
         return
 
-    assert parsed(method, path) == (target, shape, {})
+    found, query = parsed(method, path)
+    assert (found.target, found.shape, query) == (other.target, other.shape, {})

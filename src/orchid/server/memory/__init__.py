@@ -9,12 +9,13 @@
 | forms (head_memo.py)  |                     |                   |                    |           |
 | caller (head_memo.py) | the same            | the same          | the same, or a     | hashing   |
 |                       |                     |                   | check that fails   | the token |
-| paths, parsed         | method and path     | 4,096, each up to | newer paths        | 2 µs      |
-| (paths.py)            |                     | 256 characters    |                    |           |
+| paths, parsed; their  | method and path,    | 4,096, each up to | newer paths        | 4 µs      |
+| routes and labels     | without a query     | 256 characters    |                    |           |
+| (paths.py)            |                     |                   |                    |           |
 
 The parser reads every request, also with a cached head: request line, length and framing never come
-from a cache. Routes and rights are decided in every request. A cached caller is checked in every
-request (`Authenticated.still_valid`).
+from a cache. Rights are decided in every request, before the route is used. A cached caller is
+checked in every request (`Authenticated.still_valid`).
 
 Caches that belong to one check are inside it: the chain of a client certificate, by connection
 (access/authenticators/client_certificate.py); verified signatures (credentials/tokens.py); grants,

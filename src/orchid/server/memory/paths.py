@@ -1,14 +1,17 @@
 """Cache of parsed paths: most requests repeat a path.
 
-`parse_target` parses method, path and query of a request. The caller is not known yet, so the
+`PathCache.parse` parses method, path and query of a request. The caller is not known yet, so the
 length is limited, and the cache has a fixed size. It contains no query, and nothing about callers.
 """
 
 import functools
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+
+from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.request import Target
-from orchid.server.parse import NO_QUERY, PathShape, Query, parse_path, with_query
+from orchid.server.parse import NO_QUERY, NO_RESOURCE, PathShape, Query, parse_path, with_query
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.errors import BadRequest
 from orchid.wire.options import parse_query
@@ -17,24 +20,46 @@ LONGEST_TARGET: Final = 32_768  # characters of path and query together
 LONGEST_CACHED: Final = 256
 MOST_PATHS: Final = 4096
 
-_cached_path = functools.lru_cache(maxsize=MOST_PATHS)(parse_path)
+Route = tuple[Kind[Any], Endpoint | None]
 
 
-def parse_target(http: HttpRequest) -> tuple[Target, PathShape, Query]:
-    """What a request asks for, the shape of its path for routing, and its query."""
-    path, raw_query = http.path, http.query
-    if len(path) <= LONGEST_CACHED:
-        target, shape = _cached_path(http.method, path)
-    elif len(path) <= LONGEST_TARGET:
-        target, shape = parse_path(http.method, path)
-    else:
-        raise _too_long()
-    if not raw_query:
-        return target, shape, NO_QUERY
-    if len(path) + len(raw_query) > LONGEST_TARGET:
-        raise _too_long()
-    query = parse_query(raw_query)
-    return with_query(target, shape, query), shape, query
+class ParsedPath(msgspec.Struct, eq=False):
+    """The target of a method and a path, and values that depend on nothing else."""
+
+    target: Target
+    shape: PathShape
+    route: Route | None = None  # set by dispatch.py, if the path has one
+    labels: tuple[str, ...] | None = None  # set by metrics/requests.py
+
+
+NO_PATH: Final = ParsedPath(Target(verb=""), NO_RESOURCE)  # of a request that was not parsed
+
+
+class PathCache:
+    """The parsed paths of one server."""
+
+    def __init__(self) -> None:
+        self.cached = functools.lru_cache(maxsize=MOST_PATHS)(_parsed)
+
+    def parse(self, http: HttpRequest) -> tuple[ParsedPath, Query]:
+        """The target of a request and its query; only a path without a query is cached."""
+        path, raw_query = http.path, http.query
+        if len(path) <= LONGEST_CACHED:
+            parsed = self.cached(http.method, path)
+        elif len(path) <= LONGEST_TARGET:
+            parsed = _parsed(http.method, path)
+        else:
+            raise _too_long()
+        if not raw_query:
+            return parsed, NO_QUERY
+        if len(path) + len(raw_query) > LONGEST_TARGET:
+            raise _too_long()
+        query, shape = parse_query(raw_query), parsed.shape
+        return ParsedPath(with_query(parsed.target, shape, query), shape), query
+
+
+def _parsed(method: str, path: str) -> ParsedPath:
+    return ParsedPath(*parse_path(method, path))
 
 
 def _too_long() -> BadRequest:

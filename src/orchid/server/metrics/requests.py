@@ -138,7 +138,7 @@ class CountedRequests:
         return self._authorizations
 
     def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
-        key = self._key(exchange)
+        key = exchange.path.labels or self._key(exchange)
         caller, decision = exchange.caller, exchange.decision
         if caller is not None and decision is not None and decision.allowed:
             allowed = caller.user.username
@@ -198,8 +198,8 @@ class CountedRequests:
         verb = VERBS.get(target.verb, OTHER_VERB)
         if not target.is_resource:
             return verb, "", "", "", self._page(target.path)
-        place = target.group, target.version, target.resource, target.subresource
-        if place not in self._resources:
+        resource = target.group, target.version, target.resource, target.subresource
+        if resource not in self._resources:
             return (verb,)
         if verb == "PATCH" and exchange.http.headers.get("content-type", "").startswith(APPLY):
             verb = "APPLY"
@@ -208,7 +208,10 @@ class CountedRequests:
         else:
             scope = "namespace" if target.namespace else "cluster"
         dry_run = "All" if query and query.get("dryRun") == ["All"] else ""
-        return verb, *place, scope, dry_run
+        key = verb, *resource, scope, dry_run
+        if not query and verb not in ("PATCH", "APPLY"):  # all else is in the path
+            exchange.path.labels = key
+        return key
 
     def _page(self, path: str) -> str:
         """A page with a series of its own; the pages below a prefix, which ends in /, share one."""

@@ -18,7 +18,7 @@ from orchid.metrics import packed, unpacked
 from orchid.server.exchange import Exchange
 from orchid.server.fairness import Fairness
 from orchid.server.memory.head_memo import facts_of
-from orchid.server.memory.paths import parse_target
+from orchid.server.memory.paths import PathCache
 from orchid.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.server.metrics.requests import COUNTED_TOGETHER, CountedRequests, Histogram
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Stream
@@ -72,7 +72,8 @@ class Counting:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         http = HttpRequest(method, target, path, query, named, Peer("10.0.0.9:1"), body=body)
         exchange = Exchange(http, facts_of(http), "id", datetime(2026, 1, 2, tzinfo=UTC))
-        exchange.target, exchange.shape, exchange.query = parse_target(http)
+        exchange.path, exchange.query = PathCache().parse(http)
+        exchange.target = exchange.path.target
         return exchange
 
     def observe(
