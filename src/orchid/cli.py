@@ -188,9 +188,9 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"orchid {__version__}")
-    places = parser.add_subparsers(metavar="COMMAND", help="see below")
+    subparsers = parser.add_subparsers(metavar="COMMAND", help="see below")
     for command in COMMANDS:
-        place = places.add_parser(
+        subparser = subparsers.add_parser(
             command.name,
             description=f"{command.help[0].upper()}{command.help[1:]}.",
             formatter_class=HelpFormatter,
@@ -198,10 +198,10 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
         )
         if wanted is None or command.name in wanted:
             module: Any = importlib.import_module(command.module)
-            module.configure(place)
-            place.set_defaults(run=module.run)
+            module.configure(subparser)
+            subparser.set_defaults(run=module.run)
             if command.name == "completion":
-                place.set_defaults(everything=build)
+                subparser.set_defaults(everything=build)
     return parser
 
 
@@ -265,10 +265,10 @@ class Parser(argparse.ArgumentParser):
     def _deepest(self, words: Sequence[str]) -> "Parser":
         """The parser of the command and subcommand in the arguments."""
         commands = subparsers(self)
-        for place, word in enumerate(words):
+        for subparser, word in enumerate(words):
             found = commands.get(word)
             if isinstance(found, Parser):
-                return found._deepest(words[place + 1 :])
+                return found._deepest(words[subparser + 1 :])
         return self
 
     def without_late_word(self, chosen: argparse.Namespace, unknown: list[str]) -> list[str]:

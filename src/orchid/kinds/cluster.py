@@ -162,13 +162,13 @@ def declare(names: Naming) -> Kind[Cluster]:
 
 
 def spec_errors(spec: ClusterSpec) -> Iterator[FieldError]:
-    place = SPEC / "issuer"
+    path = SPEC / "issuer"
     if not spec.issuer:
-        yield required(place)
+        yield required(path)
     elif len(spec.issuer) > LONGEST_ISSUER:
-        yield too_long(place, LONGEST_ISSUER, "character")
+        yield too_long(path, LONGEST_ISSUER, "character")
     elif has_control_characters(spec.issuer):
-        yield invalid(place, spec.issuer, "must be printable")
+        yield invalid(path, spec.issuer, "must be printable")
     yield from bundle_errors(spec.client_authorities)
     if spec.credential:
         yield from name_errors(SPEC / "credential" / "namespace", spec.credential.namespace)
@@ -178,22 +178,22 @@ def spec_errors(spec: ClusterSpec) -> Iterator[FieldError]:
 
 
 def bundle_errors(bundle: str) -> Iterator[FieldError]:
-    place = SPEC / "clientAuthorities"
+    path = SPEC / "clientAuthorities"
     if len(bundle) > LARGEST_BUNDLE:
-        yield too_long(place, LARGEST_BUNDLE)
+        yield too_long(path, LARGEST_BUNDLE)
     elif bundle:
         try:
             certificates.parse_blocks(bundle)
         except Refusal as refusal:
-            yield invalid(place, "<certificate data>", str(refusal))
+            yield invalid(path, "<certificate data>", str(refusal))
 
 
-def name_errors(place: Path, name: str) -> Iterator[FieldError]:
+def name_errors(path: Path, name: str) -> Iterator[FieldError]:
     if not name:
-        yield required(place)
+        yield required(path)
         return
     for problem in subdomain_errors(name):
-        yield invalid(place, name, problem)
+        yield invalid(path, name, problem)
 
 
 def authorities_end(cluster: Cluster) -> datetime | None:

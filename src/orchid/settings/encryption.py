@@ -206,51 +206,51 @@ def _errors(sent: _File, kinds: Sequence[Kind[Any]]) -> Iterator[FieldError]:
     if not sent.resources:
         yield required(root, "at least one group of resources must be configured")
     for index, group in enumerate(sent.resources):
-        place = root[index]
+        path = root[index]
         if not group.resources:
-            yield required(place / "resources")
+            yield required(path / "resources")
         for number, word in enumerate(group.resources):
             if not any(_names(word, kind) for kind in kinds):
                 text = "names no resource that is stored here"
-                yield invalid((place / "resources")[number], word, text)
+                yield invalid((path / "resources")[number], word, text)
         if not group.providers:
-            yield required(place / "providers")
+            yield required(path / "providers")
         for number, provider in enumerate(group.providers):
-            yield from _provider_errors((place / "providers")[number], provider)
+            yield from _provider_errors((path / "providers")[number], provider)
 
 
-def _provider_errors(place: Path, sent: _Provider) -> Iterator[FieldError]:
+def _provider_errors(path: Path, sent: _Provider) -> Iterator[FieldError]:
     given = (sent.aesgcm, sent.secretbox, sent.identity)
     if sum(one is not None for one in given) != 1:
-        yield required(place, "exactly one of aesgcm, secretbox and identity")
+        yield required(path, "exactly one of aesgcm, secretbox and identity")
         return
     if sent.aesgcm is not None:
-        yield from _key_errors(place / "aesgcm" / "keys", sent.aesgcm.keys, AES_BYTES)
+        yield from _key_errors(path / "aesgcm" / "keys", sent.aesgcm.keys, AES_BYTES)
     if sent.secretbox is not None:
-        yield from _key_errors(place / "secretbox" / "keys", sent.secretbox.keys, SECRETBOX_BYTES)
+        yield from _key_errors(path / "secretbox" / "keys", sent.secretbox.keys, SECRETBOX_BYTES)
         try:
             import nacl.bindings  # noqa: F401 -- only to see whether it is there
         except ImportError:
             text = "needs one more package: pip install 'orchid-identity[secretbox]'"
-            yield invalid(place / "secretbox", None, text)
+            yield invalid(path / "secretbox", None, text)
 
 
-def _key_errors(place: Path, keys: Sequence[_Key], sizes: tuple[int, ...]) -> Iterator[FieldError]:
+def _key_errors(path: Path, keys: Sequence[_Key], sizes: tuple[int, ...]) -> Iterator[FieldError]:
     """Errors in the keys; no message shows one."""
     if not keys:
-        yield required(place, "at least one key")
+        yield required(path, "at least one key")
     names: set[str] = set()
     for index, key in enumerate(keys):
         if not key.name or ":" in key.name:
-            yield invalid(place[index] / "name", key.name, "must be a name without a colon")
+            yield invalid(path[index] / "name", key.name, "must be a name without a colon")
         elif key.name in names:
-            yield duplicate(place[index] / "name", key.name)
+            yield duplicate(path[index] / "name", key.name)
         names.add(key.name)
         try:
             size = len(base64.b64decode(key.secret, validate=True))
         except (binascii.Error, ValueError):
-            yield invalid(place[index] / "secret", None, "must be base64")
+            yield invalid(path[index] / "secret", None, "must be base64")
             continue
         if size not in sizes:
             wanted = " or ".join(map(str, sizes))
-            yield invalid(place[index] / "secret", None, f"must be {wanted} bytes, not {size}")
+            yield invalid(path[index] / "secret", None, f"must be {wanted} bytes, not {size}")

@@ -84,13 +84,13 @@ class StaticTokenAuthenticator:
         return digest.digest()
 
 
-def read_users(text: str, place: str) -> dict[str, UserInfo]:
+def read_users(text: str, file: str) -> dict[str, UserInfo]:
     """Parse the rows: strictly quoted CSV, at least three columns, the last row of a token wins."""
     users: dict[str, UserInfo] = {}
-    for number, row in _rows(text, place):
+    for number, row in _rows(text, file):
         if len(row) < COLUMNS:
             raise InvalidTokenFile(
-                f"token file '{place}' must have at least 3 columns "
+                f"token file '{file}' must have at least 3 columns "
                 f"(token, user name, user uid), found {len(row)} in row {number}"
             )
         token, name, uid, *rest = row
@@ -101,7 +101,7 @@ def read_users(text: str, place: str) -> dict[str, UserInfo]:
     return users
 
 
-def _rows(text: str, place: str) -> Iterable[tuple[int, list[str]]]:
+def _rows(text: str, file: str) -> Iterable[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for number, row in enumerate(reader, start=1):
@@ -109,5 +109,5 @@ def _rows(text: str, place: str) -> Iterable[tuple[int, list[str]]]:
                 yield number, row
     except csv.Error as error:
         raise InvalidTokenFile(
-            f"token file '{place}' is not valid CSV near line {reader.line_num}: {error}"
+            f"token file '{file}' is not valid CSV near line {reader.line_num}: {error}"
         ) from None

@@ -152,55 +152,55 @@ def _errors(authorizers: Sequence[_Authorizer], compiler: Compiler) -> Iterator[
     types: set[str] = set()
     names: set[str] = set()
     for index, sent in enumerate(authorizers):
-        place = root[index]
+        path = root[index]
         if not sent.type:
-            yield required(place / "type")
+            yield required(path / "type")
         elif sent.type not in TYPES:
-            yield unsupported(place / "type", sent.type, TYPES)
+            yield unsupported(path / "type", sent.type, TYPES)
         elif sent.type in types and sent.type != WEBHOOK:
-            yield duplicate(place / "type", sent.type)
+            yield duplicate(path / "type", sent.type)
         else:
-            yield from _name_errors(place / "name", sent, names)
-            yield from _webhook_errors(place / "webhook", sent, compiler)
+            yield from _name_errors(path / "name", sent, names)
+            yield from _webhook_errors(path / "webhook", sent, compiler)
         types.add(sent.type)
         names.add(sent.name)
 
 
-def _name_errors(place: Path, sent: _Authorizer, taken: Collection[str]) -> Iterator[FieldError]:
+def _name_errors(path: Path, sent: _Authorizer, taken: Collection[str]) -> Iterator[FieldError]:
     if not sent.name:
-        yield required(place)
+        yield required(path)
     elif sent.name in taken:
-        yield duplicate(place, sent.name)
+        yield duplicate(path, sent.name)
     elif sent.type != WEBHOOK and sent.name != default_name(sent.type):
-        yield invalid(place, sent.name, f"must be {default_name(sent.type)!r} for type {sent.type}")
+        yield invalid(path, sent.name, f"must be {default_name(sent.type)!r} for type {sent.type}")
     else:
         for text in subdomain_errors(sent.name):
-            yield invalid(place, sent.name, f"authorizer name is invalid: {text}")
+            yield invalid(path, sent.name, f"authorizer name is invalid: {text}")
 
 
-def _webhook_errors(place: Path, sent: _Authorizer, compiler: Compiler) -> Iterator[FieldError]:
+def _webhook_errors(path: Path, sent: _Authorizer, compiler: Compiler) -> Iterator[FieldError]:
     webhook = sent.webhook
     if sent.type != WEBHOOK:
         if webhook is not None:
-            yield invalid(place, "non-null", "may only be specified when type=Webhook")
+            yield invalid(path, "non-null", "may only be specified when type=Webhook")
     elif webhook is None:
-        yield required(place, "required when type=Webhook")
+        yield required(path, "required when type=Webhook")
     else:
-        yield from _time_errors(place, webhook)
-        yield from _choice_errors(place, webhook)
-        yield from _connection_errors(place / "connectionInfo", webhook.connection_info)
-        yield from _condition_errors(place / "matchConditions", webhook, compiler)
+        yield from _time_errors(path, webhook)
+        yield from _choice_errors(path, webhook)
+        yield from _connection_errors(path / "connectionInfo", webhook.connection_info)
+        yield from _condition_errors(path / "matchConditions", webhook, compiler)
 
 
-def _time_errors(place: Path, sent: _Webhook) -> Iterator[FieldError]:
+def _time_errors(path: Path, sent: _Webhook) -> Iterator[FieldError]:
     if not sent.timeout:
-        yield required(place / "timeout")
+        yield required(path / "timeout")
     elif not 0 < _seconds(sent.timeout) <= LONGEST_TIMEOUT:
-        yield invalid(place / "timeout", sent.timeout, "must be > 0s and <= 30s")
+        yield invalid(path / "timeout", sent.timeout, "must be > 0s and <= 30s")
     ttls = {"authorizedTTL": sent.authorized_ttl, "unauthorizedTTL": sent.unauthorized_ttl}
     for name, text in ttls.items():
         if text and _seconds(text) < 0:
-            yield invalid(place / name, text, "must be > 0s")
+            yield invalid(path / name, text, "must be > 0s")
 
 
 def _seconds(text: str) -> float:
@@ -211,7 +211,7 @@ def _seconds(text: str) -> float:
         return -1.0
 
 
-def _choice_errors(place: Path, sent: _Webhook) -> Iterator[FieldError]:
+def _choice_errors(path: Path, sent: _Webhook) -> Iterator[FieldError]:
     conditions_version = sent.match_condition_subject_access_review_version
     choices: dict[str, tuple[str, tuple[str, ...]]] = {
         "subjectAccessReviewVersion": (sent.subject_access_review_version, VERSIONS),
@@ -220,21 +220,21 @@ def _choice_errors(place: Path, sent: _Webhook) -> Iterator[FieldError]:
     if conditions_version:
         choices["matchConditionSubjectAccessReviewVersion"] = conditions_version, ("v1",)
     elif sent.match_conditions:
-        where = place / "matchConditionSubjectAccessReviewVersion"
+        where = path / "matchConditionSubjectAccessReviewVersion"
         yield required(where, "required if match conditions are specified")
     for name, (chosen, supported) in choices.items():
         if not chosen:
-            yield required(place / name)
+            yield required(path / name)
         elif chosen not in supported:
-            yield unsupported(place / name, chosen, supported)
+            yield unsupported(path / name, chosen, supported)
 
 
-def _connection_errors(place: Path, sent: _Connection) -> Iterator[FieldError]:
-    file, at = sent.kube_config_file, place / "kubeConfigFile"
+def _connection_errors(path: Path, sent: _Connection) -> Iterator[FieldError]:
+    file, at = sent.kube_config_file, path / "kubeConfigFile"
     if not sent.type:
-        yield required(place / "type")
+        yield required(path / "type")
     elif sent.type != KUBECONFIG:
-        yield unsupported(place / "type", sent.type, (KUBECONFIG,))
+        yield unsupported(path / "type", sent.type, (KUBECONFIG,))
     elif not file:
         yield required(at)
     elif not FilePath(file).is_absolute():
@@ -245,13 +245,13 @@ def _connection_errors(place: Path, sent: _Connection) -> Iterator[FieldError]:
         yield invalid(at, file, "must be a regular file")
 
 
-def _condition_errors(place: Path, sent: _Webhook, compiler: Compiler) -> Iterator[FieldError]:
+def _condition_errors(path: Path, sent: _Webhook, compiler: Compiler) -> Iterator[FieldError]:
     if len(sent.match_conditions) > MOST_CONDITIONS:
-        yield too_many(place, len(sent.match_conditions), MOST_CONDITIONS)
+        yield too_many(path, len(sent.match_conditions), MOST_CONDITIONS)
         return
     seen: set[str] = set()
     for index, condition in enumerate(sent.match_conditions):
-        at, source = place[index] / "expression", condition.expression
+        at, source = path[index] / "expression", condition.expression
         if not source.strip():
             yield required(at)
         elif source in seen:

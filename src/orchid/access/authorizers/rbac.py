@@ -114,11 +114,11 @@ class Bindings:
 
     def put(self, key: str, binding: RoleBinding | ClusterRoleBinding | None) -> None:
         """Add or replace a binding; None removes it."""
-        for place in self._entries.pop(key, ()):
-            held = self._held[place]
+        for holder in self._entries.pop(key, ()):
+            held = self._held[holder]
             del held[key]
             if not held:
-                del self._held[place]
+                del self._held[holder]
         if binding is not None:
             self._add(key, binding)
 
@@ -140,15 +140,15 @@ class Bindings:
         if len(self._roles) > MOST_SHARED_ROLES:
             self._roles.clear()
         role = self._roles.setdefault(binding.role_ref, binding.role_ref)
-        places: dict[tuple[str, str, str], None] = {}
+        holders: dict[tuple[str, str, str], None] = {}
         for subject in binding.subjects:
-            place = subject_key(subject, binding.namespace)
-            if place is None or place in places:
+            holder = subject_key(subject, binding.namespace)
+            if holder is None or holder in holders:
                 continue
-            places[place] = None
+            holders[holder] = None
             held = Held(key, title_of(binding, subject), role, binding.namespace)
-            self._held.setdefault(place, {})[key] = held
-        self._entries[key] = tuple(places)
+            self._held.setdefault(holder, {})[key] = held
+        self._entries[key] = tuple(holders)
 
 
 class RBAC:

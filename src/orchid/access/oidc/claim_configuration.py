@@ -112,26 +112,26 @@ class ClaimSettings:
 
     def errors(
         self,
-        place: Path,
+        path: Path,
         rules: tuple[SentRule, ...],
         mappings: SentMappings,
         user_rules: tuple[SentUserRule, ...],
     ) -> Iterator[FieldError]:
         """Errors; raises LibraryMissing at the first expression if the library is not installed."""
-        yield from self._rule_errors(place / "claimValidationRules", rules)
-        at = place / "claimMappings"
+        yield from self._rule_errors(path / "claimValidationRules", rules)
+        at = path / "claimMappings"
         yield from self._mapping_errors(at / "username", mappings.username, needed=True)
         yield from self._mapping_errors(at / "groups", mappings.groups, needed=False)
         yield from self._uid_errors(at / "uid", mappings.uid)
         yield from self._extra_errors(at / "extra", mappings.extra)
         yield from self._email_errors(at / "username" / "expression", mappings, rules)
-        yield from self._user_rule_errors(place / "userValidationRules", user_rules)
+        yield from self._user_rule_errors(path / "userValidationRules", user_rules)
 
-    def _rule_errors(self, place: Path, rules: tuple[SentRule, ...]) -> Iterator[FieldError]:
+    def _rule_errors(self, path: Path, rules: tuple[SentRule, ...]) -> Iterator[FieldError]:
         claims: set[str] = set()
         expressions: set[str] = set()
         for index, rule in enumerate(rules):
-            at = place[index]
+            at = path[index]
             if rule.claim and rule.expression:
                 yield invalid(at, rule.claim, BOTH)
             elif rule.claim:
@@ -152,11 +152,11 @@ class ClaimSettings:
                 yield required(at, NEITHER)
 
     def _user_rule_errors(
-        self, place: Path, rules: tuple[SentUserRule, ...]
+        self, path: Path, rules: tuple[SentUserRule, ...]
     ) -> Iterator[FieldError]:
         seen: set[str] = set()
         for index, rule in enumerate(rules):
-            at = place[index] / "expression"
+            at = path[index] / "expression"
             if not rule.expression:
                 yield required(at)
                 continue
@@ -164,39 +164,39 @@ class ClaimSettings:
             yield from self._condition_errors(at, rule.expression, seen, compiled)
 
     def _condition_errors(
-        self, place: Path, source: str, seen: set[str], compiled: Callable[[str], Expression]
+        self, path: Path, source: str, seen: set[str], compiled: Callable[[str], Expression]
     ) -> Iterator[FieldError]:
         if source in seen:
-            yield duplicate(place, _shown(source))
+            yield duplicate(path, _shown(source))
             return
         seen.add(source)
-        yield from _expression_errors(place, source, compiled)
+        yield from _expression_errors(path, source, compiled)
 
     def _mapping_errors(
-        self, place: Path, sent: SentMapping, *, needed: bool
+        self, path: Path, sent: SentMapping, *, needed: bool
     ) -> Iterator[FieldError]:
         if sent.claim and sent.expression:
-            yield invalid(place, "", BOTH)
+            yield invalid(path, "", BOTH)
         elif sent.expression:
             if sent.prefix is not None:
-                yield invalid(place / "prefix", sent.prefix, WITH_EXPRESSION)
-            yield from self._claims_errors(place / "expression", sent.expression)
+                yield invalid(path / "prefix", sent.prefix, WITH_EXPRESSION)
+            yield from self._claims_errors(path / "expression", sent.expression)
         elif sent.claim and sent.prefix is None:
             text = "prefix is required when claim is set, though it may be empty"
-            yield required(place / "prefix", text)
+            yield required(path / "prefix", text)
         elif not sent.claim and (needed or sent.prefix):
-            yield required(place, NEITHER)
+            yield required(path, NEITHER)
 
-    def _uid_errors(self, place: Path, sent: SentUidMapping) -> Iterator[FieldError]:
+    def _uid_errors(self, path: Path, sent: SentUidMapping) -> Iterator[FieldError]:
         if sent.claim and sent.expression:
-            yield invalid(place, "", BOTH)
+            yield invalid(path, "", BOTH)
         elif sent.expression:
-            yield from self._claims_errors(place / "expression", sent.expression)
+            yield from self._claims_errors(path / "expression", sent.expression)
 
-    def _extra_errors(self, place: Path, extra: tuple[SentExtra, ...]) -> Iterator[FieldError]:
+    def _extra_errors(self, path: Path, extra: tuple[SentExtra, ...]) -> Iterator[FieldError]:
         seen: set[str] = set()
         for index, sent in enumerate(extra):
-            at = place[index]
+            at = path[index]
             yield from self._key_errors(at / "key", sent.key)
             if sent.key in seen:
                 yield duplicate(at / "key", sent.key)
@@ -207,20 +207,20 @@ class ClaimSettings:
             else:
                 yield required(at / "valueExpression")
 
-    def _key_errors(self, place: Path, key: str) -> Iterator[FieldError]:
+    def _key_errors(self, path: Path, key: str) -> Iterator[FieldError]:
         """A key belongs to a domain, but not to ours: otherwise an issuer could imitate the
         server.
         """
-        yield from key_errors(place, key)
+        yield from key_errors(path, key)
         domain = key.partition("/")[0]
         if key != key.lower():
-            yield invalid(place, key, "must be lowercase")
+            yield invalid(path, key, "must be lowercase")
         if any(domain == ours or domain.endswith(f".{ours}") for ours in self._reserved):
             text = f"{', '.join(self._reserved)} and all subdomains are reserved for the server"
-            yield invalid(place, key, text)
+            yield invalid(path, key, text)
 
     def _email_errors(
-        self, place: Path, mappings: SentMappings, rules: tuple[SentRule, ...]
+        self, path: Path, mappings: SentMappings, rules: tuple[SentRule, ...]
     ) -> Iterator[FieldError]:
         """An address that the issuer did not verify could belong to anybody."""
         name = mappings.username.expression
@@ -229,7 +229,7 @@ class ClaimSettings:
         extra = (one.value_expression for one in mappings.extra)
         conditions = (rule.expression for rule in rules if not rule.claim)
         if not any(self._selects(one, "email_verified") for one in (name, *extra, *conditions)):
-            yield invalid(place, _shown(name), UNVERIFIED_EMAIL)
+            yield invalid(path, _shown(name), UNVERIFIED_EMAIL)
 
     def _selects(self, source: str, claim: str) -> bool:
         try:
@@ -237,19 +237,19 @@ class ClaimSettings:
         except ExpressionUnusable:
             return False  # reported with its own path
 
-    def _claims_errors(self, place: Path, source: str) -> Iterator[FieldError]:
-        yield from _expression_errors(place, source, self._compiler.over_claims)
+    def _claims_errors(self, path: Path, source: str) -> Iterator[FieldError]:
+        yield from _expression_errors(path, source, self._compiler.over_claims)
 
 
 def _expression_errors(
-    place: Path, source: str, compiled: Callable[[str], Expression]
+    path: Path, source: str, compiled: Callable[[str], Expression]
 ) -> Iterator[FieldError]:
     try:
         compiled(source)
     except ExpressionUnusable as problem:
-        yield invalid(place, _shown(source), str(problem))
+        yield invalid(path, _shown(source), str(problem))
     except LibraryMissing as problem:
-        raise LibraryMissing(f"{place}: {problem}") from None
+        raise LibraryMissing(f"{path}: {problem}") from None
 
 
 def _shown(source: str) -> str:

@@ -218,66 +218,66 @@ def _errors(
     urls: set[str] = set()
     discovery: set[str] = set()
     for index, one in enumerate(sent):
-        place = root[index]
-        yield from _issuer_errors(place / "issuer", one.issuer, own_issuers)
+        path = root[index]
+        yield from _issuer_errors(path / "issuer", one.issuer, own_issuers)
         if one.issuer.url in urls:
-            yield duplicate(place / "issuer" / "url", one.issuer.url)
+            yield duplicate(path / "issuer" / "url", one.issuer.url)
         if one.issuer.discovery_url and one.issuer.discovery_url in discovery:
-            yield duplicate(place / "issuer" / "discoveryURL", one.issuer.discovery_url)
+            yield duplicate(path / "issuer" / "discoveryURL", one.issuer.discovery_url)
         urls.add(one.issuer.url)
         discovery.add(one.issuer.discovery_url)
         yield from claims.errors(
-            place, one.claim_validation_rules, one.claim_mappings, one.user_validation_rules
+            path, one.claim_validation_rules, one.claim_mappings, one.user_validation_rules
         )
 
 
 def _issuer_errors(
-    place: Path, sent: _Issuer, own_issuers: Collection[str]
+    path: Path, sent: _Issuer, own_issuers: Collection[str]
 ) -> Iterator[FieldError]:
-    yield from url_errors(place / "url", sent.url, own_issuers)
+    yield from url_errors(path / "url", sent.url, own_issuers)
     if sent.discovery_url:
-        yield from url_errors(place / "discoveryURL", sent.discovery_url, ())
+        yield from url_errors(path / "discoveryURL", sent.discovery_url, ())
         if sent.discovery_url.rstrip("/") == sent.url.rstrip("/"):
             text = "discoveryURL must be different from URL"
-            yield invalid(place / "discoveryURL", sent.discovery_url, text)
+            yield invalid(path / "discoveryURL", sent.discovery_url, text)
     if not sent.audiences:
-        yield required(place / "audiences", "at least one issuer.audiences is required")
+        yield required(path / "audiences", "at least one issuer.audiences is required")
     for index, audience in enumerate(sent.audiences):
         if not audience:
-            yield required(place / "audiences" / f"[{index}]", "audience can't be empty")
+            yield required(path / "audiences" / f"[{index}]", "audience can't be empty")
         elif audience in sent.audiences[:index]:
-            yield duplicate((place / "audiences")[index], audience)
+            yield duplicate((path / "audiences")[index], audience)
     policy = sent.audience_match_policy
     if policy not in ("", MATCH_ANY) or (len(sent.audiences) > 1 and policy != MATCH_ANY):
         text = "must be MatchAny for multiple audiences"
-        yield invalid(place / "audienceMatchPolicy", policy, text)
+        yield invalid(path / "audienceMatchPolicy", policy, text)
     if sent.egress_selector_type not in ("", "controlplane", "cluster"):
-        yield invalid(place / "egressSelectorType", sent.egress_selector_type, "is not known")
+        yield invalid(path / "egressSelectorType", sent.egress_selector_type, "is not known")
 
 
-def url_errors(place: Path, url: str, disallowed: Collection[str]) -> Iterator[FieldError]:
+def url_errors(path: Path, url: str, disallowed: Collection[str]) -> Iterator[FieldError]:
     if not url:
-        yield required(place, "URL is required")
+        yield required(path, "URL is required")
         return
     if url in disallowed:
         text = f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]"
-        yield invalid(place, url, text)
+        yield invalid(path, url, text)
     try:
         parts = urlsplit(url)
         fit = bool(parts.hostname) and parts.port != 0
     except ValueError:
         fit = False
     if not fit or not url.isascii() or not url.isprintable() or " " in url:
-        yield invalid(place, url, "is not a URL")
+        yield invalid(path, url, "is not a URL")
         return
     if parts.scheme != "https":
-        yield invalid(place, url, "URL scheme must be https")
+        yield invalid(path, url, "URL scheme must be https")
     if "@" in parts.netloc:
-        yield invalid(place, "<hidden>", "URL must not contain a username or password")
+        yield invalid(path, "<hidden>", "URL must not contain a username or password")
     if parts.query or "?" in url:
-        yield invalid(place, url, "URL must not contain a query")
+        yield invalid(path, url, "URL must not contain a query")
     if parts.fragment or "#" in url:
-        yield invalid(place, url, "URL must not contain a fragment")
+        yield invalid(path, url, "URL must not contain a fragment")
 
 
 def _anonymous_errors(sent: _Anonymous | None) -> Iterator[FieldError]:

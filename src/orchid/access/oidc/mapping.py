@@ -44,12 +44,12 @@ def _username(claims: Payload, mapping: ClaimOrExpression, given: ExpressionInpu
         if not name:
             raise Rejected("oidc: empty username via CEL expression is not allowed")
         return name
-    place = f"oidc: parse username claims {quote(mapping.claim)}"
+    context = f"oidc: parse username claims {quote(mapping.claim)}"
     value = claims.get(mapping.claim)
     if value is None:
-        raise Rejected(f"{place}: claim not present")
+        raise Rejected(f"{context}: claim not present")
     if not isinstance(value, str) or not value:
-        raise Rejected(f"{place}: claim is not a string with content")
+        raise Rejected(f"{context}: claim is not a string with content")
     if mapping.claim == "email":
         _refuse_unverified_email(claims)
     return mapping.prefix + value
@@ -84,8 +84,8 @@ def _uid(claims: Payload, mapping: ClaimOrExpression | None, given: ExpressionIn
         return _one_text(mapping, given, "uid")
     value = claims.get(mapping.claim)
     if not isinstance(value, str):
-        place = f"oidc: parse uid claim {quote(mapping.claim)}"
-        raise Rejected(f"{place}: claim not present or not a string")
+        context = f"oidc: parse uid claim {quote(mapping.claim)}"
+        raise Rejected(f"{context}: claim not present or not a string")
     return value
 
 
@@ -100,8 +100,8 @@ def _extra(
     if isinstance(jti, str) and jti:
         extra[credential_id] = (f"JTI={jti}",)
     for key, expression in mappings:
-        place = f"oidc: {_EXPRESSION.format('extra')}"
-        if values := _texts(expression, given, place, f"{expression.source}: "):
+        context = f"oidc: {_EXPRESSION.format('extra')}"
+        if values := _texts(expression, given, context, f"{expression.source}: "):
             extra[key] = values
     return extra
 
@@ -119,18 +119,18 @@ def _require(claims: Mapping[str, Any], claim: str, wanted: str) -> None:
         )
 
 
-def _insist(rules: Iterable[Rule], given: ExpressionInput, place: str) -> None:
+def _insist(rules: Iterable[Rule], given: ExpressionInput, context: str) -> None:
     """All rules are evaluated first: evaluation errors are reported before failed rules."""
     try:
         outcomes = [(rule, rule.expression.holds(given)) for rule in rules]
     except Failed as failed:
-        raise Rejected(f"oidc: {place}: {failed}") from None
+        raise Rejected(f"oidc: {context}: {failed}") from None
     for rule, outcome in outcomes:
         if outcome is None:
-            raise Rejected(f"oidc: {place}: validation expression must return a boolean")
+            raise Rejected(f"oidc: {context}: validation expression must return a boolean")
         if not outcome:
             failure = f"validation expression '{rule.expression.source}' failed: {rule.message}"
-            raise Rejected(f"oidc: {place}: {failure}")
+            raise Rejected(f"oidc: {context}: {failure}")
 
 
 def _seen(user: UserInfo) -> ExpressionInput:
@@ -145,23 +145,23 @@ def _seen(user: UserInfo) -> ExpressionInput:
 
 
 def _one_text(expression: Expression, given: ExpressionInput, word: str) -> str:
-    place = f"oidc: {_EXPRESSION.format(word)}"
+    context = f"oidc: {_EXPRESSION.format(word)}"
     try:
         text = expression.text(given)
     except Failed as failed:
-        raise Rejected(f"{place}: {failed}") from None
+        raise Rejected(f"{context}: {failed}") from None
     if text is None:
-        raise Rejected(f"{place}: {word} claim expression must return a string")
+        raise Rejected(f"{context}: {word} claim expression must return a string")
     return text
 
 
 def _texts(
-    expression: Expression, given: ExpressionInput, place: str, shown: str = ""
+    expression: Expression, given: ExpressionInput, context: str, shown: str = ""
 ) -> tuple[str, ...]:
     try:
         texts = expression.texts(given)
     except Failed as failed:
-        raise Rejected(f"{place}: {failed}") from None
+        raise Rejected(f"{context}: {failed}") from None
     if texts is None:
-        raise Rejected(f"{place}: {shown}expression must return a string or a list of strings")
+        raise Rejected(f"{context}: {shown}expression must return a string or a list of strings")
     return texts

@@ -130,65 +130,65 @@ class ServerConnection:
 
     # -- calls -----------------------------------------------------------------------------
 
-    def get(self, place: str, query: Mapping[str, str] | None = None) -> Json:
-        return self._json("GET", f"{place}?{urlencode(query)}" if query else place)
+    def get(self, target: str, query: Mapping[str, str] | None = None) -> Json:
+        return self._json("GET", f"{target}?{urlencode(query)}" if query else target)
 
-    def post(self, place: str, body: Json) -> Json:
-        return self._json("POST", place, body)
+    def post(self, target: str, body: Json) -> Json:
+        return self._json("POST", target, body)
 
-    def put(self, place: str, body: Json) -> Json:
-        return self._json("PUT", place, body)
+    def put(self, target: str, body: Json) -> Json:
+        return self._json("PUT", target, body)
 
-    def delete(self, place: str, *, dry_run: bool = False) -> Json:
-        return self._json("DELETE", f"{place}?dryRun=All" if dry_run else place)
+    def delete(self, target: str, *, dry_run: bool = False) -> Json:
+        return self._json("DELETE", f"{target}?dryRun=All" if dry_run else target)
 
-    def text(self, place: str) -> tuple[int, str]:
+    def text(self, target: str) -> tuple[int, str]:
         """The status and text of a page that is no object."""
-        status, data = self._exchange("GET", place, None)
+        status, data = self._exchange("GET", target, None)
         return status, data.decode("utf-8", "replace")
 
-    def data(self, place: str, *, absent: int = 0) -> bytes:
+    def data(self, target: str, *, absent: int = 0) -> bytes:
         """The bytes of a page that is no object; b"" for the status `absent`."""
-        status, data = self._exchange("GET", place, None)
+        status, data = self._exchange("GET", target, None)
         if status == absent:
             return b""
         if status not in SUCCESS:
             raise CommandRefused(status, self._refusal(status, decoded(data)))
         return data
 
-    def items(self, place: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
+    def items(self, target: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
         """All items of a list, page by page."""
-        for page in self._pages(place, query):
+        for page in self._pages(target, query):
             yield from page.get("items") or ()
 
-    def listed(self, place: str, query: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
+    def listed(self, target: str, query: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
         """All items of a list, and its resourceVersion, for a watch."""
         found: list[Json] = []
         version = ""
-        for page in self._pages(place, query):
+        for page in self._pages(target, query):
             found += page.get("items") or ()
             version = page.get("metadata", {}).get("resourceVersion", "")
         return found, version
 
-    def _pages(self, place: str, query: Mapping[str, str] | None) -> Iterator[Json]:
+    def _pages(self, target: str, query: Mapping[str, str] | None) -> Iterator[Json]:
         onwards = ""
         while True:
             asked = {**(query or {}), "limit": str(PAGE)}
             if onwards:
                 asked["continue"] = onwards
-            page = self.get(place, asked)
+            page = self.get(target, asked)
             yield page
             onwards = page.get("metadata", {}).get("continue", "")
             if not onwards:
                 return
 
     def watch(
-        self, place: str, version: str, query: Mapping[str, str] | None = None
+        self, target: str, version: str, query: Mapping[str, str] | None = None
     ) -> Iterator[Json]:
         """The changes since a version, until the server ends the watch."""
         asked = {**(query or {}), "watch": "true", "resourceVersion": version}
         try:
-            for status, line in self._api.stream(f"{place}?{urlencode(asked)}"):
+            for status, line in self._api.stream(f"{target}?{urlencode(asked)}"):
                 event = decoded(line)
                 if status not in SUCCESS:
                     raise CommandRefused(status, self._refusal(status, event))
@@ -197,9 +197,9 @@ class ServerConnection:
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
 
-    def count(self, place: str) -> int:
+    def count(self, target: str) -> int:
         """The number of items of a list, without fetching them."""
-        page = self.get(place, {"limit": "1"})
+        page = self.get(target, {"limit": "1"})
         rest = page.get("metadata", {}).get("remainingItemCount") or 0
         return len(page.get("items") or ()) + int(rest)
 
@@ -223,11 +223,11 @@ class ServerConnection:
 
     # -- transport -------------------------------------------------------------------------
 
-    def _json(self, method: str, place: str, body: Json | None = None) -> Json:
-        changes = method != "GET" and not urlsplit(place).path.endswith(_ONLY_ASKED)
+    def _json(self, method: str, target: str, body: Json | None = None) -> Json:
+        changes = method != "GET" and not urlsplit(target).path.endswith(_ONLY_ASKED)
         if changes:
             self._insist_on_the_server()
-        status, data = self._exchange(method, place, body)
+        status, data = self._exchange(method, target, body)
         value = decoded(data)
         if status not in SUCCESS:
             details = value.get("details") if isinstance(value, dict) else None
@@ -259,9 +259,9 @@ class ServerConnection:
         if not meant:
             raise Complaint("nothing was changed")
 
-    def _exchange(self, method: str, place: str, body: Json | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, target: str, body: Json | None) -> tuple[int, bytes]:
         try:
-            answer = self._api.exchange(method, place, body)
+            answer = self._api.exchange(method, target, body)
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
         for warning in answer.headers.get_all("Warning") or ():

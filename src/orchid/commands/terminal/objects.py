@@ -33,7 +33,7 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
 def show_list(
     chosen: argparse.Namespace,
     server: ServerConnection,
-    place: str,
+    target: str,
     declared: Sequence[ListColumn],
     *,
     empty: str,
@@ -42,7 +42,7 @@ def show_list(
     order: Callable[[Json], Any] | None = None,
 ) -> int:
     """List objects as the flags request; with --watch continue until interrupted."""
-    found, version = server.listed(place, query)
+    found, version = server.listed(target, query)
     found = [one for one in found if keep(one)]
     if order is not None:
         found.sort(key=order)
@@ -62,7 +62,7 @@ def show_list(
             printer.show(change, one)
 
     while True:
-        version = _follow(server, place, version, query, show)
+        version = _follow(server, target, version, query, show)
 
 
 class _Printer:
@@ -97,14 +97,14 @@ class _Printer:
 
 def _follow(
     server: ServerConnection,
-    place: str,
+    target: str,
     version: str,
     query: Mapping[str, str] | None,
     show: Callable[[str, Json], None],
 ) -> str:
     """Print changes until the server ends the watch; return the version to continue from."""
     try:
-        for event in server.watch(place, version, query):
+        for event in server.watch(target, version, query):
             one = event.get("object") or {}
             if event.get("type") == "ERROR":
                 raise CommandRefused(int(one.get("code") or 0), str(one.get("message", "")))
@@ -115,7 +115,7 @@ def _follow(
         if refused.status != GONE:
             raise
         # too old to continue from: missed changes stay missed
-        return server.listed(place, query)[1]
+        return server.listed(target, query)[1]
     return version
 
 

@@ -39,18 +39,18 @@ def add_subcommands(
     """
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, words, arguments, act in rows:
-        place = actions.add_parser(
+        subparser = actions.add_parser(
             name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
         )
-        arguments(place)
+        arguments(subparser)
         if name == LISTING:
-            add_watch(place)
+            add_watch(subparser)
         add_flags(
-            place,
+            subparser,
             forms=LIST_FORMS if name in (LISTING, SHOWING) else FORMS,
             kubeconfig="--orchid-kubeconfig" if name in elsewhere else "--kubeconfig",
         )
-        place.set_defaults(act=act)
+        subparser.set_defaults(act=act)
 
 
 def run_subcommand(chosen: argparse.Namespace) -> int:
@@ -81,11 +81,11 @@ def for_each(
 def delete_each(
     chosen: argparse.Namespace,
     server: ServerConnection,
-    place: Callable[[ServerConnection, str], str],
+    path_of: Callable[[ServerConnection, str], str],
 ) -> int:
-    """Delete the named objects; `place` returns the path of each on the server."""
+    """Delete the named objects; `path_of` returns the path of each."""
     return for_each(
         chosen,
         chosen.names,
-        lambda name: (f"deleted {name}", server.delete(place(server, name))),
+        lambda name: (f"deleted {name}", server.delete(path_of(server, name))),
     )

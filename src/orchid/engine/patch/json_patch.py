@@ -152,14 +152,14 @@ class _Draft:
     def _read(self, steps: list[str]) -> Any:
         """The value at a path. A missing member reads as null, a missing parent fails."""
         value = self.root
-        for place, step in enumerate(steps):
+        for depth, step in enumerate(steps):
             if isinstance(value, dict):
                 value = value.get(step)
             elif isinstance(value, list):
                 value = value[_position(step, len(value))]
             else:
                 raise _DoesNotApply
-            if value is None and place < len(steps) - 1:
+            if value is None and depth < len(steps) - 1:
                 raise _DoesNotApply
         return value
 
@@ -169,10 +169,10 @@ class _Draft:
             raise _DoesNotApply
         holder = self.root = self._own(self.root)
         for step in steps[:-1]:
-            place = step if isinstance(holder, dict) else _position(step, len(holder))
-            if isinstance(holder, dict) and place not in holder:
+            member = step if isinstance(holder, dict) else _position(step, len(holder))
+            if isinstance(holder, dict) and member not in holder:
                 raise _DoesNotApply
-            holder[place] = holder = self._own(holder[place])
+            holder[member] = holder = self._own(holder[member])
         return holder, steps[-1]
 
     def _own(self, container: Any) -> Any:

@@ -60,13 +60,13 @@ def _list(node: Sequence, value: Any, path: str) -> Iterator[str]:
         yield f"{path}: expected list, got {_shown(value)}"
         return
     seen: set[str] = set()
-    for place, item in enumerate(value):
+    for index, item in enumerate(value):
         if node.atomic:
-            yield from problems(node.items, item, f"{path}[{place}]")
+            yield from problems(node.items, item, f"{path}[{index}]")
             continue
         key = element_key(node, item)
         if key is None:
-            yield f"{path}: element {place}: {_without_key(node, item)}"
+            yield f"{path}: element {index}: {_without_key(node, item)}"
             continue
         step = element_text(key)
         if key in seen:

@@ -271,26 +271,26 @@ def _merge_elements(node: Sequence, live: list[Any], config: list[Any]) -> list[
     reached there. If it is the next configured one, the live elements behind it wait for it.
     """
     wanted = {element_key(node, item): item for item in config}
-    standing = [(element_key(node, item), item) for item in live]
-    known = dict(standing)
+    live_items = [(element_key(node, item), item) for item in live]
+    known = dict(live_items)
     shared = iter([key for key in wanted if key in known])
     following = next(shared, None)
     result: list[Any] = []
-    place = 0
+    index = 0
     for key, item in wanted.items():
-        while place < len(standing):
-            other, value = standing[place]
+        while index < len(live_items):
+            other, value = live_items[index]
             if other not in wanted:
                 result.append(value)
             elif other in (key, following):
                 break
-            place += 1
+            index += 1
         result.append(_merge(node.items, known[key], item) if key in known else item)
-        if place < len(standing) and standing[place][0] == key:
-            place += 1
+        if index < len(live_items) and live_items[index][0] == key:
+            index += 1
         if key == following:
             following = next(shared, None)
-    return result + [value for other, value in standing[place:] if other not in wanted]
+    return result + [value for other, value in live_items[index:] if other not in wanted]
 
 
 def _refuse_conflicts(

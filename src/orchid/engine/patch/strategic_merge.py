@@ -111,15 +111,15 @@ def _merge_list(live: list[Any], patch: list[Any], node: Node) -> list[Any]:
         if replaced:
             return patch
     merged = list(live)
-    places = {_key(item, node.keys): place for place, item in reversed([*enumerate(live)])}
+    indexes = {_key(item, node.keys): index for index, item in reversed([*enumerate(live)])}
     for item in patch:
         key = _required_key(item, node.keys)
-        place = places.get(key)
-        if place is None:
-            places[key] = len(merged)
+        index = indexes.get(key)
+        if index is None:
+            indexes[key] = len(merged)
             merged.append(_added(item))
         else:
-            merged[place] = _merge_object(merged[place], item, node.items)
+            merged[index] = _merge_object(merged[index], item, node.items)
     return merged if node.appends else _arranged(merged, patch, live, node.keys)
 
 
@@ -196,16 +196,16 @@ def _arranged(
 
     Another element comes before a named one only if it does so in the live list.
     """
-    wanted = {_identity(item, keys): place for place, item in reversed([*enumerate(order)])}
-    stood = {_identity(item, keys): place for place, item in reversed([*enumerate(live)])}
+    wanted = {_identity(item, keys): index for index, item in reversed([*enumerate(order)])}
+    stood = {_identity(item, keys): index for index, item in reversed([*enumerate(live)])}
     named = [item for item in merged if _identity(item, keys) in wanted]
     rest = [item for item in merged if _identity(item, keys) not in wanted]
     named.sort(key=lambda item: wanted[_identity(item, keys)])
     result: list[Any] = []
     waiting = 0
     for item in named:
-        place = stood.get(_identity(item, keys), -1)
-        while waiting < len(rest) and stood.get(_identity(rest[waiting], keys), place) < place:
+        index = stood.get(_identity(item, keys), -1)
+        while waiting < len(rest) and stood.get(_identity(rest[waiting], keys), index) < index:
             result.append(rest[waiting])
             waiting += 1
         result.append(item)

@@ -152,15 +152,15 @@ def _check_type(written: _File) -> None:
         )
 
 
-def _check_stages(place: str, stages: tuple[str, ...]) -> None:
+def _check_stages(path: str, stages: tuple[str, ...]) -> None:
     for stage in stages:
         if stage not in STAGES:
-            raise BadPolicy(f"{place}: {stage!r} is none of {', '.join(STAGES)}")
+            raise BadPolicy(f"{path}: {stage!r} is none of {', '.join(STAGES)}")
 
 
 def _compiled(written: _File, rule: _Rule, index: int) -> tuple[list[Matcher], Plan]:
-    place = f"rules[{index}]"
-    _check_rule(rule, place)
+    path = f"rules[{index}]"
+    _check_rule(rule, path)
     omits = rule.omit_managed_fields
     plan = Plan(
         LEVELS[rule.level],
@@ -170,26 +170,26 @@ def _compiled(written: _File, rule: _Rule, index: int) -> tuple[list[Matcher], P
     return _matchers(rule), plan
 
 
-def _check_rule(rule: _Rule, place: str) -> None:
+def _check_rule(rule: _Rule, path: str) -> None:
     if rule.level not in LEVELS:
-        raise BadPolicy(f"{place}.level: {rule.level!r} is none of {', '.join(LEVELS)}")
-    _check_stages(f"{place}.omitStages", rule.omit_stages)
+        raise BadPolicy(f"{path}.level: {rule.level!r} is none of {', '.join(LEVELS)}")
+    _check_stages(f"{path}.omitStages", rule.omit_stages)
     if rule.non_resource_urls and (rule.resources or rule.namespaces):
         raise BadPolicy(
-            f"{place}.nonResourceURLs: a rule is for resources or for other URLs, not for both"
+            f"{path}.nonResourceURLs: a rule is for resources or for other URLs, not for both"
         )
     for url in rule.non_resource_urls:
         if url != "*" and not (url.startswith("/") and "*" not in url[:-1]):
             raise BadPolicy(
-                f"{place}.nonResourceURLs: {url!r} must be '*' or begin with '/', "
+                f"{path}.nonResourceURLs: {url!r} must be '*' or begin with '/', "
                 "with '*' only at its end"
             )
     for number, resources in enumerate(rule.resources):
         if resources.resource_names and not resources.resources:
-            raise BadPolicy(f"{place}.resources[{number}].resourceNames: resources are needed too")
+            raise BadPolicy(f"{path}.resources[{number}].resourceNames: resources are needed too")
         if "/" in resources.group:
             raise BadPolicy(
-                f"{place}.resources[{number}].group: {resources.group!r} must be a group alone, "
+                f"{path}.resources[{number}].group: {resources.group!r} must be a group alone, "
                 "without its version"
             )
 

@@ -76,9 +76,9 @@ class Definitions:
             }
         return refer(name)
 
-    def of_type(self, type_: type[Wire], place: str, gvks: tuple[Schema, ...] = ()) -> Schema:
+    def of_type(self, type_: type[Wire], path: str, gvks: tuple[Schema, ...] = ()) -> Schema:
         """A reference to any type, with the kinds that it is served as."""
-        reference = self._record(tree_of(type_), place)
+        reference = self._record(tree_of(type_), path)
         if gvks:
             self.schemas[reference["$ref"].removeprefix(PREFIX)][GROUP_VERSION_KIND] = list(gvks)
         return reference
@@ -91,41 +91,39 @@ class Definitions:
 
     # -- records and their fields ----------------------------------------------------------
 
-    def _record(self, tree: Fields, place: str) -> Schema:
-        name = self._name(tree.type, place)
+    def _record(self, tree: Fields, path: str) -> Schema:
+        name = self._name(tree.type, path)
         if name not in self.schemas:
             self.schemas[name] = {}  # a recursive type finds its own name
-            self.schemas[name] = self._object(tree, place)
+            self.schemas[name] = self._object(tree, path)
         if tree.atomic:
             self.schemas[name][f"{EXTENSION}map-type"] = "atomic"
         if tree.open:
             self.schemas[name][KEEPS_UNKNOWN] = True
         return refer(name)
 
-    def _name(self, type_: type, place: str) -> str:
+    def _name(self, type_: type, path: str) -> str:
         published = vars(type_).get("published_as", "")
         if published:
-            place, _, word = published.rpartition(".")
-            return self._names.definition(place, word)
+            path, _, word = published.rpartition(".")
+            return self._names.definition(path, word)
         shared = type_.__module__.startswith(Wire.__module__.rpartition(".")[0])
-        return self._names.definition(META if shared else place, type_.__name__)
+        return self._names.definition(META if shared else path, type_.__name__)
 
-    def _object(self, tree: Fields, place: str) -> Schema:
+    def _object(self, tree: Fields, path: str) -> Schema:
         schema: Schema = {"description": first_paragraph(tree.type), "type": "object"}
         required = [field.wire_name for field in tree.fields.values() if is_required(field)]
         if required:
             schema["required"] = sorted(required)
-        schema["properties"] = self._properties(tree, place)
+        schema["properties"] = self._properties(tree, path)
         return schema
 
-    def _properties(self, tree: Fields, place: str) -> dict[str, Schema]:
-        return {
-            name: self._field(tree, field, place) for name, field in sorted(tree.fields.items())
-        }
+    def _properties(self, tree: Fields, path: str) -> dict[str, Schema]:
+        return {name: self._field(tree, field, path) for name, field in sorted(tree.fields.items())}
 
-    def _field(self, tree: Fields, field: Field, place: str) -> Schema:
+    def _field(self, tree: Fields, field: Field, path: str) -> Schema:
         encoding = field.proto.encoding if field.proto else ""
-        schema = self._node(field.node, place, encoding)
+        schema = self._node(field.node, path, encoding)
         text = field.described.text if field.described else ""
         default = self._defaults.get((tree.type, field.wire_name))
         if default is None and field.always_written and not field.nullable:
@@ -137,16 +135,16 @@ class Definitions:
 
     # -- nodes -----------------------------------------------------------------------------
 
-    def _node(self, node: Node, place: str, encoding: str = "") -> Schema:
+    def _node(self, node: Node, path: str, encoding: str = "") -> Schema:
         match node:
             case Leaf():
                 return self._leaf(node, encoding)
             case Fields():
-                return self._record(node, place)
+                return self._record(node, path)
             case Sequence():
-                return self._sequence(node, place)
+                return self._sequence(node, path)
             case Mapping():
-                return self._mapping(node, place)
+                return self._mapping(node, path)
             case Anything():
                 return {}
 
@@ -162,16 +160,16 @@ class Definitions:
             schema["enum"] = list(node.choices)
         return schema
 
-    def _sequence(self, node: Sequence, place: str) -> Schema:
-        items = self._node(node.items, place)
+    def _sequence(self, node: Sequence, path: str) -> Schema:
+        items = self._node(node.items, path)
         if isinstance(node.items, Fields):
             items = wrapped(items, default=empty_of(node.items))
         return {"type": "array", "items": items, **merge_words(node)}
 
-    def _mapping(self, node: Mapping, place: str) -> Schema:
+    def _mapping(self, node: Mapping, path: str) -> Schema:
         schema: Schema = {"type": "object"}
         if not isinstance(node.values, Anything):
-            schema["additionalProperties"] = self._node(node.values, place)
+            schema["additionalProperties"] = self._node(node.values, path)
         if node.atomic:
             schema[f"{EXTENSION}map-type"] = "atomic"
         return schema

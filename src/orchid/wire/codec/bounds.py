@@ -53,8 +53,8 @@ def _without_strings(body: bytes) -> bytes:
 CountCheck = Callable[[Any, str], None]
 
 
-def too_many(place: str, most: int) -> Undecodable:
-    return Undecodable(f"{place}: there may be at most {most} items")
+def too_many(path: str, most: int) -> Undecodable:
+    return Undecodable(f"{path}: there may be at most {most} items")
 
 
 def count_check_of(schema: Fields) -> Callable[[Any], None]:
@@ -78,11 +78,11 @@ def _fields_check(node: Fields) -> CountCheck | None:
     found = ((name, _check(field.node)) for name, field in node.fields.items())
     checks = [(name, check) for name, check in found if check is not None]
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, path: str) -> None:
         if isinstance(value, dict):
             for name, below in checks:
                 if name in value:
-                    below(value[name], f"{place}.{name}")
+                    below(value[name], f"{path}.{name}")
 
     return check if checks else None
 
@@ -92,14 +92,14 @@ def _list_check(node: Sequence) -> CountCheck | None:
     if below is None and most is None:
         return None
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, path: str) -> None:
         if not isinstance(value, list | tuple):
             return
         if most is not None and len(value) > most:
-            raise too_many(place, most)
+            raise too_many(path, most)
         if below is not None:
             for index, item in enumerate(value):
-                below(item, f"{place}[{index}]")
+                below(item, f"{path}[{index}]")
 
     return check
 
@@ -109,13 +109,13 @@ def _map_check(node: Mapping) -> CountCheck | None:
     if below is None and most is None:
         return None
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
             return
         if most is not None and len(value) > most:
-            raise too_many(place, most)
+            raise too_many(path, most)
         if below is not None:
             for key, item in value.items():
-                below(item, f"{place}.{key}")
+                below(item, f"{path}.{key}")
 
     return check
