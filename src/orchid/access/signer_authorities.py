@@ -24,7 +24,7 @@ class _Keys(NamedTuple):
     """The keys under which the index has an authority."""
 
     signer: str
-    place: SecretLocation
+    secret: SecretLocation
 
 
 class SignerAuthorities:
@@ -41,10 +41,10 @@ class SignerAuthorities:
         found = self._by_signer.get(signer, _NONE).values()
         return sorted(found, key=lambda authority: authority.seniority)
 
-    def is_named(self, place: SecretLocation) -> bool:
+    def is_named(self, secret: SecretLocation) -> bool:
         """Whether an authority has its key in that Secret."""
         self._index.catch_up()
-        return place in self._by_place
+        return secret in self._by_secret
 
     def issuer(self, signer: str) -> x509.Certificate | None:
         """The issuing certificate of a signer; None while its authority has none."""
@@ -60,7 +60,7 @@ class SignerAuthorities:
 
     def _cleared(self) -> None:
         self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
-        self._by_place: dict[SecretLocation, set[str]] = {}
+        self._by_secret: dict[SecretLocation, set[str]] = {}
         self._keys: dict[str, _Keys] = {}
 
     def _changed(self, key: str, entry: Entry[CertificateAuthority] | None) -> None:
@@ -69,12 +69,12 @@ class SignerAuthorities:
             del self._by_signer[before.signer][key]
             if not self._by_signer[before.signer]:
                 del self._by_signer[before.signer]
-            self._by_place[before.place].discard(key)
-            if not self._by_place[before.place]:
-                del self._by_place[before.place]
+            self._by_secret[before.secret].discard(key)
+            if not self._by_secret[before.secret]:
+                del self._by_secret[before.secret]
         if entry is not None:
             authority = entry.object
             found = _Keys(authority.spec.signer_name, secret_location(authority, self._names))
             self._keys[key] = found
             self._by_signer.setdefault(found.signer, {})[key] = authority
-            self._by_place.setdefault(found.place, set()).add(key)
+            self._by_secret.setdefault(found.secret, set()).add(key)

@@ -129,14 +129,14 @@ class RecordClusterCertificates(Running):
 
     async def _record_all(self, cluster: Cluster) -> None:
         assert cluster.spec.inventory is not None
-        place = cluster.spec.inventory.secret_name
+        secret_name = cluster.spec.inventory.secret_name
         try:
-            secret = await self._client.get(Secret, place, self._home)
+            secret = await self._client.get(Secret, secret_name, self._home)
         except NotFound:
-            raise CannotRecord(f"there is no Secret {self._home}/{place}") from None
+            raise CannotRecord(f"there is no Secret {self._home}/{secret_name}") from None
         if KEY not in secret.data:
-            raise CannotRecord(f"the Secret {self._home}/{place} has no key {KEY!r}")
-        connection = self._connect(secret.data[KEY], f"Secret {place}")
+            raise CannotRecord(f"the Secret {self._home}/{secret_name} has no key {KEY!r}")
+        connection = self._connect(secret.data[KEY], f"Secret {secret_name}")
         await self._renew(secret, connection)
         authorities = _authorities(cluster)
         try:

@@ -109,15 +109,15 @@ async def require_growth(source: LogSource, old: Checkpoint, new: Checkpoint) ->
 
 
 async def entry_at(source: LogSource, index: int, size: int) -> bytes:
-    place = index // FULL
-    tile = Tile(ENTRIES, place, tiles.width_of(0, place, size))
+    position = index // FULL
+    tile = Tile(ENTRIES, position, tiles.width_of(0, position, size))
     return (await bundle_entries(source, tile))[index % FULL]
 
 
 def bundles_of(size: int) -> list[Tile]:
     """Every bundle of a log of `size` entries."""
-    places = range(-(-size // FULL))
-    return [Tile(ENTRIES, place, tiles.width_of(0, place, size)) for place in places]
+    indexes = range(-(-size // FULL))
+    return [Tile(ENTRIES, position, tiles.width_of(0, position, size)) for position in indexes]
 
 
 async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | None) -> None:
@@ -125,14 +125,14 @@ async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | N
     first = tile.index * FULL
     hashes = tiles.split(await _tile(source, Tile(0, tile.index, tile.width)))
     leaves = [leaf_hash(entry) for entry in await _available_entries(source, tile)]
-    for place, expected in enumerate(hashes):
-        found = leaves[place] if place < len(leaves) else None
+    for position, expected in enumerate(hashes):
+        found = leaves[position] if position < len(leaves) else None
         if found == expected:
             continue
-        if len(leaves) < tile.width and (found is None or found in hashes[place + 1 :]):
+        if len(leaves) < tile.width and (found is None or found in hashes[position + 1 :]):
             count = f"{tile.path} has {len(leaves)} of {tile.width} entries"
-            raise LogRefused(f"entry {first + place} is missing: {count}")
-        raise LogRefused(f"entry {first + place} does not match its hash in the log")
+            raise LogRefused(f"entry {first + position} is missing: {count}")
+        raise LogRefused(f"entry {first + position} does not match its hash in the log")
     if len(leaves) > tile.width:
         raise LogRefused(f"{tile.path} has {len(leaves)} entries instead of {tile.width}")
     cut = since.size - first if since and 0 < since.size - first <= tile.width else 0
@@ -160,10 +160,10 @@ def _refuse_shorter(old: Checkpoint, new: Checkpoint) -> None:
 
 async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:
     found = tiles.split(await _tile(source, tile))
-    for place, (given, computed) in enumerate(zip(found, tiles.split(expected), strict=True)):
+    for position, (given, computed) in enumerate(zip(found, tiles.split(expected), strict=True)):
         if given != computed:
             span = FULL**tile.level
-            first = (tile.index * FULL + place) * span
+            first = (tile.index * FULL + position) * span
             raise LogRefused(
                 f"{tile.path} does not match the entries {first} to {first + span - 1} below it"
             )

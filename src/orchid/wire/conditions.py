@@ -69,17 +69,17 @@ def with_condition(
 def condition_errors(conditions: Sequence[Condition], path: Path) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, one in enumerate(conditions):
-        place = path[index]
+        at = path[index]
         if not one.type:
-            yield required(place / "type")
+            yield required(at / "type")
         elif one.type in seen:
-            yield duplicate(place / "type", one.type)
+            yield duplicate(at / "type", one.type)
         seen.add(one.type)
         if one.status not in (TRUE, FALSE, UNKNOWN):
-            yield unsupported(place / "status", one.status, (TRUE, FALSE, UNKNOWN))
+            yield unsupported(at / "status", one.status, (TRUE, FALSE, UNKNOWN))
         for name, text in (
             ("reason", one.reason),
             ("lastTransitionTime", one.last_transition_time),
         ):
             if not text:
-                yield required(place / name)
+                yield required(at / name)

@@ -163,11 +163,11 @@ def _errors(kind: Kind[T], new: T) -> tuple[FieldError, ...]:
 
 def in_namespace(kind: Kind[T], new: T, namespace: str) -> T:
     """Set the namespace of the URL; the object may not contradict it."""
-    namespace = place(kind, new, namespace)
+    namespace = agreed_namespace(kind, new, namespace)
     return new if new.metadata.namespace == namespace else new.with_meta(namespace=namespace)
 
 
-def place(kind: Kind[Any], new: Object, namespace: str) -> str:
+def agreed_namespace(kind: Kind[Any], new: Object, namespace: str) -> str:
     """The namespace of an object: that of the URL, which it may not contradict."""
     said = new.metadata.namespace
     if not kind.namespaced:
@@ -183,7 +183,7 @@ def wiped(kind: Kind[T], new: T, request: Request) -> T:
     """A new object in its namespace, without server-set fields."""
     meta, namespace = new.metadata, request.target.namespace if kind.namespaced else ""
     if meta.namespace and meta.namespace != namespace:
-        namespace = place(kind, new, namespace)
+        namespace = agreed_namespace(kind, new, namespace)
     return replace(
         new,
         metadata=replace(

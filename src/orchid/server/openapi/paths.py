@@ -68,7 +68,7 @@ class WatchEvent(Wire):
     ] = None
 
 
-class PathPlace(msgspec.Struct, frozen=True):
+class PathTemplate(msgspec.Struct, frozen=True):
     """One path of a kind: of its collection, of an object, or of a subresource."""
 
     path: str
@@ -88,10 +88,12 @@ class Paths:
     def of(self, kind: Kind[Any]) -> dict[str, PathItem]:
         """Every path of this kind."""
         found: dict[str, PathItem] = {}
-        for place, verbs in _places(kind):
-            operations = {_METHODS[verb][0]: self._operation(kind, place, verb) for verb in verbs}
+        for template, verbs in _templates(kind):
+            operations = {
+                _METHODS[verb][0]: self._operation(kind, template, verb) for verb in verbs
+            }
             if operations:
-                found[place.path] = operations | {"parameters": [*place.parameters, PRETTY]}
+                found[template.path] = operations | {"parameters": [*template.parameters, PRETTY]}
         return found
 
     def failure(self) -> dict[str, Any]:
@@ -102,16 +104,16 @@ class Paths:
 
     # -- one operation -----------------------------------------------------------------------
 
-    def _operation(self, kind: Kind[Any], place: PathPlace, verb: str) -> Operation:
-        shown = place.endpoint.kind if place.endpoint and place.endpoint.kind else kind
+    def _operation(self, kind: Kind[Any], template: PathTemplate, verb: str) -> Operation:
+        shown = template.endpoint.kind if template.endpoint and template.endpoint.kind else kind
         group = group_words(self._names, kind.group)
-        one = f"{place.endpoint.name} of a {kind.name}" if place.endpoint else kind.name
+        one = f"{template.endpoint.name} of a {kind.name}" if template.endpoint else kind.name
         _, action, begins = _METHODS[verb]
         operation: Operation = {
             "tags": [f"{group[0].lower()}{group[1:]}_{kind.version}"],
             "description": _SENTENCES[verb].format(one=one, kind=kind.name),
             "operationId": _operation_id(
-                begins, group + kind.version.capitalize(), kind, place, verb
+                begins, group + kind.version.capitalize(), kind, template, verb
             ),
         }
         query = LIST if verb in ("watch", "watchlist") else QUERY[verb]
@@ -168,14 +170,16 @@ def group_words(names: Naming, group: str) -> str:
     return "".join(word.capitalize() for word in own.split(".")) if own else "Core"
 
 
-def _operation_id(begins: str, group: str, kind: Kind[Any], place: PathPlace, verb: str) -> str:
+def _operation_id(
+    begins: str, group: str, kind: Kind[Any], template: PathTemplate, verb: str
+) -> str:
     collection = "Collection" if verb == "deletecollection" else ""
     listed = "List" if verb == "watchlist" else ""
-    below = place.endpoint.name.capitalize() if place.endpoint else ""
-    return f"{begins}{group}{collection}{place.scope}{kind.name}{below}{listed}{place.suffix}"
+    below = template.endpoint.name.capitalize() if template.endpoint else ""
+    return f"{begins}{group}{collection}{template.scope}{kind.name}{below}{listed}{template.suffix}"
 
 
-def _places(kind: Kind[Any]) -> Iterator[tuple[PathPlace, list[str]]]:
+def _templates(kind: Kind[Any]) -> Iterator[tuple[PathTemplate, list[str]]]:
     """The paths of a kind, each with its verbs."""
     root = group_path(kind.group, kind.version)
     inside = "/namespaces/{namespace}" if kind.namespaced else ""
@@ -188,19 +192,19 @@ def _places(kind: Kind[Any]) -> Iterator[tuple[PathPlace, list[str]]]:
 
     collection, one = f"{inside}/{kind.plural}", f"{inside}/{kind.plural}/{{name}}"
     if kind.namespaced:
-        yield PathPlace(f"{root}/{kind.plural}", (), suffix=everywhere), has("list")
-    yield PathPlace(f"{root}{collection}", above, scope), has(*_COLLECTION)
-    yield PathPlace(f"{root}{one}", (NAME, *above), scope), has(*_OBJECT)
+        yield PathTemplate(f"{root}/{kind.plural}", (), suffix=everywhere), has("list")
+    yield PathTemplate(f"{root}{collection}", above, scope), has(*_COLLECTION)
+    yield PathTemplate(f"{root}{one}", (NAME, *above), scope), has(*_OBJECT)
     for endpoint in kind.endpoints:
         path = f"{root}{one}/{endpoint.name}"
         verbs = [verb for verb in _METHODS if verb in endpoint.verbs]
-        yield PathPlace(path, (NAME, *above), scope, endpoint=endpoint), verbs
+        yield PathTemplate(path, (NAME, *above), scope, endpoint=endpoint), verbs
     if "watch" in kind.verbs:
-        yield PathPlace(f"{root}/watch{collection}", above, scope), ["watchlist"]
-        yield PathPlace(f"{root}/watch{one}", (NAME, *above), scope), ["watch"]
+        yield PathTemplate(f"{root}/watch{collection}", above, scope), ["watchlist"]
+        yield PathTemplate(f"{root}/watch{one}", (NAME, *above), scope), ["watch"]
         if kind.namespaced:
             path = f"{root}/watch/{kind.plural}"
-            yield PathPlace(path, (), suffix=everywhere), ["watchlist"]
+            yield PathTemplate(path, (), suffix=everywhere), ["watchlist"]
 
 
 def group_path(group: str, version: str) -> str:
