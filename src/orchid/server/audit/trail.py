@@ -40,7 +40,8 @@ from orchid.server.audit.policy import (
     Policy,
 )
 from orchid.server.audit.redaction import presented_token, rendered, shown_uri, tidied
-from orchid.server.exchange import NO_TARGET, Exchange
+from orchid.server.exchange import Exchange
+from orchid.server.memory.paths import NO_PATH
 from orchid.server.sockets.messages import HttpRequest, Peer, Response, Stream
 from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import encode
@@ -131,7 +132,7 @@ class PolicyAudit:
 
     def _nobody(self, exchange: Exchange, answer: Response | Stream) -> None:
         """The event of a request that ended before authentication."""
-        if exchange.target is NO_TARGET:
+        if exchange.path is NO_PATH:
             return
         plan = self._plan(exchange, None)
         if plan.level is AuditLevel.NONE or RESPONSE_STARTED in plan.omitted_stages:

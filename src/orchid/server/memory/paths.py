@@ -5,9 +5,8 @@ length is limited, and the cache has a fixed size. It contains no query, and not
 """
 
 import functools
+from dataclasses import dataclass
 from typing import Any, Final
-
-import msgspec
 
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.request import Target
@@ -23,7 +22,8 @@ MOST_PATHS: Final = 4096
 Route = tuple[Kind[Any], Endpoint | None]
 
 
-class ParsedPath(msgspec.Struct, eq=False):
+@dataclass(slots=True, eq=False)
+class ParsedPath:
     """The target of a method and a path, and values that depend on nothing else."""
 
     target: Target
@@ -32,7 +32,8 @@ class ParsedPath(msgspec.Struct, eq=False):
     labels: tuple[str, ...] | None = None  # set by metrics/requests.py
 
 
-NO_PATH: Final = ParsedPath(Target(verb=""), NO_RESOURCE)  # of a request that was not parsed
+# Of a request that was not parsed. It is no resource, so nobody caches a route or labels here.
+NO_PATH: Final = ParsedPath(Target(verb=""), NO_RESOURCE)
 
 
 class PathCache:
