@@ -107,7 +107,7 @@ class Kind(Generic[T]):
     may_update_unconditionally: bool = True
     creates_on_update: bool = False  # PUT of a missing object creates it
     answers_deleted_object: bool = False  # DELETE returns the object instead of a Status
-    acts: Acting[T] | None = None
+    acts: Acting[T] | None = None  # it sets every field that is not in `writes`
     answers_what_was_sent: bool = True  # for reviews: whether the answer echoes the request
     verbs: tuple[str, ...] = STORED_VERBS
     largest_body: int = LARGEST_BODY  # bytes
@@ -215,10 +215,10 @@ class Kind(Generic[T]):
         """The first bytes of a stored value of this program, without notes."""
         return self.head + b'"metadata":'
 
-    def key(self, namespace: str, name: str) -> str:
-        if self.namespaced:
-            return f"{self.key_prefix}{namespace}/{name}"
-        return f"{self.key_prefix}{name}"
+    @cached_property
+    def key(self) -> Callable[[str, str], str]:
+        """The store key of an object, by namespace and name."""
+        return (self.key_prefix + ("{0}/{1}" if self.namespaced else "{1}")).format
 
     def about(self, name: str = "") -> ErrorSubject:
         """This resource in an error: `certificatesigningrequests.certificates.orch.io "x"`."""

@@ -179,7 +179,7 @@ def declare(names: Naming, explainer: Explainer, offload: Offload) -> Kind[Appro
         plural="approvalreviews",
         scope=Scope.CLUSTER,
         acts=Explaining(names.identity, explainer, offload),
-        creates=("metadata", "spec"),
+        writes=("metadata", "spec"),
         verbs=("create",),
     )
 

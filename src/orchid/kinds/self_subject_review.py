@@ -51,7 +51,7 @@ def declare(names: Naming) -> Kind[SelfSubjectReview]:
         scope=Scope.CLUSTER,
         acts=AnswerCaller(),
         answers_what_was_sent=False,
-        creates=("metadata",),
+        writes=("metadata",),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,
     )

@@ -104,7 +104,7 @@ def declare(names: Naming, rules: RuleLister) -> Kind[SelfSubjectRulesReview]:
         plural="selfsubjectrulesreviews",
         scope=Scope.CLUSTER,
         acts=ListRules(rules),
-        creates=("metadata", "spec"),
+        writes=("metadata", "spec"),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,
     )

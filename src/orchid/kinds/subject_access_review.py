@@ -227,7 +227,7 @@ def declare(
             plural=f"{type_.__name__.lower()}s",
             scope=scope,
             acts=Reviewing[R](group, authorizer, errors=errors, subject=subject),
-            creates=("metadata", "spec"),
+            writes=("metadata", "spec"),
             verbs=("create",),
             largest_body=LARGEST_REVIEW,
         )

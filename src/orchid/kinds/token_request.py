@@ -171,7 +171,7 @@ def declare(names: Naming, issuer: Issuer) -> Endpoint:
         plural="tokenrequests",
         scope=Scope.NAMESPACED,
         acts=RequestToken(names, issuer),
-        creates=("metadata", "spec"),
+        writes=("metadata", "spec"),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,
         defaults=with_default_lifetime,

@@ -175,7 +175,7 @@ def declare(
         plural="tokenreviews",
         scope=Scope.CLUSTER,
         acts=review,
-        creates=("metadata", "spec"),
+        writes=("metadata", "spec"),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,
     )
@@ -186,7 +186,7 @@ def declare(
         plural="tokenreviewbatches",
         scope=Scope.CLUSTER,
         acts=ReviewTokens(review, names.identity, monotonic),
-        creates=("metadata", "spec"),
+        writes=("metadata", "spec"),
         verbs=("create",),
         largest_body=LARGEST_BATCH,
     )

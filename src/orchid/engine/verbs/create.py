@@ -82,14 +82,13 @@ class Creating:
     ) -> Entry[T]:
         """Create an object of an acting kind; `under` another object its metadata is kept."""
         if kind.answers_what_was_sent or new.metadata.managed_fields:  # which are validated
-            if kind.creates is not None:
-                new = blank_unwritten(kind, new)
             if not under:
                 new = wiped(kind, new, request)
             elif new.metadata.namespace != request.target.namespace:
                 new = in_namespace(kind, new, request.target.namespace)
             new = await self._owned(kind, new, request)
-        new = await self._admission.admit(request, kind, new, None)
+        if self._admission.asked[kind].admitting:
+            new = await self._admission.admit(request, kind, new, None)
         if kind.acts is None:
             raise NotFound(kind.about(new.name))
         return Entry.unsaved(kind, await kind.acts.create(new, request))
