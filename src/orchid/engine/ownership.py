@@ -21,7 +21,7 @@ from orchid.engine.request import Request
 from orchid.wire.codec.documents import encode, to_builtins
 from orchid.wire.meta import ManagedFieldsEntry, Object
 from orchid.wire.schema import Anything, Fields, Mapping, Node, Sequence
-from orchid.wire.text import timestamp, whole_seconds
+from orchid.wire.text import timestamp
 
 T = TypeVar("T", bound=Object)
 Owners = tuple[ManagedFieldsEntry, ...]
@@ -56,7 +56,7 @@ class Ownership:
             manager=request.manager,
             operation=managed_fields.UPDATE,
             api_version=kind.api_version,
-            time=whole_seconds(request.now),
+            time=request.now.replace(microsecond=0),
             fields_type="FieldsV1",
             fields_v1=fields,
             subresource=request.target.subresource,

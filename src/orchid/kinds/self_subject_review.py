@@ -9,7 +9,6 @@ from orchid.engine.request import Request
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, describe, proto
-from orchid.wire.text import whole_seconds
 from orchid.wire.user import UserInfo
 
 
@@ -36,7 +35,7 @@ class AnswerCaller:
         return SelfSubjectReview(
             kind=new.kind,
             api_version=new.api_version,
-            metadata=ObjectMeta(creation_timestamp=whole_seconds(request.now)),
+            metadata=ObjectMeta(creation_timestamp=request.now.replace(microsecond=0)),
             status=SelfSubjectReviewStatus(user_info=request.user),
         )
 

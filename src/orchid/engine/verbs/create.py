@@ -29,7 +29,6 @@ from orchid.wire.fields import FieldError, gathered
 from orchid.wire.meta import Object
 from orchid.wire.rules.metadata import creation_errors, dedup_owner_references
 from orchid.wire.struct import replace
-from orchid.wire.text import whole_seconds
 
 T = TypeVar("T", bound=Object)
 
@@ -128,7 +127,7 @@ class Creating:
         name = meta.name
         if not name and meta.generate_name:
             name = meta.generate_name[:LONGEST_BASE] + self._random.suffix()
-        born = whole_seconds(request.now)
+        born = request.now.replace(microsecond=0)
         meta = replace(meta, name=name, uid=self._random.uid(), creation_timestamp=born)
         return replace(new, metadata=meta)
 
