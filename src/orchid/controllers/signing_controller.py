@@ -22,7 +22,7 @@ from orchid.kinds.pod_certificate_request import PodCertificateRequest
 from orchid.wire.conditions import READY, TRUE
 from orchid.wire.naming import Naming
 
-R = TypeVar("R", CertificateSigningRequest, PodCertificateRequest)
+R = TypeVar("R", bound=CertificateSigningRequest | PodCertificateRequest)
 
 
 class SigningController(Controller[R]):
