@@ -5,7 +5,6 @@ length is limited, and the cache has a fixed size. It contains no query, and not
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Any, Final
 
 from orchid.engine.kind import Endpoint, Kind
@@ -22,14 +21,16 @@ MOST_PATHS: Final = 4096
 Route = tuple[Kind[Any], Endpoint | None]
 
 
-@dataclass(slots=True, eq=False)
 class ParsedPath:
     """The target of a method and a path, and values that depend on nothing else."""
 
-    target: Target
-    shape: PathShape
-    route: Route | None = None  # set by dispatch.py, if the path has one
-    labels: tuple[str, ...] | None = None  # set by metrics/requests.py
+    __slots__ = ("labels", "route", "shape", "target")
+
+    def __init__(self, target: Target, shape: PathShape) -> None:
+        self.target = target
+        self.shape = shape
+        self.route: Route | None = None  # set by server/dispatch.py
+        self.labels: tuple[str, ...] | None = None  # set by server/metrics/requests.py
 
 
 # Of a request that was not parsed. It is no resource, so nobody caches a route or labels here.
