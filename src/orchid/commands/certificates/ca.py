@@ -211,7 +211,7 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
-    _name_argument(parser)
+    name_argument("authority")(parser)
     key.wait_argument(parser)
 
 
