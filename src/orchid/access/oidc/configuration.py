@@ -231,9 +231,7 @@ def _errors(
         )
 
 
-def _issuer_errors(
-    path: Path, sent: _Issuer, own_issuers: Collection[str]
-) -> Iterator[FieldError]:
+def _issuer_errors(path: Path, sent: _Issuer, own_issuers: Collection[str]) -> Iterator[FieldError]:
     yield from url_errors(path / "url", sent.url, own_issuers)
     if sent.discovery_url:
         yield from url_errors(path / "discoveryURL", sent.discovery_url, ())
