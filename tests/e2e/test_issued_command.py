@@ -56,6 +56,9 @@ def test_the_first_to_end_stands_first(person: Person) -> None:
         (("--signer", "example.com/x"), []),
         (("--revoked",), []),
         (("--live",), ["CN==cmd|bob", "CN==cmd|alice"]),
+        (("CMD|ALI",), ["CN==cmd|alice"]),
+        (("alice", "orchid-admin"), ["CN==cmd|alice"]),
+        (("alice", "bob"), []),
     ],
 )
 def test_filters_and_order(person: Person, flags: tuple[str, ...], subjects: list[str]) -> None:

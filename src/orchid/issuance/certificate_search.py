@@ -52,6 +52,7 @@ class Row(msgspec.Struct, frozen=True, eq=False, gc=False):
     approver: str
     policy: str
     cluster: str
+    authority_key: str
     issued: float
     end: float
     is_revoked: bool
@@ -174,6 +175,7 @@ def _row(entry: Entry[IssuedCertificate]) -> Row:
         approver=sys.intern(spec.approver.username),
         policy=sys.intern(spec.approver.policy),
         cluster=sys.intern(spec.cluster),
+        authority_key=sys.intern(spec.authority_key),
         issued=created.timestamp() if created else 0.0,
         end=spec.not_after.timestamp() if spec.not_after else FOREVER,
         is_revoked=record.status.revoked is not None,
@@ -193,6 +195,7 @@ def _item(record: IssuedCertificate) -> FoundCertificate:
         request=spec.request.name,
         approver=spec.approver.username,
         policy=spec.approver.policy,
+        impersonator=spec.approver.impersonator,
         not_before=spec.not_before,
         not_after=spec.not_after,
         revoked=revoked.time if revoked else None,
@@ -223,6 +226,8 @@ def _filters(spec: CertificateSearchSpec, now: float) -> Iterator[Filter]:
         yield lambda rows: [row for row in rows if row.requester in requesters]
     if clusters := frozenset(spec.clusters):
         yield lambda rows: [row for row in rows if row.cluster in clusters]
+    if keys := frozenset(spec.authority_keys):
+        yield lambda rows: [row for row in rows if row.authority_key in keys]
     if approvers := frozenset(spec.approvers) - {""}:
         yield lambda rows: [
             row for row in rows if row.approver in approvers or row.policy in approvers

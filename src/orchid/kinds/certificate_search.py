@@ -66,6 +66,12 @@ class CertificateSearchSpec(Wire):
         proto(5),
         describe("Only issued by one of these Clusters."),
     ] = ()
+    authority_keys: Annotated[
+        tuple[str, ...],
+        at_most(MOST_VALUES),
+        proto(12),
+        describe("Only signed by a key with one of these identifiers, in hex."),
+    ] = ()
     ends_within: Annotated[
         str, proto(6), describe("Only certificates that expire within this time, like 720h.")
     ] = ""
@@ -98,6 +104,9 @@ class FoundCertificate(Wire):
     request: Annotated[str, proto(7), describe("The name of the request.")] = ""
     approver: Annotated[str, proto(8), describe("The approver.")] = ""
     policy: Annotated[str, proto(9), describe("The ApprovalPolicy of the approval, if any.")] = ""
+    impersonator: Annotated[
+        str, proto(17), describe("The impersonator of the approver, if any.")
+    ] = ""
     not_before: Annotated[Time | None, proto(10), describe("The start of its validity.")] = always(
         null
     )

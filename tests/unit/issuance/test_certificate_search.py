@@ -124,6 +124,7 @@ async def test_filters_compare_whole_values(here: World, index: CertificateIndex
     await here.put(record(here, "b", approver=Approver(username="dave")))
     await here.put(record(here, "c", approver=Approver(username="robot", policy="hosts")))
     await here.put(record(here, "d.e", cluster="prod"))
+    await here.put(record(here, "f", authority_key="ab12"))
 
     assert await names(index, signer_names=("x/y", "other")) == ["a"]
     assert await names(index, signer_names=("x",)) == []
@@ -131,6 +132,7 @@ async def test_filters_compare_whole_values(here: World, index: CertificateIndex
     assert await names(index, approvers=("dave", "hosts")) == ["b", "c"]
     assert await names(index, approvers=("",), text="host-a") == ["a"]
     assert await names(index, clusters=("prod",)) == ["d.e"]
+    assert await names(index, authority_keys=("ab12", "ab")) == ["f"]
     assert await names(index, requesters=("carol",), approvers=("dave",)) == []
 
 

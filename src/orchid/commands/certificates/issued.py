@@ -1,13 +1,14 @@
 """`orchid issued`: issued certificates, their requesters and expiry.
 
     orchid issued                                   all recorded ones, first expiry first
+    orchid issued web example.com                   those with both words, in any property
     orchid issued --expires-within 30d              those to be renewed soon
     orchid issued --name '*.example.com' -o pem     the certificates themselves
     orchid issued --user alice --sort issued -o csv for a spreadsheet
     orchid issued --revoked --watch                 and every certificate revoked from now on
     orchid issued --key web-1 --live                those that depend on a key
 
-Reads the inventory (IssuedCertificate) and changes nothing. --expires-within omits revoked
+Searches the inventory (CertificateSearch) and changes nothing. --expires-within omits revoked
 certificates, and those that a later one of the same signer, subject and names replaces. A cell of a
 CSV file that a spreadsheet could take for a formula begins with a quote.
 """
@@ -17,19 +18,21 @@ import base64
 import csv
 import datetime
 import fnmatch
-import functools
 import io
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
 from orchid.commands.terminal.flags import add_duration
 from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
-from orchid.commands.terminal.output import USAGE, Cell, Complaint, say
+from orchid.commands.terminal.output import USAGE, Cell, Complaint, print_for_programs, say, table
 
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+EMPTY: Final = "no certificate like that is recorded"
+FOR_PEOPLE: Final = ("text", "wide")
+PAGE: Final = 1_000  # items of a search
 CSV_COLUMNS = (
     "serial", "signer", "subject", "names", "requester", "request", "notBefore", "notAfter",
     "sha256", "revoked", "reason", "approver", "policy", "impersonator",
@@ -38,6 +41,13 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="only those with this word in the subject, a name, the requester, the request or the "
+        "serial number",
+    )
     parser.add_argument("--signer", default="", help="only those of this signer")
     cluster = parser.add_argument(
         "--cluster", default="", metavar="NAME", help="only those of that cluster"
@@ -69,24 +79,87 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
-    order, query = SORTS[chosen.sort], _query(chosen, _key_id(server, chosen.key))
-    is_wanted = functools.partial(_is_wanted, chosen, _last_ends(server, chosen))
-    if chosen.output not in EXPORTS:
-        return show_list(
-            chosen,
-            server,
-            place(server),
-            COLUMNS,
-            query=query,
-            keep=is_wanted,
-            order=order,
-            empty="no certificate like that is recorded",
-        )
     if chosen.watch:
-        raise Complaint(f"--watch does not go with -o {chosen.output}", USAGE)
-    found = [one for one in server.items(place(server), query) if is_wanted(one)]
-    EXPORTS[chosen.output](sorted(found, key=order))
+        return _watch(server, chosen)
+    found = [one for one in _search(server, chosen) if _is_named(chosen.name, one)]
+    if chosen.output in FOR_PEOPLE:
+        shown = [each for each in COLUMNS if chosen.output == "wide" or not each.is_wide]
+        rows = [[each.value(one) for each in shown] for one in found]
+        table([each.title for each in shown], rows, empty=EMPTY, is_wide=chosen.output == "wide")
+        return 0
+    names = [one["metadata"]["name"] for one in found]
+    listed = server.items(place(server), _query(server, chosen))
+    records = {one["metadata"]["name"]: one for one in listed}
+    whole = [records[name] for name in names if name in records]
+    if chosen.output in EXPORTS:
+        EXPORTS[chosen.output](whole)
+    else:
+        print_for_programs(chosen.output, whole)
     return 0
+
+
+def _watch(server: ServerConnection, chosen: argparse.Namespace) -> int:
+    for flag, is_given in (
+        (f"-o {chosen.output}", chosen.output in EXPORTS),
+        ("--expires-within", chosen.expires_within is not None),
+        ("words", bool(chosen.words)),
+    ):
+        if is_given:
+            raise Complaint(f"--watch does not go with {flag}", USAGE)
+    return show_list(
+        chosen,
+        server,
+        place(server),
+        COLUMNS,
+        query=_query(server, chosen),
+        keep=lambda one: _is_named(chosen.name, one) and (not chosen.live or is_live(one)),
+        order=end_of,
+        empty=EMPTY,
+    )
+
+
+def _search(server: ServerConnection, chosen: argparse.Namespace) -> Iterator[Json]:
+    """The certificates in the requested order, without the certificates themselves."""
+    soon = chosen.expires_within is not None
+    spec: Json = {
+        "text": " ".join(chosen.words),
+        "signerNames": [chosen.signer] if chosen.signer else [],
+        "requesters": [chosen.user] if chosen.user else [],
+        "clusters": [chosen.cluster] if chosen.cluster else [],
+        "authorityKeys": [_key_id(server, chosen.key)] if chosen.key else [],
+        "endsWithin": f"{max(1, int(chosen.expires_within))}s" if soon else "",
+        "omitReplaced": soon,
+        "state": "Revoked" if chosen.revoked else "Live" if chosen.live or soon else "All",
+        "sort": SORTS[chosen.sort],
+        "limit": PAGE,
+    }
+    searches = path("apis", server.names.identity, "v1alpha1", "certificatesearches")
+    while True:
+        status = server.post(searches, {"spec": spec})["status"]
+        yield from map(_record, status["items"])
+        if not (after := status.get("next")):
+            return
+        spec["after"] = after
+
+
+def _record(item: Json) -> Json:
+    """An item of a search in the form of an IssuedCertificate."""
+    revoked = {"time": item.get("revoked"), "reason": item.get("reason", "")}
+    return {
+        "metadata": {"name": item["name"]},
+        "spec": {
+            **item,
+            "requester": {"username": item.get("requester", "")},
+            "request": {"name": item.get("request", "")},
+            "approver": {
+                "username": item.get("approver", ""),
+                "policy": item.get("policy", ""),
+                "impersonator": item.get("impersonator", ""),
+            },
+            "key": {"algorithm": item.get("keyAlgorithm", "")},
+        },
+        "status": {"revoked": revoked} if item.get("revoked") else {},
+    }
 
 
 def place(server: ServerConnection, *parts: str) -> str:
@@ -103,11 +176,11 @@ def _key_id(server: ServerConnection, name: str) -> str:
     return str(key["status"]["keyID"])
 
 
-def _query(chosen: argparse.Namespace, key_id: str) -> dict[str, str]:
-    """The selectors for the server; the other flags are applied here."""
+def _query(server: ServerConnection, chosen: argparse.Namespace) -> dict[str, str]:
+    """The selectors of a list."""
     fields = {
         "spec.signerName": chosen.signer,
-        "spec.authorityKey": key_id,
+        "spec.authorityKey": _key_id(server, chosen.key),
         "spec.requester.username": chosen.user,
         "spec.cluster": chosen.cluster,
         "status.revoked": "true" if chosen.revoked else "",
@@ -123,34 +196,9 @@ def escaped(value: str) -> str:
     return value
 
 
-LastEnds = dict[tuple[Any, ...], datetime.datetime]
-"""Expiry of the last valid certificate of a signer, subject and names."""
-
-
-def _last_ends(server: ServerConnection, chosen: argparse.Namespace) -> LastEnds:
-    """Only for --expires-within, to omit certificates that were replaced."""
-    found: LastEnds = {}
-    if chosen.expires_within is not None:
-        for one in filter(is_live, server.items(place(server))):
-            found[_names_of(one)] = max(end_of(one), found.get(_names_of(one), end_of(one)))
-    return found
-
-
-def _names_of(one: Json) -> tuple[Any, ...]:
-    spec = one["spec"]
-    return spec.get("signerName"), spec.get("subject"), tuple(sorted(spec.get("names", ())))
-
-
-def _is_wanted(chosen: argparse.Namespace, last_ends: LastEnds, one: Json) -> bool:
-    now, end = times.now(), end_of(one)
-    if chosen.live and not is_live(one):
-        return False
-    if chosen.expires_within is not None:
-        limit = now + datetime.timedelta(seconds=chosen.expires_within)
-        if not is_live(one) or end > limit or end < last_ends.get(_names_of(one), end):
-            return False
+def _is_named(pattern: str, one: Json) -> bool:
     names = [*one["spec"].get("names", ()), *_common_names(one)]
-    return not chosen.name or any(fnmatch.fnmatchcase(name, chosen.name) for name in names)
+    return not pattern or any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
 
 def _common_names(one: Json) -> list[str]:
@@ -251,12 +299,12 @@ def _pem(found: list[Json]) -> None:
         say("\n".join(("-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----")))
 
 
-SORTS: dict[str, Callable[[Json], Any]] = {
-    "expires": end_of,
-    "issued": lambda one: one["metadata"].get("creationTimestamp", ""),
-    "signer": lambda one: one["spec"].get("signerName", ""),
-    "subject": lambda one: one["spec"].get("subject", ""),
-    "user": lambda one: one["spec"].get("requester", {}).get("username", ""),
+SORTS: Final = {
+    "expires": "end",
+    "issued": "issued",
+    "signer": "signer",
+    "subject": "subject",
+    "user": "requester",
 }
 EXPORTS: dict[str, Callable[[list[Json]], object]] = {"csv": _csv, "pem": _pem}
 COLUMNS = (
