@@ -82,11 +82,11 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.offload import Offload
-from orchid.issuance.long_tokens import LongTokens
 from orchid.issuance.metrics.inventory import IssuedCounts
 from orchid.issuance.platform_issuers import PlatformIssuers
 from orchid.issuance.policy_explainer import PolicyExplainer
 from orchid.issuance.token_issuer import InvalidIssuingSettings, IssuingSettings, TokenIssuer
+from orchid.issuance.token_keys.long_tokens import LongTokens
 from orchid.issuance.token_lifetimes import TokenLifetimes
 from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, SecretLocation, profile

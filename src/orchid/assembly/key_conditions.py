@@ -10,8 +10,8 @@ from orchid.admission.signing_key_conditions import (
     TokenKeyConditions,
 )
 from orchid.engine.cache.feed import Feed
-from orchid.issuance.long_tokens import LongTokens
 from orchid.issuance.metrics.inventory import IssuedCounts
+from orchid.issuance.token_keys.long_tokens import LongTokens
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.published_bundle import PublishedBundle
 from orchid.kinds.signing_key import SigningKey

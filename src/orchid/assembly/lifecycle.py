@@ -16,7 +16,7 @@ from orchid.assembly.server import Assembly
 from orchid.controllers.running import run_controllers
 from orchid.credentials.refusals import Refusal
 from orchid.issuance.revocation_file import FileTooLarge
-from orchid.issuance.token_key_import import TokenKeyFiles, TokenKeyImport
+from orchid.issuance.token_keys.key_import import TokenKeyFiles, TokenKeyImport
 from orchid.ledger.known_keys import note_keys
 from orchid.settings.errors import BadSettings, NotAvailable
 from orchid.wire.errors import Unavailable

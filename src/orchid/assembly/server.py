@@ -39,7 +39,6 @@ from orchid.issuance.acme_orders import AcmeOrders
 from orchid.issuance.applied_revision import AppliedRevision
 from orchid.issuance.certificate_search import CertificateIndex
 from orchid.issuance.cluster_status import ClusterStatusWriter
-from orchid.issuance.file_keys import FileKeyObjects
 from orchid.issuance.metrics.authorities import AuthorityEnds
 from orchid.issuance.metrics.credentials import IssuanceMetrics
 from orchid.issuance.metrics.token_keys import KeyMetrics
@@ -48,6 +47,7 @@ from orchid.issuance.renewal_information import RenewalInformation
 from orchid.issuance.revocation_copy import RevocationCopy
 from orchid.issuance.revocation_lists import RevocationLists
 from orchid.issuance.secret_token_uses import SecretTokenUses
+from orchid.issuance.token_keys.file_keys import FileKeyObjects
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.lease import keys_annotation, signs_annotation

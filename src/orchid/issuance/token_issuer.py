@@ -2,7 +2,7 @@
 
 Start with `TokenIssuer`; kinds/token_request.py calls it step by step. It reads the current
 objects, builds the claims and signs them. Counters are passed in. A token that outlives the publish
-time of its key is recorded before it is returned (long_tokens.py).
+time of its key is recorded before it is returned (token_keys/long_tokens.py).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Randomness
-from orchid.issuance.long_tokens import LongTokens
+from orchid.issuance.token_keys.long_tokens import LongTokens
 from orchid.issuance.token_lifetimes import TokenLifetimes
 from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from orchid.credentials.tokens import AccountClaims, Reference
-from orchid.issuance.long_tokens import DAY, PREFIX, LongTokens, holder_of
+from orchid.issuance.token_keys.long_tokens import DAY, PREFIX, LongTokens, holder_of
 from orchid.kinds import node, secret, service_account, signing_key
 from orchid.kinds.pod import pod
 from orchid.kinds.pod.pod import Pod
