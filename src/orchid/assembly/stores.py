@@ -13,10 +13,12 @@ from orchid.server.audit import policy as audit_policy
 from orchid.server.audit.log_file import AuditLog, AuditLogUnusable
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings, NotAvailable
+from orchid.store import format as store_format
 from orchid.store.first_revision import first_revision
 from orchid.store.interface import (
     ABSENT,
     Change,
+    Record,
     RevisionConflict,
     Span,
     Store,
@@ -28,7 +30,8 @@ from orchid.store.sqlite.store import SQLiteStore
 
 log = logging.getLogger(__name__)
 
-NAMING = "~server/naming"  # sorts after all objects, like the ledger, so the feed does not load it
+RECORDS = Span.prefix("~server/")  # sorts after all objects, so the feed does not load it
+NAMING = "~server/naming"
 
 
 @contextlib.asynccontextmanager
@@ -39,7 +42,7 @@ async def opened_store(settings: Settings, clock: Clock) -> AsyncIterator[Store]
     except StoreError as problem:
         raise _not_opened(problem) from None
     try:
-        await _refuse_another_naming(backend, settings)
+        await _register(backend, settings)
         yield backend
     finally:
         await backend.close()
@@ -50,22 +53,32 @@ def _not_opened(problem: StoreError) -> BadSettings:
     return refused(f"the store cannot be opened: {problem}")
 
 
-async def _refuse_another_naming(backend: Store, settings: Settings) -> None:
-    """The first server stores its API naming; others must use the same."""
-    wanted = settings.names.name
+async def _register(backend: Store, settings: Settings) -> None:
+    """Record the naming of the first server, and the version of this one, in one commit."""
     try:
-        with contextlib.suppress(RevisionConflict):  # another server was first
-            if not (await backend.read(Span.key(NAMING))).records:
-                await backend.commit([Change(NAMING, wanted.encode(), ABSENT)])
-        page = await backend.read(Span.key(NAMING))
+        while True:
+            page = await backend.read(RECORDS)
+            found = {record.key: record for record in page.records}
+            changes = _naming(found.get(NAMING), settings.names.name) + store_format.update(found)
+            if not changes:
+                return
+            with contextlib.suppress(RevisionConflict):  # another server starts at the same time
+                await backend.commit(changes)
     except StoreError as problem:
         raise _not_opened(problem) from None
-    found = page.records[0].value.decode(errors="replace")
-    if found != wanted:
+
+
+def _naming(found: Record | None, wanted: str) -> list[Change]:
+    """The change that stores the naming of a new store; another naming is refused."""
+    if found is None:
+        return [Change(NAMING, wanted.encode(), ABSENT)]
+    stored = found.value.decode(errors="replace")
+    if stored != wanted:
         raise BadSettings(
-            f"--naming: this store was begun with {found}; start with --naming {found}, or with "
+            f"--naming: this store was begun with {stored}; start with --naming {stored}, or with "
             "another --data-dir or --etcd-prefix"
         )
+    return []
 
 
 async def _open(settings: Settings, clock: Clock) -> Store:

@@ -25,7 +25,8 @@ Start with `Store`. The errors:
     ├── FutureRevision     that revision has not happened yet
     ├── ValueTooLarge      above the backend's limit; the commit did not happen
     ├── StoreUnusable      the data cannot be opened by this program; a retry will not help
-    │   └── AlreadyInUse   another process has it open
+    │   ├── AlreadyInUse   another process has it open
+    │   └── NewerFormat    a later version wrote it; names the version that is needed
     └── StoreUnavailable   no response; whether the commit happened is unknown
         ├── StoreFull      no room; the commit did not happen, and may succeed once there is room
         └── StoreClosed    it was closed, by us or because it is unusable; only a restart helps
@@ -280,6 +281,10 @@ class ValueTooLarge(StoreError):
 
 class StoreUnusable(StoreError):
     """The data cannot be opened by this program; a retry will not help."""
+
+
+class NewerFormat(StoreUnusable):
+    """The store has a format that this version does not know."""
 
 
 class AlreadyInUse(StoreUnusable):

@@ -72,6 +72,7 @@ def run(chosen: argparse.Namespace) -> int:
         )
     if chosen.keys and not chosen.everything:
         raise Complaint("--keys needs --all: a copy of the objects has no keys", USAGE)
+    _refuse_newer_format(chosen.data_dir / DATABASE)
     if chosen.everything:
         _copy_everything(chosen.data_dir, chosen.target, chosen.keys or chosen.target)
         return 0
@@ -102,6 +103,17 @@ def copy_private(source: Path, target: Path) -> None:
     except (Refusal, OSError) as problem:
         raise Complaint(str(problem)) from None
     say(f"wrote {target}")
+
+
+def _refuse_newer_format(database: Path) -> None:
+    """Refuse a database of a later version before anything is written."""
+    from orchid.store.interface import StoreError
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    try:
+        sqlite_restore.require_known_format(database)
+    except StoreError as problem:
+        raise Complaint(str(problem)) from None
 
 
 def _copy_database(source: Path, target: Path) -> None:

@@ -61,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     from orchid.store.interface import StoreError
+    from orchid.store.sqlite import restore as sqlite_restore
 
     database = chosen.source / DATABASE if chosen.source.is_dir() else chosen.source
     if not database.is_file():
@@ -69,6 +70,7 @@ def run(chosen: argparse.Namespace) -> int:
     revoked = _revoked(directory)  # before anything is changed
     unnoted = _unnoted(directory, revoked)
     try:
+        sqlite_restore.require_known_format(database)
         found = revived.compare(database, directory / DATABASE)
         if chosen.revoke_tokens == DELETED and found.deleted is None:
             raise Complaint(

@@ -22,6 +22,7 @@ from itertools import count, zip_longest
 from pathlib import Path
 from typing import Final
 
+from orchid.store import format as store_format
 from orchid.store.etcd.client import EtcdClient, RevisionGone, TLSFiles, Undecided
 from orchid.store.etcd.history import EtcdHistory
 from orchid.store.etcd.keys import Keyspace
@@ -102,11 +103,13 @@ class EtcdStore:
     ) -> "EtcdStore":
         """Connect to a cluster.
 
-        Raises StoreUnusable for bad settings, StoreUnavailable without a response.
+        Raises StoreUnusable for bad settings or a newer format, StoreUnavailable without a
+        response.
         """
         keys = Keyspace(prefix)
         client = EtcdClient(endpoints, TLSFiles(ca, certificate, key), timeout=timeout)
         try:
+            await _check_format(client, keys)
             history = await EtcdHistory.begin(client, keys)
         except BaseException:
             await client.close()
@@ -354,6 +357,13 @@ class EtcdStore:
         request = RangeRequest(key=self._keys.mark, revision=at)
         marks = (await self._client.call(RANGE, request)).kvs
         return marks[0].mod_revision if marks and marks[0].value == name else None
+
+
+async def _check_format(client: EtcdClient, keys: Keyspace) -> None:
+    where = f"the store in etcd at {keys.first.decode()}"
+    found = (await client.call(RANGE, RangeRequest(key=keys.outer(store_format.KEY)))).kvs
+    stated = store_format.decode(found[0].value if found else None, where)
+    store_format.refuse_newer(stated, where)
 
 
 def _next_size(records: Sequence[Record], limit: int) -> int:

@@ -12,12 +12,14 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import apsw
+import msgspec
 
+from orchid.store import format as store_format
+from orchid.store.format import FORMAT, StoreFormat
 from orchid.store.interface import FIRST, AlreadyInUse, Revision, StoreUnusable
 from orchid.store.sqlite.tables import RANGES_SCHEMA, SCHEMA
 
 APPLICATION = 0x4F524348  # "ORCH", in the header of every data file
-FORMAT = 1
 # Earlier versions can damage the file if two connections write and checkpoint at the same time.
 MINIMUM_SQLITE = (3, 51, 3)
 PRIVATE = 0o600
@@ -25,6 +27,8 @@ PAGE_BYTES = 8192  # values are about 2 KB; smaller pages would stay half empty
 CACHE_KIB = 1024  # of each connection; the objects themselves are cached in memory
 WAL_BYTES_KEPT = 64 << 20
 PAGES_PER_STEP = 256
+# Later formats keep this query working, so that every version can name the one that is needed.
+_FORMAT_RECORD = "SELECT log.value FROM current JOIN log USING (position) WHERE current.key = ?"
 
 
 class DataFile:
@@ -141,20 +145,31 @@ def _create_empty(path: Path) -> None:
 
 
 def _check_format(db: apsw.Connection, path: Path, first: Revision) -> None:
-    application, found = db.pragma("application_id"), db.pragma("user_version")
-    if (application, found) == (APPLICATION, FORMAT):
+    if db.pragma("application_id") or db.execute("SELECT 1 FROM sqlite_schema").get:
+        stated_format(db, path)
         db.execute(RANGES_SCHEMA)  # older files have no such table
         return
-    if application == APPLICATION:
-        raise StoreUnusable(f"{path} has format {found}, this program knows format {FORMAT} only")
-    if application or db.execute("SELECT 1 FROM sqlite_schema").get:
-        raise StoreUnusable(f"{path} is not an Orchid data file")
     with db:  # one transaction: a crash leaves an empty file, which is created again
         db.execute(SCHEMA)
         db.execute(RANGES_SCHEMA)
         db.execute("UPDATE state SET oldest = ?", (first,))
         db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def stated_format(db: apsw.Connection, path: Path) -> StoreFormat:
+    """The format of a data file; raises NewerFormat, or StoreUnusable for another file."""
+    if db.pragma("application_id") != APPLICATION:
+        raise StoreUnusable(f"{path} is not an Orchid data file")
+    number = int(db.pragma("user_version"))
+    try:
+        found = db.execute(_FORMAT_RECORD, (store_format.KEY,)).get
+    except apsw.SQLError:  # the tables of a later version
+        found = None
+    stated = store_format.decode(found, str(path))
+    stated = msgspec.structs.replace(stated, format=max(stated.format, number))
+    store_format.refuse_newer(stated, str(path))
+    return stated
 
 
 def _copy_pages(source: Path, target: Path) -> None:

@@ -42,6 +42,7 @@ class BackupContents(msgspec.Struct, frozen=True):
     records: int
     oldest: Revision
     newest: Revision
+    author: str  # the version that wrote it
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -57,6 +58,15 @@ def inspect(path: Path) -> BackupContents:
     try:
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
             return _inspect(db, path)
+    except (apsw.Error, OSError) as error:
+        raise StoreUnusable(f"{path} cannot be read as an Orchid data file: {error}") from error
+
+
+def require_known_format(path: Path) -> None:
+    """Raise NewerFormat, or StoreUnusable for a file that is not a data file."""
+    try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+            sqlite_file.stated_format(db, path)
     except (apsw.Error, OSError) as error:
         raise StoreUnusable(f"{path} cannot be read as an Orchid data file: {error}") from error
 
@@ -152,15 +162,14 @@ def restore(
 
 
 def _inspect(db: apsw.Connection, path: Path) -> BackupContents:
-    found = (db.pragma("application_id"), db.pragma("user_version"))
-    if found != (sqlite_file.APPLICATION, sqlite_file.FORMAT):
-        raise StoreUnusable(f"{path} is not an Orchid data file of format {sqlite_file.FORMAT}")
+    stated = sqlite_file.stated_format(db, path)
     if (verdict := db.pragma("integrity_check")) != "ok":
         raise StoreUnusable(f"{path} is damaged: {verdict}")
     if (dangling := db.execute(_DANGLING).get) != 0:
         raise StoreUnusable(f"{path} is damaged: {dangling} keys have no value")
     oldest, newest = sqlite_tables.extent(db)
-    return BackupContents(int(db.execute("SELECT count(*) FROM current").get), oldest, newest)
+    count = int(db.execute("SELECT count(*) FROM current").get)
+    return BackupContents(count, oldest, newest, stated.author)
 
 
 def _extent(path: Path) -> sqlite_tables.Extent:
@@ -224,6 +233,7 @@ __all__ = [
     "StoreUnusable",
     "inspect",
     "missing_in",
+    "require_known_format",
     "restore",
     "uids",
     "uids_if_readable",
