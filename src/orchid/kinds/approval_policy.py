@@ -117,6 +117,7 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
         type=ApprovalPolicy,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1",),
         plural="approvalpolicies",
         short_names=("ap",),
         scope=Scope.CLUSTER,

@@ -176,6 +176,7 @@ def declare(names: Naming, explainer: Explainer, offload: Offload) -> Kind[Appro
         type=ApprovalReview,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1",),
         plural="approvalreviews",
         scope=Scope.CLUSTER,
         acts=Explaining(names.identity, explainer, offload),

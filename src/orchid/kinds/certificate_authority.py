@@ -327,6 +327,7 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
         type=CertificateAuthority,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1beta1",),
         plural="certificateauthorities",
         short_names=("ca",),
         scope=Scope.CLUSTER,

@@ -152,6 +152,7 @@ def declare(names: Naming) -> Kind[Cluster]:
         type=Cluster,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1beta1",),
         plural="clusters",
         scope=Scope.CLUSTER,
         rules=Rules(),

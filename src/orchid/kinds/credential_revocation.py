@@ -342,6 +342,7 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
         type=CredentialRevocation,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1",),
         plural="credentialrevocations",
         short_names=("crev",),
         scope=Scope.CLUSTER,

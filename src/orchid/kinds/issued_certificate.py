@@ -179,6 +179,7 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
         type=IssuedCertificate,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1",),
         plural="issuedcertificates",
         short_names=("ic",),
         scope=Scope.CLUSTER,

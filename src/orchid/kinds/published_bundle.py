@@ -211,6 +211,7 @@ def declare(names: Naming) -> Kind[PublishedBundle]:
         type=PublishedBundle,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1beta1",),
         plural="publishedbundles",
         short_names=("pb",),
         scope=Scope.CLUSTER,

@@ -338,6 +338,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
         type=SigningKey,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1beta1",),
         plural="signingkeys",
         scope=Scope.CLUSTER,
         rules=Rules(),

@@ -183,6 +183,7 @@ def declare(
         type=TokenReviewBatch,
         group=names.identity,
         version="v1alpha1",
+        versions=("v1beta1",),
         plural="tokenreviewbatches",
         scope=Scope.CLUSTER,
         acts=ReviewTokens(review, names.identity, monotonic),

@@ -48,7 +48,7 @@ class Discovery:
 
     def _versions(self, group: str) -> list[str]:
         found = {kind.version for kind in self._catalog.kinds if kind.group == group}
-        return sorted(found, key=lambda version: ("beta" in version, version))
+        return sorted(found, key=_maturity)
 
     def _kinds(self, group: str, version: str) -> list[Kind[Any]]:
         kinds = (k for k in self._catalog.kinds if (k.group, k.version) == (group, version))
@@ -88,6 +88,11 @@ def _path(group: str, version: str) -> str:
 def _priority(group: str) -> tuple[int, str]:
     word = group.partition(".")[0]
     return (_PRIORITY.index(word) if word in _PRIORITY else len(_PRIORITY), group)
+
+
+def _maturity(version: str) -> tuple[int, str]:
+    """Sort key: clients prefer stable versions, then beta, then alpha."""
+    return (("alpha" in version) * 2 + ("beta" in version), version)
 
 
 def _core_versions(address: str) -> bytes:
