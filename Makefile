@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation lock dist install man
+.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation upgrade lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -83,6 +83,13 @@ demo-cluster: .venv/.installed-dev
 	@test -x "$(KUBE_APISERVER)" || { echo "KUBE_APISERVER=path names no program"; exit 2; }
 	scripts/system-packages
 	$(BIN)/python -m tests.e2e.demo_cluster --kube-apiserver "$(KUBE_APISERVER)" $(ARGS)
+
+# Two servers of an earlier commit are replaced under load, and started again; a minute or so:
+# make upgrade FROM=<commit>
+upgrade: .venv/.installed-dev
+	@test -n "$(FROM)" || { echo "FROM=<commit> names no version to upgrade from"; exit 2; }
+	scripts/system-packages
+	$(BIN)/python -m tests.upgrades.run "$(FROM)"
 
 # What rights and credentials rest on is taken away, so many times, on one process and with workers;
 # half an hour or so: make removals ROUNDS=10000

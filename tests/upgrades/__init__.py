@@ -1,0 +1,1 @@
+"""Upgrades: stores that earlier versions wrote, opened and served by this one."""
