@@ -37,6 +37,7 @@ from orchid.commands.terminal.connection import (
 from orchid.commands.terminal.flags import write_secret
 from orchid.commands.terminal.objects import (
     LIST_FORMS,
+    SHOW_FORMS,
     ListColumn,
     add_watch,
     completed,
@@ -51,6 +52,7 @@ from orchid.commands.terminal.output import (
     print_for_programs,
     remark,
     say,
+    say_csv,
     table,
 )
 from orchid.commands.terminal.polling import polls
@@ -89,7 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
         )
         arguments(place)
-        add_flags(place, forms=LIST_FORMS)
+        add_flags(place, forms=LIST_FORMS if name == "list" else SHOW_FORMS)
         place.set_defaults(act=act)
     words = "make a key that signs tokens; no server is asked"
     making = actions.add_parser("new", help=words, description=f"{words.capitalize()}.")
@@ -115,8 +117,10 @@ def _list(chosen: argparse.Namespace) -> int:
 def _list_published(chosen: argparse.Namespace, server: ServerConnection) -> int:
     """The public keys as JSON Web Keys, of a server whose keys are files."""
     found = list(server.get(PUBLISHED_KEYS).get("keys") or ())
-    if not print_for_programs(chosen.output, found):
-        rows = [(each.get("kid", ""), each.get("alg", ""), each.get("kty", "")) for each in found]
+    rows = [(each.get("kid", ""), each.get("alg", ""), each.get("kty", "")) for each in found]
+    if chosen.output == "csv":
+        say_csv(("key", "algorithm", "type"), rows)
+    elif not print_for_programs(chosen.output, found):
         table(("KEY", "ALGORITHM", "TYPE"), rows, empty="no keys are published")
     return 0
 

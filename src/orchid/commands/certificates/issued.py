@@ -15,10 +15,8 @@ CSV file that a spreadsheet could take for a formula begins with a quote.
 
 import argparse
 import base64
-import csv
 import datetime
 import fnmatch
-import io
 import re
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -26,8 +24,16 @@ from typing import Final
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
 from orchid.commands.terminal.flags import add_duration
-from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
-from orchid.commands.terminal.output import USAGE, Cell, Complaint, print_for_programs, say, table
+from orchid.commands.terminal.objects import SHOW_FORMS, ListColumn, add_watch, completed, show_list
+from orchid.commands.terminal.output import (
+    USAGE,
+    Cell,
+    Complaint,
+    print_for_programs,
+    say,
+    say_csv,
+    table,
+)
 
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 EMPTY: Final = "no certificate like that is recorded"
@@ -37,7 +43,6 @@ CSV_COLUMNS = (
     "serial", "signer", "subject", "names", "requester", "request", "notBefore", "notAfter",
     "sha256", "revoked", "reason", "approver", "policy", "impersonator",
 )  # fmt: skip
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sort", choices=tuple(SORTS), default="expires", help="the order (default: expires)"
     )
     parser.add_argument(
-        "-o", "--output", choices=(*LIST_FORMS, *EXPORTS), default="text", help="how to show it"
+        "-o", "--output", choices=(*SHOW_FORMS, *EXPORTS), default="text", help="how to show it"
     )
     add_watch(parser)
     add_flags(parser, forms=())
@@ -262,17 +267,13 @@ def _approved_by(one: Json) -> str:
 
 
 def _csv(found: list[Json]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    writer.writerows(map(_row, found))
-    say(text.getvalue().rstrip("\n"))
+    say_csv(CSV_COLUMNS, map(_row, found))
 
 
 def _row(one: Json) -> list[str]:
     spec, revoked = one["spec"], revocation_of(one)
     approver = spec.get("approver", {})
-    cells = (
+    return [
         spec.get("serialNumber", ""),
         spec.get("signerName", ""),
         spec.get("subject", ""),
@@ -287,9 +288,7 @@ def _row(one: Json) -> list[str]:
         approver.get("username", ""),
         approver.get("policy", ""),
         approver.get("impersonator", ""),
-    )
-    # Others chose these texts, and a spreadsheet evaluates text that looks like a formula.
-    return [f"'{cell}" if str(cell).startswith(FORMULAS) else str(cell) for cell in cells]
+    ]
 
 
 def _pem(found: list[Json]) -> None:

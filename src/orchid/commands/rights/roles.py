@@ -6,7 +6,7 @@ from orchid.commands.rights import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, add_flags, connect
 from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
-from orchid.commands.terminal.output import name_of, print_for_programs, table
+from orchid.commands.terminal.output import name_of, print_for_programs, say_csv, table
 
 OWN = "system:"
 
@@ -26,9 +26,11 @@ def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
     if chosen.role:
         found = server.get(grants.roles(server, chosen.namespace, chosen.role))
-        if not print_for_programs(chosen.output, found):
-            titles = ("VERBS", "RESOURCES", "NAMES")
-            table(titles, map(_rule, found.get("rules") or ()), empty="it allows nothing")
+        titles, rows = ("VERBS", "RESOURCES", "NAMES"), map(_rule, found.get("rules") or ())
+        if chosen.output == "csv":
+            say_csv([title.lower() for title in titles], rows)
+        elif not print_for_programs(chosen.output, found):
+            table(titles, rows, empty="it allows nothing")
         return 0
     return show_list(
         chosen,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from orchid.commands.terminal import kubeconfig_file
+from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint, printable, remark
@@ -44,6 +44,9 @@ __all__ = ["CommandRefused", "Json", "ServerConnection", "add_flags", "connect",
 PAGE = 500
 FORMS = ("text", "json", "yaml")
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
+
+# Reasons of OpenSSL for refusing a certificate.
+NOT_YET_VALID, EXPIRED = 9, 10
 
 # Sent with POST, though they change nothing.
 _ONLY_ASKED = ("reviews", "/token")
@@ -86,15 +89,19 @@ def add_flags(
 
 
 def connect(
-    chosen: argparse.Namespace, identity: tuple[bytes, SecretValue] | None = None
+    chosen: argparse.Namespace,
+    identity: tuple[bytes, SecretValue] | None = None,
+    *,
+    only_for_plugin: bool = False,
 ) -> "ServerConnection":
     """Find the server by the flags, the environment and the default paths.
 
-    `identity`: a certificate and its key, instead of the credential in the kubeconfig.
+    `identity`: a certificate and its key, instead of the credential in the kubeconfig; or only
+    instead of its plugin, for that plugin itself.
     """
     found = kubeconfig_file.find(chosen.kubeconfig, os.environ)
-    access = kubeconfig_file.load(found, chosen.context)
-    if identity is not None:
+    access = kubeconfig_file.load(found, chosen.context, runs_plugin=identity is None)
+    if identity is not None and (access.plugin is not None or not only_for_plugin):
         certificate, key = identity
         access = ServerAccess(
             server=access.server,
@@ -292,11 +299,27 @@ class ServerConnection:
         if isinstance(error, ConnectionRefusedError):
             return Complaint(f"nothing listens at {where}. Start it with: orchid serve")
         if isinstance(error, ssl.SSLCertVerificationError):
-            return Complaint(
-                f"the certificate of {where}, cannot be trusted: {error.verify_message}. "
-                "Was the data directory created again? Then use its new admin.kubeconfig."
-            )
+            return Complaint(_untrusted(where, error))
         return Complaint(f"cannot reach {where}: {failure_reason(error)}")
+
+
+def _untrusted(where: str, error: ssl.SSLCertVerificationError) -> str:
+    """The reason why a server's certificate is not accepted; most often a clock, or other files."""
+    now = times.now().isoformat(timespec="minutes")
+    if error.verify_code == NOT_YET_VALID:
+        return (
+            f"the certificate of {where}, is not valid yet by the clock of this machine, which "
+            f"says {now}. Set the clock."
+        )
+    if error.verify_code == EXPIRED:
+        return (
+            f"the certificate of {where}, has expired by the clock of this machine, which says "
+            f"{now}. If the clock is right, restart the server: it renews its certificate."
+        )
+    return (
+        f"the certificate of {where}, cannot be trusted: {error.verify_message}. "
+        "Was the data directory created again? Then use its new admin.kubeconfig."
+    )
 
 
 def _warning_text(header: str) -> str:

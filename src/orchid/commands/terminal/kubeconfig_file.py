@@ -67,8 +67,8 @@ def find(
     )
 
 
-def load(found: FoundKubeconfig, context: str = "") -> ServerAccess:
-    """The access of the chosen context, or the current one."""
+def load(found: FoundKubeconfig, context: str = "", *, runs_plugin: bool = True) -> ServerAccess:
+    """The access of the chosen context, or the current one, with the credential of its plugin."""
     inside = None
     if found.why == FOUND:
         (path,) = found.paths
@@ -76,7 +76,7 @@ def load(found: FoundKubeconfig, context: str = "") -> ServerAccess:
         _refuse_planted(path)
     try:
         access = kubeconfig.read(found.paths, context, inside=inside, plugins=inside is None)
-        return exec_plugin.logged_in(access, times.now())
+        return exec_plugin.logged_in(access, times.now()) if runs_plugin else access
     except UnusableKubeconfig as problem:
         raise Complaint(f"{problem} ({found.why})", USAGE) from None
 

@@ -10,9 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
-from orchid.commands.terminal.output import Cell, columns, name_of, print_for_programs, say, table
+from orchid.commands.terminal.output import (
+    USAGE,
+    Cell,
+    Complaint,
+    columns,
+    name_of,
+    print_for_programs,
+    say,
+    say_csv,
+    table,
+)
 
-LIST_FORMS = ("text", "wide", "json", "yaml", "name")
+SHOW_FORMS = ("text", "wide", "json", "yaml", "name")
+LIST_FORMS = (*SHOW_FORMS, "csv")
 GONE = 410
 
 Keep = Callable[[Json], bool]
@@ -42,15 +53,19 @@ def show_list(
     order: Callable[[Json], Any] | None = None,
 ) -> int:
     """List objects as the flags request; with --watch continue until interrupted."""
+    if chosen.watch and chosen.output == "csv":
+        raise Complaint("--watch does not go with -o csv", USAGE)
     found, version = server.listed(target, query)
     found = [one for one in found if keep(one)]
     if order is not None:
         found.sort(key=order)
-    shown = [each for each in declared if chosen.output == "wide" or not each.is_wide]
+    shown = [each for each in declared if chosen.output in ("wide", "csv") or not each.is_wide]
     rows = [[each.value(one) for each in shown] for one in found]
     titles = [each.title for each in shown]
     if not chosen.watch:
-        if not print_for_programs(chosen.output, found):
+        if chosen.output == "csv":
+            say_csv([title.lower() for title in titles], rows)
+        elif not print_for_programs(chosen.output, found):
             table(titles, rows, empty=empty, is_wide=chosen.output == "wide")
         return 0
     printer = _Printer(chosen.output, shown, [titles, *(_texts(row) for row in rows)])

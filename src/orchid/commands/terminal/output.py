@@ -18,6 +18,7 @@ USAGE = 2
 GAP, EDGES = 3, 2  # blanks between the columns of a drawn table, and at its sides
 INDENT = 2  # before text on a line of its own
 LEAST_ROOM = 24  # for a column whose longest names are on lines of their own
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet evaluates text that begins with one
 COLOURS = {"good": "green", "bad": "red", "waiting": "yellow", "": ""}
 
 
@@ -44,6 +45,20 @@ def say_json(value: Any) -> None:
     import json
 
     say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def say_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows for a spreadsheet. Others chose the texts, so none of them may be a formula."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(titles)
+    for row in rows:
+        cells = [each.text if isinstance(each, Cell) else str(each) for each in row]
+        writer.writerow([f"'{cell}" if cell.startswith(FORMULAS) else cell for cell in cells])
+    say(text.getvalue().rstrip("\n"))
 
 
 def print_for_programs(form: str, value: Any) -> bool:

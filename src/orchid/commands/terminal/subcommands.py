@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from orchid.commands.terminal.connection import FORMS, Json, ServerConnection, add_flags, connect
-from orchid.commands.terminal.objects import LIST_FORMS, add_watch
+from orchid.commands.terminal.objects import LIST_FORMS, SHOW_FORMS, add_watch
 from orchid.commands.terminal.output import REFUSED, Complaint, print_for_programs, say
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 Act = Callable[[argparse.Namespace, ServerConnection], int]
-LISTING, SHOWING = "list", "show"
+FORMS_OF = {"list": LIST_FORMS, "show": SHOW_FORMS}
 
 
 class Subcommand(NamedTuple):
@@ -43,11 +43,11 @@ def add_subcommands(
             name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
         )
         arguments(subparser)
-        if name == LISTING:
+        if name == "list":
             add_watch(subparser)
         add_flags(
             subparser,
-            forms=LIST_FORMS if name in (LISTING, SHOWING) else FORMS,
+            forms=FORMS_OF.get(name, FORMS),
             kubeconfig="--orchid-kubeconfig" if name in elsewhere else "--kubeconfig",
         )
         subparser.set_defaults(act=act)

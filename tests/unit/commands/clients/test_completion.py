@@ -32,7 +32,7 @@ def test_every_command_is_completed() -> None:
         (("csr", "new", "alice", "--group", "developers", "--sig"), ["--signer"]),
         (("completion", "z"), ["zsh"]),
         (("completion", "w"), []),
-        (("csr", "list", "-o", ""), ["text", "wide", "json", "yaml", "name"]),
+        (("csr", "list", "-o", ""), ["text", "wide", "json", "yaml", "name", "csv"]),
         (("csr", "list", "--output=j"), ["--output=json"]),
         (("csr", "list", "--kubeconfig", ""), []),
         (("csr", "list", "--kubeconfig=x"), []),

@@ -1,9 +1,17 @@
 """A command knows which server it changes."""
 
+import contextlib
 import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
 
 from orchid.commands.terminal.connection import ServerConnection
 from orchid.commands.terminal.kubeconfig_file import ENVIRONMENT, FoundKubeconfig
@@ -79,3 +87,57 @@ def test_yes_of_a_person_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     server.delete("/api/v1/namespaces/ci")
 
     assert server.sent == ["GET /version", "DELETE /api/v1/namespaces/ci"]
+
+
+@contextmanager
+def serving(authority: trustme.CA, moment: datetime) -> Iterator[int]:
+    """A TLS server for one connection, whose certificate is valid for an hour around a moment."""
+    hour = timedelta(hours=1)
+    certificate = authority.issue_cert(
+        "127.0.0.1", not_before=moment - hour, not_after=moment + hour
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            context.wrap_socket(connection, server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield int(listening.getsockname()[1])
+        finally:
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        (40, r"is not valid yet by the clock of this machine, which says 20.*\. Set the clock\."),
+        (-40, r"has expired by the clock of this machine, .*restart the server"),
+    ],
+)
+def test_wrong_clock_is_the_first_suspect(days: int, words: str) -> None:
+    """A certificate of another time is no certificate of another server."""
+    authority = trustme.CA()
+    with serving(authority, datetime.now(UTC) + timedelta(days=days)) as port:
+        access = ServerAccess(
+            server=f"https://127.0.0.1:{port}", authority=authority.cert_pem.bytes()
+        )
+        with pytest.raises(Complaint, match=words) as caught:
+            ServerConnection(access, FOUND).get("/version")
+
+    assert "created again" not in str(caught.value)
+
+
+def test_certificate_of_another_authority_is_of_another_server() -> None:
+    """As after a data directory was created again."""
+    with serving(trustme.CA(), datetime.now(UTC)) as port:
+        access = ServerAccess(
+            server=f"https://127.0.0.1:{port}", authority=trustme.CA().cert_pem.bytes()
+        )
+        with pytest.raises(Complaint, match="Was the data directory created again"):
+            ServerConnection(access, FOUND).get("/version")

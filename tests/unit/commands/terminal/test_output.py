@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from orchid.commands.terminal.output import Cell, columns, facts, printable, table
+from orchid.commands.terminal.output import Cell, columns, facts, printable, say_csv, table
 
 
 class Terminal:
@@ -186,3 +186,14 @@ def test_a_value_to_be_copied_is_not_broken_in_two(
         "SHA-256:",
         "  " + "a" * 64,
     ]
+
+
+def test_csv_is_read_by_a_spreadsheet_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """Quotes and commas are quoted; a text of others is never a formula."""
+    rows = [(Cell("a,b", "good"), 'say "x"'), ("=HYPERLINK(1)", "-2"), ("@x", "")]
+
+    say_csv(("name", "value"), rows)
+
+    assert capsys.readouterr().out == (
+        'name,value\n"a,b","say ""x"""\n\'=HYPERLINK(1),\'-2\n\'@x,\n'
+    )
