@@ -219,20 +219,17 @@ def test_names_are_completed_from_the_server(person: Person) -> None:
 
 
 def test_credential_of_an_account_is_used_by_kubectl_and_by_orchid(person: Person) -> None:
-    """Both run the plugin that the kubeconfig names, and are the account."""
+    """Both run the plugin, and are the account; an administrator's file is never named in it."""
     require_program("kubectl")
     person.types("account", "new", "plugin/builder")
     person.types("grant", "view", "--account", "plugin/builder", "-n", "plugin")
-    person.types(
-        "kubeconfig",
-        "--exec",
-        "--account",
-        "plugin/builder",
-        "--for",
-        "1h",
-        "--out",
-        "p.kubeconfig",
-    )
+    person.types("account", "new", "plugin/issuer")
+    person.types("grant", "edit", "--account", "plugin/issuer", "-n", "plugin")
+    person.types("kubeconfig", "--account", "plugin/issuer", "--out", "issuer.kubeconfig")
+    words = ("kubeconfig", "--exec", "--account", "plugin/builder", "--for", "1h")
+    refused = person.types(*words, "--out", "p.kubeconfig", code=2).stderr
+    as_issuer = ("--kubeconfig", "issuer.kubeconfig", "--out", "p.kubeconfig")
+    person.types(*words, *as_issuer)
     as_kubectl_reads_it(person.home / "p.kubeconfig")
 
     listed = subprocess.run(
@@ -245,6 +242,7 @@ def test_credential_of_an_account_is_used_by_kubectl_and_by_orchid(person: Perso
         check=True,
     )
 
+    assert "is an administrator's" in refused
     assert "serviceaccount/builder" in listed.stdout.split()
     known = person.types("whoami", "--kubeconfig", "p.kubeconfig").stdout
     assert "system:serviceaccount:plugin:builder" in known

@@ -32,9 +32,9 @@ from orchid.access.authorizers.configuration import read_configuration as read_a
 from orchid.access.oidc.configuration import read_configuration as read_authentication
 from orchid.agent.configuration import parse as read_agent
 from orchid.assembly.kinds import stored_kinds
-from orchid.commands.certificates.csr import wait_for
 from orchid.commands.certificates.request_flags import place
 from orchid.commands.certificates.requesting import Wanted, send
+from orchid.commands.certificates.responses import wait_for
 from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.connection import ServerConnection
 from orchid.credentials.x509.certificate_request import AlternativeNames

@@ -29,6 +29,7 @@ SHARED_BY_COMMANDS = {
     "published",
     "request_flags",
     "requesting",
+    "responses",
     "revived",
     "serving_flags",
 }

@@ -70,13 +70,22 @@ def refuse_exposed(path: Path, status: os.stat_result) -> None:
         )
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file atomically, readable only by its owner."""
+def rewrite(path: Path, data: bytes) -> None:
+    """Replace the content of a file atomically; its owner and its mode stay."""
+    write_private(path, data, path.stat())
+
+
+def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -> None:
+    """Write a file atomically, readable only by its owner, or by those who may read another."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if like is not None:
+                if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(descriptor, like.st_uid, like.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

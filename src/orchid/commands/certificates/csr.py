@@ -11,8 +11,6 @@ unsigned fields.
 """
 
 import argparse
-import base64
-import binascii
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,19 @@ from orchid.commands.certificates.request_flags import (
     place,
     renew_arguments,
 )
+from orchid.commands.certificates.responses import (
+    bytes_of,
+    certificate_of,
+    condition_row,
+    conditions_of,
+    status_of,
+    wait_for,
+)
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
 from orchid.commands.terminal.flags import add_wait, name_argument, names_argument
 from orchid.commands.terminal.objects import ListColumn, show_list
 from orchid.commands.terminal.output import Cell, Complaint, facts, name_of, print_for_programs, say
-from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import (
     add_subcommands,
     delete_each,
@@ -85,7 +90,7 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
         server,
         place(server),
         COLUMNS,
-        keep=lambda one: not (chosen.pending and _conditions(one)),
+        keep=lambda one: not (chosen.pending and conditions_of(one)),
         empty="no requests" + (" wait for a decision" if chosen.pending else ""),
     )
 
@@ -94,14 +99,14 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.commands.certificates import requesting
 
     found = server.get(place(server, chosen.name))
-    decoded = requesting.facts_of(_bytes(found["spec"].get("request")))
+    decoded = requesting.facts_of(bytes_of(found["spec"].get("request")))
     if chosen.output == "name":
         return 0 if print_for_programs("name", found) else 1
     plain = {title: _plain(value) for title, value in decoded}
     if print_for_programs(chosen.output, {"request": found, "decoded": plain}):
         return 0
     spec = found["spec"]
-    why = "" if _conditions(found) else policy_reason.reason(server, found)
+    why = "" if conditions_of(found) else policy_reason.reason(server, found)
     facts(
         [
             ("Name", chosen.name),
@@ -113,27 +118,22 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             ("Requested by", spec.get("username", "")),
             ("Their groups", spec.get("groups") or ["none"]),
             ("Requested", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
-            *(_condition_row(condition) for condition in _conditions(found)),
+            *(condition_row(condition) for condition in conditions_of(found)),
             *([("Policies", why)] if why else ()),
-            *requesting.certificate_facts(_bytes(_status(found).get("certificate"))),
+            *requesting.certificate_facts(bytes_of(status_of(found).get("certificate"))),
         ]
     )
     return 0
 
 
-def _condition_row(condition: Json) -> tuple[str, str]:
-    reason, message = condition.get("reason", ""), condition.get("message", "")
-    return condition.get("type", ""), ": ".join(part for part in (reason, message) if part)
-
-
 def state(request: Json) -> Cell:
     """The state of a request, in the words of other tools."""
-    types = [condition.get("type") for condition in _conditions(request)]
+    types = [condition.get("type") for condition in conditions_of(request)]
     if "Denied" in types:
         return Cell("Denied", "bad")
     if "Failed" in types:
         return Cell("Failed", "bad")
-    if _status(request).get("certificate"):
+    if status_of(request).get("certificate"):
         return Cell("Issued", "good")
     return Cell("Approved", "good") if "Approved" in types else Cell("Pending", "waiting")
 
@@ -177,9 +177,9 @@ def _write_decision(
     }
     for attempt in range(ATTEMPTS):
         found = server.get(place(server, name))
-        if any(each.get("type") == verdict for each in _conditions(found)):
+        if any(each.get("type") == verdict for each in conditions_of(found)):
             return found
-        status = {**_status(found), "conditions": [*_conditions(found), condition]}
+        status = {**status_of(found), "conditions": [*conditions_of(found), condition]}
         try:
             return server.put(place(server, name, "approval"), {**found, "status": status})
         except CommandRefused as refused:
@@ -216,57 +216,12 @@ def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return 0
 
 
-def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
-    """Wait until a request has its certificate; a refusal ends the wait."""
-    found: Json = {}
-    for _ in polls(seconds):
-        found = server.get(place(server, name))
-        if _status(found).get("certificate"):
-            return found
-        for condition in _conditions(found):
-            if condition.get("type") in ("Denied", "Failed"):
-                title, reason = _condition_row(condition)
-                raise Complaint(f"{name} was {title.lower()}: {reason or 'no reason is given'}")
-    why = "" if _conditions(found) else policy_reason.reason(server, found)
-    raise Complaint(_overdue(found, name, seconds, why))
-
-
-def _overdue(found: Json, name: str, seconds: float, why: str) -> str:
-    waited = f"{name} has no certificate after {times.span(seconds)}"
-    if not _conditions(found):
-        decided = f"no policy approves it ({why})" if why else "nobody has decided"
-        return f"{waited}: {decided}; approve it with: orchid csr approve {name}"
-    signer = found["spec"].get("signerName", "")
-    return f"{waited}: it is approved, but the signer {signer} has not signed; does it run?"
-
-
 # -- parsing of responses ------------------------------------------------------------------
-
-
-def _status(request: Json) -> Json:
-    found: Json = request.get("status") or {}
-    return found
-
-
-def _conditions(request: Json) -> list[Json]:
-    return list(_status(request).get("conditions") or ())
 
 
 def _lifetime(request: Json) -> str:
     seconds = request["spec"].get("expirationSeconds")
     return times.span(seconds) if isinstance(seconds, int) else "as the signer likes"
-
-
-def _bytes(text: Any) -> bytes:
-    try:
-        return base64.b64decode(text or "")
-    except (binascii.Error, TypeError, ValueError):
-        return b""
-
-
-def certificate_of(request: Json) -> bytes:
-    """The PEM of a request's certificate."""
-    return _bytes(_status(request).get("certificate"))
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import ServerConnection
 from orchid.commands.terminal.flags import add_lifetime
 from orchid.commands.terminal.output import USAGE, Complaint
@@ -56,6 +57,25 @@ def renew_arguments(parser: argparse.ArgumentParser) -> None:
         "--signer",
         default="",
         help="the signer (default: that of the certificate, from the inventory)",
+    )
+    parser.add_argument(
+        "--if-ends-within",
+        type=times.duration_of,
+        metavar="30d",
+        help="only if it ends by then, for a command that is run every day",
+    )
+    parser.add_argument(
+        "--wait",
+        type=times.duration_of,
+        metavar="1m",
+        help="wait so long for the new certificate, and write it in place of the old one",
+    )
+    parser.add_argument(
+        "--exec",
+        dest="command",
+        default="",
+        metavar="COMMAND",
+        help="run this when the new certificate is written, as 'systemctl reload nginx'; waits",
     )
 
 

@@ -10,6 +10,8 @@ and `certificate_facts` decode PEM.
 import argparse
 import base64
 import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from orchid.approval.platform_signers import platform_profiles
 from orchid.commands.certificates import ca
 from orchid.commands.certificates.request_flags import SIGNERS, file_name, place
+from orchid.commands.certificates.responses import certificate_of, wait_for
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
     CONFLICT,
@@ -42,6 +45,7 @@ KIND = "CertificateSigningRequest"
 PURPOSES = {"node-serving": usages.SERVER_AUTH}
 NODE = "system:node:"
 MOST_RENEWALS = 1000
+SOON = 60  # seconds to wait for a certificate
 SHORTEST = 600  # seconds; the minimum that is requested
 HINTS = {
     "client": "it signs for callers of the API: --usage 'client auth', and never system:masters",
@@ -192,10 +196,17 @@ def renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
     name = file_name(chosen.name)
     certificate = chosen.cert or Path(f"{name}.crt")
     key_file = chosen.key or Path(f"{name}.key")
+    if chosen.if_ends_within is not None:
+        end = leaf_of(certificate).not_valid_after_utc
+        if (end - times.now()).total_seconds() > chosen.if_ends_within:
+            say(f"{certificate} ends {times.until(end)}: nothing to do")
+            return 0
     wanted = renewal_of(server, certificate, chosen.signer)
     answer = send_again(server, name, load_key(key_file), wanted)
+    again = answer["metadata"]["name"]
+    if chosen.wait is not None or chosen.command:
+        return _replace(chosen, server, again, certificate)
     if not print_for_programs(chosen.output, answer):
-        again = answer["metadata"]["name"]
         say(f"requested {again} from {answer['spec']['signerName']} (uses {key_file})")
         remark(
             f"next: orchid csr approve {again}, then orchid csr fetch {again} --out {certificate}"
@@ -203,8 +214,38 @@ def renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return 0
 
 
+def _replace(
+    chosen: argparse.Namespace, server: ServerConnection, name: str, certificate: Path
+) -> int:
+    """Wait for a renewed certificate, write it in place of the old one, and run the command."""
+    found = wait_for(server, name, SOON if chosen.wait is None else chosen.wait)
+    try:
+        files.rewrite(certificate, certificate_of(found))
+    except OSError as error:
+        raise Complaint(f"cannot write {certificate}: {error.strerror}") from None
+    if not print_for_programs(chosen.output, found):
+        say(f"wrote {certificate}")
+    if chosen.command:
+        _run(chosen.command)
+    return 0
+
+
+def _run(command: str) -> None:
+    """Run a command of the user, with its own output; its failure is ours."""
+    try:
+        words = shlex.split(command)
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, check=False)  # noqa: S603 -- the user's own words
+    except (ValueError, OSError) as problem:
+        raise Complaint(f"--exec: {command!r} cannot be run: {problem}", USAGE) from None
+    if done.returncode != 0:
+        raise Complaint(f"--exec: {command!r} ended with exit code {done.returncode}")
+
+
 def send_again(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Wanted) -> Json:
-    """Send a request under the next free name: alice, alice-2, alice-3."""
+    """Send a request under the next free name: alice, alice-2, alice-3.
+
+    An undecided request for the same key is used again, so that repeated calls do not pile up.
+    """
     stem, _, number = name.rpartition("-")
     stem, first = (stem, int(number) + 1) if re.fullmatch(r"[1-9]\d{0,5}", number) else (name, 2)
     for count in range(first, first + MOST_RENEWALS):
@@ -213,7 +254,31 @@ def send_again(server: ServerConnection, name: str, key: keys.PrivateKey, wanted
         except CommandRefused as refused:
             if refused.status != CONFLICT:
                 raise
+        there = server.get(place(server, f"{stem}-{count}"))
+        if _is_undecided(there, key, wanted):
+            return there
     raise Complaint(f"there are too many requests named {stem}-…; delete some")
+
+
+def _is_undecided(request: Json, key: keys.PrivateKey, wanted: Wanted) -> bool:
+    """Whether a request for the same key and signer waits for a decision."""
+    spec, status = request["spec"], request.get("status") or {}
+    if spec.get("signerName") != wanted.signer or status.get("conditions"):
+        return False
+    try:
+        sent = signing_request.parse(base64.b64decode(spec.get("request") or ""))
+    except (Refusal, ValueError):
+        return False
+    return bool(sent.public_key == key.public_key())
+
+
+def leaf_of(file: Path) -> x509.Certificate:
+    """The first certificate of a file."""
+    try:
+        leaf, *_ = certificates.parse_blocks(files.read_bounded(file))
+    except (Refusal, ValueError) as problem:
+        raise Complaint(f"{file}: {problem}", USAGE) from None
+    return leaf
 
 
 def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted:

@@ -7,33 +7,29 @@ runs it, and again when the credential expires. It prints an ExecCredential with
     --cert FILE --key FILE        that certificate; in the last third of its lifetime it is renewed
                                   first: requested again, waited for, and written in its place
 
-Nothing is cached but the certificate's own files. A failed renewal is reported on standard error,
-and the certificate is used while it is valid.
+A renewal is requested as the user of --kubeconfig; where that user has no credential but this
+plugin, with the certificate itself. Nothing is cached but the certificate's own files. A failed
+renewal is reported on standard error, and the certificate is used while it is valid.
 """
 
 import argparse
 import datetime
 import json
 import os
-from pathlib import Path
 
 from cryptography import x509
 
 from orchid.commands.accounts import token
-from orchid.commands.certificates import csr, requesting
+from orchid.commands.certificates import requesting
+from orchid.commands.certificates.responses import certificate_of, wait_for
 from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
-from orchid.commands.terminal.flags import (
-    add_certificate_and_key,
-    add_duration,
-    add_lifetime,
-    write_secret,
-)
+from orchid.commands.terminal.connection import Json, add_flags, connect
+from orchid.commands.terminal.flags import add_certificate_and_key, add_duration, add_lifetime
 from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 from orchid.credentials import files
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.x509 import certificates
+from orchid.credentials.secret import SecretValue
 from orchid.wire.naming import EXEC_GROUP, EXEC_INFO
 
 VERSIONS = ("v1", "v1beta1")
@@ -91,19 +87,16 @@ def _of_account(chosen: argparse.Namespace) -> Json:
 
 
 def _of_certificate(chosen: argparse.Namespace) -> Json:
-    leaf = _leaf(chosen.cert)
+    leaf = requesting.leaf_of(chosen.cert)
     if times.now() >= renewed_from(leaf):
         try:
-            _renew(chosen, connect(chosen))
+            _renew(chosen)
         except Complaint as complaint:
             if times.now() >= leaf.not_valid_after_utc:
                 raise
             remark(f"orchid: {chosen.cert} was not renewed: {complaint}")
-        leaf = _leaf(chosen.cert)
-    try:
-        certificate, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
-    except Refusal as refusal:
-        raise Complaint(str(refusal), USAGE) from None
+        leaf = requesting.leaf_of(chosen.cert)
+    certificate, key = _pair(chosen)
     # The client returns when the next renewal is due, not when it is too late.
     end = leaf.not_valid_after_utc
     back = renewed_from(leaf) if renewed_from(leaf) > times.now() else end
@@ -120,17 +113,22 @@ def renewed_from(leaf: x509.Certificate) -> datetime.datetime:
     return leaf.not_valid_after_utc - life * LEFT
 
 
-def _renew(chosen: argparse.Namespace, server: ServerConnection) -> None:
+def _pair(chosen: argparse.Namespace) -> tuple[bytes, bytes]:
+    try:
+        return files.read_bounded(chosen.cert), files.read_private(chosen.key)
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+
+
+def _renew(chosen: argparse.Namespace) -> None:
+    certificate, private = _pair(chosen)
+    identity = certificate, SecretValue(private.decode("ascii", "replace"))
+    server = connect(chosen, identity, only_for_plugin=True)
     wanted = requesting.renewal_of(server, chosen.cert, chosen.signer)
     key = requesting.load_key(chosen.key)
     name = requesting.send_again(server, chosen.cert.stem, key, wanted)["metadata"]["name"]
-    found = csr.wait_for(server, name, chosen.wait)
-    write_secret(chosen.cert, csr.certificate_of(found))
-
-
-def _leaf(path: Path) -> x509.Certificate:
+    found = wait_for(server, name, chosen.wait)
     try:
-        leaf, *_ = certificates.parse_blocks(files.read_bounded(path))
-    except (Refusal, ValueError) as problem:
-        raise Complaint(f"{path}: {problem}", USAGE) from None
-    return leaf
+        files.rewrite(chosen.cert, certificate_of(found))
+    except OSError as error:
+        raise Complaint(f"cannot write {chosen.cert}: {error.strerror}") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchid import helper_process
-from orchid.commands.accounts import token
+from orchid.commands.accounts import token, whoami
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
 from orchid.commands.terminal.flags import (
@@ -27,7 +27,7 @@ from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import USAGE, Complaint, remark
 from orchid.wire.naming import EXEC_GROUP
 
-LARGEST = 1 << 20
+ADMINISTRATORS = "system:masters"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -109,31 +109,57 @@ def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str
 
 
 def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
-    """A user with a plugin: clients run `orchid credential`, with our current kubeconfig."""
-    words = ["credential", "--kubeconfig", ":".join(str(path.resolve()) for path in server.files)]
-    if len(server.files) != 1:
-        raise Complaint("--exec needs one kubeconfig: name it with --kubeconfig", USAGE)
-    if chosen.context:
-        words += ["--context", chosen.context]
+    """A user with a plugin: clients run `orchid credential`."""
     if chosen.account:
         namespace, name = token.account_of(chosen.account, server.access.namespace)
-        user = f"{namespace}/{name}"
-        words += ["--account", user]
-        if chosen.lifetime is not None:
-            words += ["--for", f"{chosen.lifetime}s"]
+        user, words = f"{namespace}/{name}", _account_words(chosen, server, f"{namespace}/{name}")
     else:
-        if chosen.key is None:
-            raise Complaint("--cert needs --key", USAGE)
         namespace, user = server.access.namespace, chosen.cert.stem
-        words += ["--cert", str(chosen.cert.resolve()), "--key", str(chosen.key.resolve())]
+        words = _certificate_words(chosen, server)
     program, *arguments = _our_command()
     plugin = {
         "apiVersion": f"{EXEC_GROUP}/v1",
         "command": program,
-        "args": [*arguments, *words],
+        "args": [*arguments, "credential", *words],
         "interactiveMode": "Never",
     }
     return document(server, user, {"exec": plugin}, namespace)
+
+
+def _account_words(chosen: argparse.Namespace, server: ServerConnection, account: str) -> list[str]:
+    """The plugin requests tokens of the account with our current kubeconfig."""
+    if len(server.files) != 1:
+        raise Complaint("--exec needs one kubeconfig: name it with --kubeconfig", USAGE)
+    (file,) = server.files
+    if ADMINISTRATORS in (whoami.user_of(whoami.ask(server)).get("groups") or ()):
+        raise Complaint(
+            f"{file} is an administrator's, and every client of the new kubeconfig would use it. "
+            "Name one that may only request tokens of this account with --kubeconfig, or leave out "
+            "--exec",
+            USAGE,
+        )
+    words = ["--kubeconfig", str(file.resolve()), "--account", account]
+    if chosen.context:
+        words += ["--context", chosen.context]
+    if chosen.lifetime is not None:
+        words += ["--for", f"{chosen.lifetime}s"]
+    return words
+
+
+def _certificate_words(chosen: argparse.Namespace, server: ServerConnection) -> list[str]:
+    """The plugin uses the new kubeconfig itself, and renews the certificate with its own key."""
+    from orchid.commands.certificates import requesting
+
+    if chosen.key is None:
+        raise Complaint("--cert needs --key", USAGE)
+    if chosen.out is None:
+        raise Complaint("--exec with --cert needs --out: the plugin reads that file", USAGE)
+    wanted = requesting.renewal_of(server, chosen.cert)
+    return [
+        *("--kubeconfig", str(chosen.out.resolve())),
+        *("--cert", str(chosen.cert.resolve()), "--key", str(chosen.key.resolve())),
+        *("--signer", wanted.signer),
+    ]
 
 
 def _our_command() -> list[str]:
