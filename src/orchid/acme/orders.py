@@ -17,7 +17,7 @@ from orchid.acme.problems import NAMESPACE, AcmeProblem, malformed, unauthorized
 from orchid.acme.replies import Reply
 from orchid.acme.requests import Place, VerifiedRequest, require_account
 from orchid.client.client import Client
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.credentials.keys import b64url_decode
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import pem, signing_request
@@ -40,7 +40,7 @@ from orchid.kinds.certificate_signing_request import (
 from orchid.wire.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta, OwnerReference
 from orchid.wire.struct import replace
-from orchid.wire.text import timestamp, whole_seconds
+from orchid.wire.text import timestamp
 from orchid.wire.user import UserInfo
 
 MOST_LIVE: Final = 300  # orders of an account that are neither fetched nor expired

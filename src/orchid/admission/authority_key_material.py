@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from orchid.clock import whole_seconds
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.authority_keys import algorithm_name
 from orchid.credentials.authorities.issuer_chain import may_certify, spki_of
@@ -28,7 +29,6 @@ from orchid.kinds.signing_key import (
 )
 from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus
-from orchid.wire.text import whole_seconds
 
 CERTIFICATE: Final = "tls.crt"
 

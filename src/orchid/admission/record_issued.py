@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from cryptography import x509
 
+from orchid.clock import whole_seconds
 from orchid.credentials.authorities.issuer_chain import is_issued_by, spki_of
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import signing_request
@@ -47,7 +48,7 @@ from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.request_conditions import APPROVED, CertificateSigningRequestCondition
-from orchid.wire.text import timestamp, whole_seconds
+from orchid.wire.text import timestamp
 
 CERTIFICATE = Path() / "status" / "certificate"
 

@@ -22,6 +22,7 @@ from orchid.admission.authority_key_material import (
     authority_material,
 )
 from orchid.admission.signer_permission import ATTEST, REFUSALS, SIGN, signer_targets
+from orchid.clock import whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.authorities import rsa_process
 from orchid.credentials.refusals import Refusal
@@ -54,7 +55,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
 from orchid.wire.struct import replace
-from orchid.wire.text import quote, whole_seconds
+from orchid.wire.text import quote
 
 IMPORT: Final = "import"
 # Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.

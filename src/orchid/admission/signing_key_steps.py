@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from orchid.admission.signing_key_conditions import KeyConditions, Servers, lacking
 from orchid.admission.signing_key_material import later_than
+from orchid.clock import whole_seconds
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
@@ -44,7 +45,7 @@ from orchid.wire.fields import forbidden
 from orchid.wire.naming import Naming
 from orchid.wire.signing_key_status import KeyDependents
 from orchid.wire.struct import replace
-from orchid.wire.text import timestamp, whole_seconds
+from orchid.wire.text import timestamp
 
 VERBS: Final = {ACTIVE: "activate", RETIRED: "retire"}
 

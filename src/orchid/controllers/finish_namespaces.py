@@ -9,7 +9,7 @@ Never    removes a finalizer of others: an object with one blocks its namespace
 from typing import Any
 
 from orchid.client.client import Client, ListSelection
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Controller, TryAgain
 from orchid.kinds.namespace import Namespace, NamespaceCondition
@@ -18,7 +18,6 @@ from orchid.wire.errors import NotFound
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
-from orchid.wire.text import whole_seconds
 
 REMAINING = "NamespaceContentRemaining"
 

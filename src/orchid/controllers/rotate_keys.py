@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Gone, Key, Trigger, TryAgain
 from orchid.kinds.credential_revocation import CredentialRevocation
@@ -45,7 +45,6 @@ from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.struct import replace
-from orchid.wire.text import whole_seconds
 
 SOON: Final = 1.0  # seconds until the next look after a write
 REFRESH: Final = 30.0  # seconds between two looks without an event

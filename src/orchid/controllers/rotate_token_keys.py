@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from orchid.client.client import Client
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.controllers.rotate_keys import KeyGroup, RotateKeys, RotationTimes
 from orchid.controllers.runtime.context import ControllerContext, KeyRotation
 from orchid.controllers.runtime.declaration import ControllerDeclaration
@@ -24,7 +24,6 @@ from orchid.outbound.failures import CallFailed
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
-from orchid.wire.text import whole_seconds
 
 
 class RotateTokenKeys(RotateKeys):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from orchid.clock import whole_seconds
 from orchid.engine.endpoint_fields import resets, without_resets
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.patch import managed_fields
@@ -56,7 +57,7 @@ class Ownership:
             manager=request.manager,
             operation=managed_fields.UPDATE,
             api_version=kind.api_version,
-            time=request.now.replace(microsecond=0),
+            time=whole_seconds(request.now),
             fields_type="FieldsV1",
             fields_v1=fields,
             subresource=request.target.subresource,

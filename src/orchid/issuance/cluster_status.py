@@ -11,13 +11,12 @@ from typing import Final
 
 from orchid.access.clusters.calls import Calls, ClusterCalls
 from orchid.client.client import Client
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.kinds.cluster import CONNECTED, Cluster, ClusterStatus
 from orchid.outbound.failures import CallFailed
 from orchid.wire.conditions import TRUE, Condition, with_condition
 from orchid.wire.errors import ApiError, Conflict, NotFound
 from orchid.wire.struct import replace
-from orchid.wire.text import whole_seconds
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.internal_writes import InternalObjects
@@ -25,7 +25,7 @@ from orchid.wire.errors import AlreadyExists, Conflict
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
-from orchid.wire.text import timestamp, whole_seconds
+from orchid.wire.text import timestamp
 
 NAME: Final = "token-lifetimes"
 LONGEST: Final = "longestSeconds"

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Final
 from msgspec import field
 
 from orchid.approval.compiled import ACCOUNT_PREFIX
+from orchid.clock import whole_seconds
 from orchid.credentials.x509.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
@@ -53,7 +54,6 @@ from orchid.wire.revoked_credentials import (
     token_errors,
 )
 from orchid.wire.struct import Wire, describe, merge_key, proto, replace
-from orchid.wire.text import whole_seconds
 from orchid.wire.user import ANONYMOUS
 
 EFFECTIVE: Final = "Effective"

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import field
 
+from orchid.clock import whole_seconds
 from orchid.engine.kind import LARGEST_REVIEW, Kind, Scope
 from orchid.engine.request import Request
 from orchid.wire.meta import Object, ObjectMeta
@@ -35,7 +36,7 @@ class AnswerCaller:
         return SelfSubjectReview(
             kind=new.kind,
             api_version=new.api_version,
-            metadata=ObjectMeta(creation_timestamp=request.now.replace(microsecond=0)),
+            metadata=ObjectMeta(creation_timestamp=whole_seconds(request.now)),
             status=SelfSubjectReviewStatus(user_info=request.user),
         )
 

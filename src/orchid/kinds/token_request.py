@@ -13,6 +13,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from msgspec import field
 
+from orchid.clock import whole_seconds
 from orchid.engine.kind import LARGEST_REVIEW, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.wire.errors import Conflict, ErrorSubject, Invalid
@@ -20,7 +21,6 @@ from orchid.wire.fields import METADATA, FieldError, Path, invalid
 from orchid.wire.meta import Object, ObjectMeta, Time
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, always, confidential, describe, null, proto, replace
-from orchid.wire.text import whole_seconds
 
 DEFAULT_SECONDS = 3600
 SHORTEST_SECONDS = 600

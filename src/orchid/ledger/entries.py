@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchid.wire.text import whole_seconds
+from orchid.clock import whole_seconds
 
 LARGEST_ENTRY: Final = 4096
 """Bytes; a bundle of 256 entries must fit into one value of the store."""

@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from orchid.clock import whole_seconds
 from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.notes import NoteRefused, NoteSigner, NoteVerifier
-from orchid.wire.text import whole_seconds
 
 TOGETHER: Final = timedelta(days=30)
 ANNOUNCED: Final = f"{store_keys.PREFIX}known/ledger-key"

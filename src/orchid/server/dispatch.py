@@ -27,7 +27,6 @@ from orchid.server import parse
 from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Exchange
 from orchid.server.failures import BareRefusal
-from orchid.server.memory.paths import Route
 from orchid.server.negotiate import (
     JSON,
     PROTOBUF,
@@ -38,6 +37,7 @@ from orchid.server.negotiate import (
     not_acceptable,
     require_route_accepts,
 )
+from orchid.server.parse import Route
 from orchid.server.respond import (
     compressed,
     entry_response,

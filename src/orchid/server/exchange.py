@@ -15,9 +15,8 @@ from orchid.engine.interfaces import Authenticated, Decision
 from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
 from orchid.server.memory.head_memo import HeadFacts
-from orchid.server.memory.paths import NO_PATH, ParsedPath
 from orchid.server.negotiate import PLAIN, Form, wants_pretty
-from orchid.server.parse import NO_QUERY, Query
+from orchid.server.parse import NO_PATH, NO_QUERY, ParsedPath, Query
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.status import Status
 

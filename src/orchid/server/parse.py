@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.request import Options, Target
 from orchid.engine.verbs.delete import IGNORE, DeleteOptions, Preconditions
 from orchid.wire import options as values
@@ -59,13 +60,32 @@ class PathShape(msgspec.Struct, frozen=True):
 NO_RESOURCE = PathShape()
 
 
-def parse_path(method: str, raw_path: str) -> tuple[Target, PathShape]:
+Route = tuple[Kind[Any], Endpoint | None]
+
+
+class ParsedPath:
+    """The target of a method and a path, and values that depend on nothing else."""
+
+    __slots__ = ("labels", "route", "shape", "target")
+
+    def __init__(self, target: Target, shape: PathShape) -> None:
+        self.target = target
+        self.shape = shape
+        self.route: Route | None = None  # set by server/dispatch.py
+        self.labels: tuple[str, ...] | None = None  # set by server/metrics/requests.py
+
+
+# Of a request that was not parsed. It is no resource, so nobody caches a route or labels here.
+NO_PATH: Final = ParsedPath(Target(verb=""), NO_RESOURCE)
+
+
+def parse_path(method: str, raw_path: str) -> ParsedPath:
     """The target of a request without a query."""
     path = raw_path if "%" not in raw_path and raw_path.isascii() else _decoded(raw_path)
     rest = path.strip("/").split("/")
     start = _RESOURCE_AT.get(rest[0], 0)
     if not start or len(rest) <= start:
-        return Target(method.lower(), path), NO_RESOURCE
+        return ParsedPath(Target(method.lower(), path), NO_RESOURCE)
     group, version = rest[1] if start > _RESOURCE_AT["api"] else "", rest[start - 1]
     del rest[:start]
     verb, namespace, is_scoped, is_watch = _VERBS.get(method, ""), "", False, False
@@ -84,7 +104,7 @@ def parse_path(method: str, raw_path: str) -> tuple[Target, PathShape]:
     if not name:
         verb = _COLLECTION_VERBS.get(verb, verb)
     target = Target(verb, path, True, group, version, resource, subresource, namespace, name)
-    return target, shape
+    return ParsedPath(target, shape)
 
 
 def with_query(target: Target, shape: PathShape, query: Query) -> Target:

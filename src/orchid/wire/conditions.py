@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 
+from orchid.clock import whole_seconds
 from orchid.wire.fields import FieldError, Path, duplicate, required, unsupported
 from orchid.wire.meta import Time
 from orchid.wire.struct import Wire, always, describe, null, proto, replace
-from orchid.wire.text import whole_seconds
 
 READY: Final = "Ready"
 TRUE: Final = "True"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Final
 
+from orchid.clock import whole_seconds
 from orchid.wire.conditions import FALSE, TRUE, UNKNOWN
 from orchid.wire.fields import (
     FieldError,
@@ -22,7 +23,7 @@ from orchid.wire.fields import (
 )
 from orchid.wire.meta import Time
 from orchid.wire.struct import Wire, always, describe, null, proto, replace
-from orchid.wire.text import quote, whole_seconds
+from orchid.wire.text import quote
 
 APPROVED: Final = "Approved"
 DENIED: Final = "Denied"

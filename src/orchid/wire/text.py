@@ -1,7 +1,6 @@
 """Short texts as Kubernetes prints them: quoted strings, durations, times."""
 
 import datetime
-import functools
 
 # Responses repeat values of the request, some several times. Longer values are omitted.
 LONGEST_SHOWN = 16 * 1024
@@ -66,13 +65,6 @@ def micro_timestamp(moment: datetime.datetime) -> str:
     """RFC 3339, UTC, with microseconds: `2026-01-02T03:04:05.000006Z`."""
     utc = moment.astimezone(datetime.UTC).replace(tzinfo=None)
     return f"{utc.isoformat(timespec='microseconds')}Z"
-
-
-@functools.lru_cache(maxsize=16)  # requests of the same second share it
-def whole_seconds(moment: datetime.datetime) -> datetime.datetime:
-    if moment.tzinfo is not datetime.UTC:
-        moment = moment.astimezone(datetime.UTC)
-    return moment.replace(microsecond=0)
 
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.engine.request import Target
-from orchid.server.memory.paths import MOST_PATHS, ParsedPath, PathCache
-from orchid.server.parse import PathShape, Query, UnreadableTarget, read_options
+from orchid.server.memory.paths import MOST_PATHS, PathCache
+from orchid.server.parse import ParsedPath, PathShape, Query, UnreadableTarget, read_options
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.errors import ApiError
 

@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from orchid.client.client import Client
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.kinds.event import Event, EventSource
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.references import ObjectReference
-from orchid.wire.text import timestamp, whole_seconds
+from orchid.wire.text import timestamp
 
 log = logging.getLogger(__name__)
 

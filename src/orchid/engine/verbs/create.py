@@ -8,6 +8,7 @@ import functools
 from itertools import chain
 from typing import Any, TypeVar
 
+from orchid.clock import whole_seconds
 from orchid.engine.admission import Admission
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.objects import Objects, Raced
@@ -127,7 +128,7 @@ class Creating:
         name = meta.name
         if not name and meta.generate_name:
             name = meta.generate_name[:LONGEST_BASE] + self._random.suffix()
-        born = request.now.replace(microsecond=0)
+        born = whole_seconds(request.now)
         meta = replace(meta, name=name, uid=self._random.uid(), creation_timestamp=born)
         return replace(new, metadata=meta)
 

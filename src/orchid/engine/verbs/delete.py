@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from orchid.clock import whole_seconds
 from orchid.engine.admission import Admission
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.objects import Objects, Raced
@@ -20,7 +21,6 @@ from orchid.wire.errors import Conflict, ErrorSubject, Invalid, NotFound
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.struct import Wire, describe, proto, replace
-from orchid.wire.text import whole_seconds
 
 T = TypeVar("T", bound=Object)
 

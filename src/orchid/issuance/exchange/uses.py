@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from orchid.client.client import Client
+from orchid.clock import whole_seconds
 from orchid.issuance.exchange.policy_index import IndexedPolicy
 from orchid.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError
 from orchid.wire.struct import replace
-from orchid.wire.text import whole_seconds
 
 log = logging.getLogger(__name__)
 

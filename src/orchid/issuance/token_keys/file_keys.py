@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from orchid.access.token_keys import FileKeys
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.credentials.keys import VerificationKey
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
@@ -33,7 +33,6 @@ from orchid.wire.errors import Unavailable
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.signing_key_status import SigningKeyTimes
 from orchid.wire.struct import replace
-from orchid.wire.text import whole_seconds
 
 log = logging.getLogger(__name__)
 

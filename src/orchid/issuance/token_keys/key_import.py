@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from orchid.admission.signing_key_material import create_key, private_key_secret
-from orchid.clock import Clock
+from orchid.clock import Clock, whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.files import write_private
 from orchid.engine.cache.entry import Entry
@@ -45,7 +45,6 @@ from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyTimes
 from orchid.wire.struct import replace
-from orchid.wire.text import whole_seconds
 
 log = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ from orchid.server.audit.policy import (
 )
 from orchid.server.audit.redaction import presented_token, rendered, shown_uri, tidied
 from orchid.server.exchange import Exchange
-from orchid.server.memory.paths import NO_PATH
+from orchid.server.parse import NO_PATH
 from orchid.server.sockets.messages import HttpRequest, Peer, Response, Stream
 from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import encode

@@ -5,11 +5,9 @@ length is limited, and the cache has a fixed size. It contains no query, and not
 """
 
 import functools
-from typing import Any, Final
+from typing import Final
 
-from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.request import Target
-from orchid.server.parse import NO_QUERY, NO_RESOURCE, PathShape, Query, parse_path, with_query
+from orchid.server.parse import NO_QUERY, ParsedPath, Query, parse_path, with_query
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.errors import BadRequest
 from orchid.wire.options import parse_query
@@ -18,30 +16,12 @@ LONGEST_TARGET: Final = 32_768  # characters of path and query together
 LONGEST_CACHED: Final = 256
 MOST_PATHS: Final = 4096
 
-Route = tuple[Kind[Any], Endpoint | None]
-
-
-class ParsedPath:
-    """The target of a method and a path, and values that depend on nothing else."""
-
-    __slots__ = ("labels", "route", "shape", "target")
-
-    def __init__(self, target: Target, shape: PathShape) -> None:
-        self.target = target
-        self.shape = shape
-        self.route: Route | None = None  # set by server/dispatch.py
-        self.labels: tuple[str, ...] | None = None  # set by server/metrics/requests.py
-
-
-# Of a request that was not parsed. It is no resource, so nobody caches a route or labels here.
-NO_PATH: Final = ParsedPath(Target(verb=""), NO_RESOURCE)
-
 
 class PathCache:
     """The parsed paths of one server."""
 
     def __init__(self) -> None:
-        self.cached = functools.lru_cache(maxsize=MOST_PATHS)(_parsed)
+        self.cached = functools.lru_cache(maxsize=MOST_PATHS)(parse_path)
 
     def parse(self, http: HttpRequest) -> tuple[ParsedPath, Query]:
         """The target of a request and its query; only a path without a query is cached."""
@@ -49,7 +29,7 @@ class PathCache:
         if len(path) <= LONGEST_CACHED:
             parsed = self.cached(http.method, path)
         elif len(path) <= LONGEST_TARGET:
-            parsed = _parsed(http.method, path)
+            parsed = parse_path(http.method, path)
         else:
             raise _too_long()
         if not raw_query:
@@ -58,10 +38,6 @@ class PathCache:
             raise _too_long()
         query, shape = parse_query(raw_query), parsed.shape
         return ParsedPath(with_query(parsed.target, shape, query), shape), query
-
-
-def _parsed(method: str, path: str) -> ParsedPath:
-    return ParsedPath(*parse_path(method, path))
 
 
 def _too_long() -> BadRequest:
