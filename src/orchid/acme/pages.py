@@ -4,6 +4,7 @@ Every answer has a link to the directory, and every answer to a POST a new nonce
 documents; an error of the API behind a page becomes one here.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -102,11 +103,14 @@ class AcmePages:
         return Place(authority, Links(self._base, name), url, tuple(rest)), page
 
     async def _page(self, exchange: Exchange, place: Place, page: str) -> Response:
+        if page == links.DIRECTORY:
+            return self._directory(exchange, place)
+        await asyncio.sleep(0)  # calls of the API need a task: see server/sockets/messages.py
         handler = self._handlers.get(page)
         try:
             await self._ensure_key()
             if handler is None:
-                return self._read(exchange, place, page)
+                return self._nonce(exchange, place)
             reply = await handler(await self._requests.read(exchange, place))
         except (ApiError, CallFailed) as problem:
             raise _translated(problem) from None
@@ -122,26 +126,30 @@ class AcmePages:
         )
         return Response(reply.code, head(exchange, headers, cache=NO_STORE), reply.encoded())
 
-    def _read(self, exchange: Exchange, place: Place, page: str) -> Response:
-        """The directory, or a nonce."""
-        method = exchange.http.method
-        if method not in READING or place.rest:
-            raise malformed(
-                "this resource needs GET", code=METHOD_NOT_ALLOWED, headers=b"Allow: GET, HEAD\r\n"
-            )
-        if page == links.DIRECTORY:
-            body = msgspec.json.encode(place.links.directory())
-            headers = b"Content-Type: application/json\r\n"
-            return Response(200, head(exchange, headers, cache=DIRECTORY_CACHE), body)
-        headers = self._nonce_header() + place.links.index()
-        if not self._nonces.issue():
+    def _directory(self, exchange: Exchange, place: Place) -> Response:
+        require_reading(exchange, place)
+        body = msgspec.json.encode(place.links.directory())
+        headers = b"Content-Type: application/json\r\n"
+        return Response(200, head(exchange, headers, cache=DIRECTORY_CACHE), body)
+
+    def _nonce(self, exchange: Exchange, place: Place) -> Response:
+        require_reading(exchange, place)
+        nonce = self._nonce_header()
+        if not nonce:
             raise problems.internal(UNAVAILABLE, b"Retry-After: 1\r\n")
-        code = NO_CONTENT if method == "GET" else 200
-        return Response(code, head(exchange, headers, cache=NO_STORE))
+        code = NO_CONTENT if exchange.http.method == "GET" else 200
+        return Response(code, head(exchange, nonce + place.links.index(), cache=NO_STORE))
 
     def _nonce_header(self) -> bytes:
         nonce = self._nonces.issue()
         return f"Replay-Nonce: {nonce}\r\n".encode() if nonce else b""
+
+
+def require_reading(exchange: Exchange, place: Place) -> None:
+    if exchange.http.method not in READING or place.rest:
+        raise malformed(
+            "this resource needs GET", code=METHOD_NOT_ALLOWED, headers=b"Allow: GET, HEAD\r\n"
+        )
 
 
 def _translated(problem: ApiError | CallFailed) -> AcmeProblem:
