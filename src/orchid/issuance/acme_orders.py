@@ -19,6 +19,7 @@ import msgspec
 
 from orchid.access.cache_index import CacheIndex
 from orchid.clock import Clock
+from orchid.credentials.authorities.issuer_chain import is_issued_by
 from orchid.credentials.x509 import certificates, pem
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
@@ -207,8 +208,8 @@ def with_issuer(chain: bytes, authority: CertificateAuthority) -> bytes:
     if others or not authority.status.certificate:
         return chain
     above = certificates.parse_blocks(authority.status.certificate)
-    if leaf.issuer != above[0].subject:
-        return chain  # of an earlier certificate of the authority
+    if not is_issued_by(leaf, above[0]):
+        return chain  # an earlier key of the authority signed it
     kept = [one for one in above if one.issuer != one.subject] or above[:1]
     return chain + b"".join(pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in kept)
 
