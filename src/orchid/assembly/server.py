@@ -44,6 +44,7 @@ from orchid.issuance.metrics.credentials import IssuanceMetrics
 from orchid.issuance.metrics.token_keys import KeyMetrics
 from orchid.issuance.own_certificates import OwnCertificates, OwnFiles
 from orchid.issuance.renewal_information import RenewalInformation
+from orchid.issuance.replaced_keys import ReplacedKeys
 from orchid.issuance.revocation_copy import RevocationCopy
 from orchid.issuance.revocation_lists import RevocationLists
 from orchid.issuance.secret_token_uses import SecretTokenUses
@@ -441,7 +442,8 @@ class Assembly:
 
     def _renewals(self) -> RenewalInformation:
         records = self.feed.of(IssuedCertificate)
-        return RenewalInformation(records, self.access.revocations, self.clock)
+        replaced = ReplacedKeys(self.feed)
+        return RenewalInformation(records, self.access.revocations, self.clock, replaced.get)
 
     def _introspection(self) -> Introspection:
         access, settings = self.access, self.settings

@@ -1,13 +1,16 @@
 """Renewal information (RFC 9773): when a certificate of this server should be renewed.
 
 One hint for every client: a window within which to renew. A revoked certificate has a window in
-the past, so that clients renew at once; any other is renewed within 60 to 70 % of its life. Start
-with `RenewalInformation.of`. A certificate is found by its serial number, which is the name of its
+the past, so that clients renew at once. The certificates of a replaced key have slots, spread over
+the time until the key can retire. Any other is renewed within 60 to 70 % of its life. Start with
+`RenewalInformation.of`. A certificate is found by its serial number, which is the name of its
 record; the identifier of its authority's key must be the one on record.
 """
 
 import base64
 import binascii
+import hashlib
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,7 +27,12 @@ REVOKED_FROM: Final = timedelta(hours=-1)
 REVOKED_UNTIL: Final = timedelta(minutes=-30)
 SHORTEST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=1)
 PAUSES_PER_LIFE: Final = 20
+SLOTS_UNTIL, SLOT_WIDTH = 0.8, 0.05  # of the time until a replaced key can retire
+HASHED: Final = 8  # bytes
 LONGEST_ID: Final = 128  # characters; a key identifier has 20 bytes, a serial number at most 20
+
+# When another key began to sign, and the end of the last certificate; None for a current key.
+ReplacedKey = Callable[[str], tuple[datetime, datetime] | None]
 
 
 class MalformedId(ValueError):
@@ -47,9 +55,14 @@ class RenewalInformation:
     """The windows of all certificates on record."""
 
     def __init__(
-        self, records: KindCache[IssuedCertificate], revocations: Revocations, clock: Clock
+        self,
+        records: KindCache[IssuedCertificate],
+        revocations: Revocations,
+        clock: Clock,
+        replaced: ReplacedKey,
     ) -> None:
         self._records = records
+        self._replaced = replaced
         self._revocations = revocations
         self._clock = clock
 
@@ -71,7 +84,21 @@ class RenewalInformation:
         if self._revocations.is_final(record):
             now = self._clock.now()
             return RenewalWindow(now + REVOKED_FROM, now + REVOKED_UNTIL, again)
-        return RenewalWindow(begins + RENEW_FROM * life, begins + RENEW_UNTIL * life, again)
+        usual = RenewalWindow(begins + RENEW_FROM * life, begins + RENEW_UNTIL * life, again)
+        replaced = self._replaced(authority_key.hex())
+        return earlier_slot(usual, serial, *replaced) if replaced else usual
+
+
+def earlier_slot(
+    usual: RenewalWindow, serial: bytes, since: datetime, until: datetime
+) -> RenewalWindow:
+    """The slot of a certificate whose key was replaced then, unless it renews earlier anyway."""
+    place = int.from_bytes(hashlib.sha256(serial).digest()[:HASHED], "big") / 256**HASHED
+    span = until - since
+    start = since + place * SLOTS_UNTIL * span
+    if start > usual.start:
+        return usual
+    return RenewalWindow(start, start + SLOT_WIDTH * span, usual.ask_again)
 
 
 def parse_id(identifier: str) -> tuple[bytes, bytes]:
