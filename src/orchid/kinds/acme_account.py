@@ -68,7 +68,9 @@ class AcmeAccountSpec(Wire):
         str, proto(7), describe("The identifier of the external account key that it used.")
     ] = ""
     state: Annotated[
-        str, proto(8), describe("valid or deactivated; a deactivated account stays deactivated.")
+        str,
+        proto(8),
+        describe("valid (default) or deactivated, which is final.", required=False),
     ] = always(str)
     last_change: Annotated[
         int,
