@@ -63,10 +63,18 @@ def test_unit_is_exposed_to_little() -> None:
 
 
 @pytest.mark.system_package("systemd-analyze")
-def test_unit_has_no_line_that_systemd_does_not_understand(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    sorted(one.name for one in UNIT.parent.iterdir() if one.suffix in (".service", ".timer")),
+)
+def test_unit_has_no_line_that_systemd_does_not_understand(name: str, tmp_path: Path) -> None:
     """Verified with a program that is there, since /opt/orchid is not."""
-    unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/opt/orchid/bin/orchid", sys.executable))
+    for shipped in UNIT.parent.glob("*.service"):
+        text = shipped.read_text().replace("/opt/orchid/bin/orchid", sys.executable)
+        (tmp_path / shipped.name).write_text(text)
+    unit = tmp_path / name
+    if not unit.exists():
+        unit.write_text((UNIT.parent / name).read_text())
 
     answer = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)],
@@ -99,6 +107,23 @@ def test_unit_has_no_line_that_systemd_does_not_understand(tmp_path: Path) -> No
 def test_unit_keeps_its_promises(line: str) -> None:
     """The most important settings are there, whether or not systemd is."""
     assert line in UNIT.read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", ["orchid-agent.service", "orchid-agent-once.service"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL",
+        "StateDirectoryMode=0700",
+        "After=network-online.target time-sync.target",
+        "LimitCORE=0",
+    ],
+)
+def test_units_of_the_agent_keep_their_promises(name: str, line: str) -> None:
+    """Root with four capabilities, after the clock is set."""
+    assert line in (UNIT.parent / name).read_text().splitlines()
 
 
 # --- settings ----------------------------------------------------------------------------------

@@ -80,15 +80,16 @@ class Agent:
         return [self._host, *self._outputs]
 
     def configure(self, configuration: AgentConfiguration) -> None:
-        """Use another configuration; outputs that did not change keep their schedule."""
+        """Use another configuration, and check everything now."""
         before = self._configuration
         if (configuration.state, configuration.join) != (before.state, before.join):
             log.warning("a change of state or join takes effect after a restart")
         self._configuration = configuration
-        unchanged = {one.configured: one for one in self._outputs}
-        if configuration.check_every != before.check_every:
-            unchanged = {}
+        is_same = configuration.check_every == before.check_every
+        unchanged = {one.configured: one for one in self._outputs} if is_same else {}
         self._outputs = [unchanged.get(one) or self._item(one) for one in configuration.outputs]
+        for one in self._items:
+            one.schedule.now()
 
     # -- rounds ------------------------------------------------------------------------------
 
@@ -152,7 +153,8 @@ class Agent:
         self.identity.join(self.identity.join_file)
 
     def _refresh_as_host(self, due: Sequence[Item]) -> None:
-        with calling(self.identity.access(), self.clocks, self._requests) as calls:
+        access, names = self.identity.access(), self.identity.names
+        with calling(access, self.clocks, self._requests, names) as calls:
             self.identity.finish_join(calls)
             current = Round(calls, self.identity, self._state, self.clocks)
             for one in due:

@@ -93,8 +93,16 @@ class Clocks:
 class ServerCalls:
     """Requests of one round, over one connection."""
 
-    def __init__(self, access: ServerAccess, clocks: Clocks, counts: Counter[str]) -> None:
+    def __init__(
+        self,
+        access: ServerAccess,
+        clocks: Clocks,
+        counts: Counter[str],
+        names: Naming | None = None,
+    ) -> None:
+        """`names`: those of the server, if an earlier round has detected them."""
         self.access = access
+        self._detected = names
         self.clocks = clocks
         self.counts = counts
         try:
@@ -140,6 +148,8 @@ class ServerCalls:
     @cached_property
     def names(self) -> Naming:
         """The set of names that the server uses, detected by its API groups."""
+        if self._detected is not None:
+            return self._detected
         groups = [str(one.get("name")) for one in self.get("/apis").get("groups") or ()]
         names = find_naming(groups)
         if names is None:
@@ -174,9 +184,11 @@ class ServerCalls:
 
 
 @contextlib.contextmanager
-def calling(access: ServerAccess, clocks: Clocks, counts: Counter[str]) -> Iterator[ServerCalls]:
+def calling(
+    access: ServerAccess, clocks: Clocks, counts: Counter[str], names: Naming | None = None
+) -> Iterator[ServerCalls]:
     """Calls with one credential, until the block ends."""
-    calls = ServerCalls(access, clocks, counts)
+    calls = ServerCalls(access, clocks, counts, names)
     try:
         yield calls
     finally:

@@ -40,6 +40,7 @@ from orchid.credentials.x509.usages import CLIENT_AUTH, DIGITAL_SIGNATURE
 from orchid.outbound import exec_plugin, kubeconfig
 from orchid.outbound.api_connection import Json, path
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
+from orchid.wire.naming import Naming
 from orchid.wire.user import NODE_PREFIX, NODES
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class HostIdentity:
         self._clocks, self._counts = clocks, counts
         self._is_node_created = False
         self._other_host = ""
+        self.names: Naming | None = None  # of the server, once it has answered
         self._load()
 
     def _load(self) -> None:
@@ -164,6 +166,7 @@ class HostIdentity:
 
     def finish_join(self, calls: ServerCalls) -> None:
         """Create the Node, once, and remove a join file that is no longer needed."""
+        self.names = calls.names
         if self._join.kubeconfig:
             self._other_host = _node_name(calls)
             return

@@ -1,7 +1,7 @@
 """The program `orchid agent`: the loop around `Agent`, its signals, and `--once`.
 
 One thread and no event loop. SIGTERM and SIGINT end the loop after the current call; SIGHUP reads
-the configuration again, and an invalid one leaves the old one in use.
+the configuration again and checks everything; an invalid one leaves the old one in use.
 """
 
 import gc

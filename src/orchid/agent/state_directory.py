@@ -114,9 +114,17 @@ def opened(path: Path) -> Iterator[StateDirectory]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise StateUnusable(f"another agent uses {path}") from None
+        _remove_unfinished(path)
         yield StateDirectory(path)
     finally:
         os.close(descriptor)
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove what a killed agent was writing; a file gets its name when it is complete."""
+    for directory in (path, path / "requests", path / "reloads"):
+        for file in directory.glob(".*.json.*"):
+            _remove(file)
 
 
 def read_status(path: Path, kind: type[T]) -> T | None:

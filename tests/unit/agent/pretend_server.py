@@ -96,6 +96,7 @@ class PretendServer:
         self.pods: list[Json] = []
         self.calls: list[str] = []
         self.tokens = 0
+        self._of_host: set[int] = set()  # serial numbers; the window is that of outputs
 
     @property
     def url(self) -> str:
@@ -161,6 +162,8 @@ class PretendServer:
         else:
             request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
             made = self.authority.sign(request, seconds, self.age)
+            if "system:node:" in request.subject.rfc4514_string():
+                self._of_host.add(x509.load_pem_x509_certificate(made).serial_number)
             found["status"] = {"certificate": base64.b64encode(made).decode()}
         return found
 
@@ -171,7 +174,9 @@ class PretendServer:
         return {"items": [{"metadata": {"name": "b"}, "spec": {"trustBundle": self.bundle}}]}
 
     def _window(self, method: str, target: str, body: Json) -> Json | None:
-        if self.windows is None:
+        encoded = urlsplit(target).path.rpartition(".")[2]
+        serial = int.from_bytes(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+        if self.windows is None or serial in self._of_host:
             return None
         start, end = (now() + seconds * SECOND for seconds in self.windows)
         return {"suggestedWindow": {"start": start.isoformat(), "end": end.isoformat()}}

@@ -102,15 +102,15 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
             f"{host} has the certificate {live[0]['metadata']['name']}: a request with another key "
             "waits until that is revoked or has expired. To revoke it now, add --replace"
         )
-    _bind(server)
-    token = _create_token(server, host, chosen.lifetime)
+    bind_roles(server)
+    token = create_token(server, host, chosen.lifetime)
     text = kubeconfig.document(server, host, {"token": token}, "")
     remark(f"{host} can join with this within {times.span(chosen.lifetime)}")
     print_or_write(text, chosen.out)
     return 0
 
 
-def _bind(server: ServerConnection) -> None:
+def bind_roles(server: ServerConnection) -> None:
     """Let join tokens create requests and get them approved, and let hosts renew."""
     own = f"system:{server.names.certificates}:certificatesigningrequests"
     for role, group in (
@@ -122,7 +122,7 @@ def _bind(server: ServerConnection) -> None:
         grants.grant(server, role, subject, "")
 
 
-def _create_token(server: ServerConnection, host: str, seconds: int) -> str:
+def create_token(server: ServerConnection, host: str, seconds: int) -> str:
     token_id, secret = _letters(6), _letters(16)
     expires = times.text_of(times.now().timestamp() + seconds)
     body: Json = {

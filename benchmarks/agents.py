@@ -1,0 +1,218 @@
+"""Many agents and one server: `python -m benchmarks.agents --agents 1000`.
+
+The server runs on core 0. Agents are real `Agent` objects with real files, in a few processes on
+the other cores. Measured: the time until all have joined, rounds of checks, the TokenReviews of
+another caller meanwhile, and the time from the start of one `orchid agent` to its first request.
+"""
+
+import argparse
+import json
+import multiprocessing
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+from benchmarks.harness import PINNED, cpu_nanoseconds, processes, resident_bytes, write_results
+from orchid.agent.agent import Agent
+from orchid.agent.configuration import read_configuration
+from orchid.agent.state_directory import opened
+from orchid.agent.supervision import Supervisor
+from orchid.clock import SystemClock
+from orchid.commands.clients import kubeconfig
+from orchid.commands.hosts import host
+from orchid.commands.terminal import kubeconfig_file
+from orchid.commands.terminal.connection import ServerConnection
+from tests.e2e.serving import Server, free_port, running_server
+
+ROUNDS = 3
+JOINING_SECONDS = 3600
+WAITING_SECONDS = 120.0
+PAUSE_SECONDS = 0.05
+MILLISECONDS = 1000
+
+
+def main() -> None:
+    chosen = _arguments()
+    with tempfile.TemporaryDirectory() as place, ExitStack() as ending:
+        home = Path(place)
+        server = ending.enter_context(running_server(home / "data", launcher=PINNED))
+        administrator = ending.enter_context(closing(_connection(server)))
+        files = list(_hosts(administrator, home, chosen.agents))
+        results: dict[str, Any] = {"agents": chosen.agents}
+        results |= _measure(server, administrator, files, chosen.processes)
+        results["first_request_seconds"] = _first_request(home)
+    write_results("agents", results)
+    print(json.dumps(results, indent=2))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--agents", type=int, default=1000)
+    parser.add_argument("--processes", type=int, default=4)
+    return parser.parse_args()
+
+
+def _connection(server: Server) -> ServerConnection:
+    found = kubeconfig_file.find(server.kubeconfig, {})
+    return ServerConnection(kubeconfig_file.load(found), found)
+
+
+def _hosts(server: ServerConnection, home: Path, count: int) -> Iterator[Path]:
+    """A join file and a configuration for each host, with four outputs."""
+    host.bind_roles(server)
+    anchors = {"signer": server.names.server_serving_signer}
+    clients = {"signer": server.names.client_signer}
+    for number in range(count):
+        name, place = f"host-{number}.example.com", home / f"host-{number}"
+        place.mkdir()
+        token = host.create_token(server, name, JOINING_SECONDS)
+        join = place / "join.kubeconfig"
+        join.write_text(kubeconfig.document(server, name, {"token": token}, ""))
+        contents: list[dict[str, Any]] = [
+            {"kubeconfig": {}},
+            {"bundle": anchors},
+            {"bundle": clients},
+            {"bundle": {**clients, "formats": ["pem", "p12"]}},
+        ]
+        outputs = [
+            {"name": f"o{index}", "directory": str(place / f"o{index}"), **content}
+            for index, content in enumerate(contents)
+        ]
+        yield _configuration(place, join, outputs)
+
+
+def _configuration(place: Path, join: Path, outputs: list[dict[str, Any]]) -> Path:
+    file = place / "agent.yaml"
+    document = {
+        "apiVersion": "identity.orch.io/v1alpha1",
+        "kind": "AgentConfiguration",
+        "join": {"file": str(join)},
+        "state": str(place / "state"),
+        "outputs": outputs,
+    }
+    file.write_text(json.dumps(document))
+    return file
+
+
+# --- the load -----------------------------------------------------------------------------------
+
+
+def _measure(
+    server: Server, administrator: ServerConnection, files: list[Path], count: int
+) -> dict[str, Any]:
+    together = multiprocessing.Barrier(count + 1)
+    workers = [
+        multiprocessing.Process(target=_agents, args=(files[one::count], together))
+        for one in range(count)
+    ]
+    for worker in workers:
+        worker.start()
+    pids = processes(server)
+    results: dict[str, Any] = {}
+    for name in ("join", *(f"round_{number}" for number in range(1, ROUNDS + 1))):
+        together.wait()
+        began, cpu = time.monotonic(), cpu_nanoseconds(pids)
+        reviews = list(_reviews(administrator, together, count))
+        seconds = time.monotonic() - began
+        results[name] = {
+            "seconds": round(seconds, 2),
+            "server_cpu_seconds": round((cpu_nanoseconds(pids) - cpu) / 1e9, 2),
+            "reviews": len(reviews),
+            "review_p99_ms": round(quantiles(reviews, n=100)[98] * MILLISECONDS, 1),
+        }
+        together.wait()
+    for worker in workers:
+        worker.join()
+    results["server_megabytes"] = resident_bytes(pids) >> 20
+    return results
+
+
+def _reviews(server: ServerConnection, together: Barrier, count: int) -> Iterator[float]:
+    """The times of TokenReviews of another caller, until all agents have finished."""
+    place = server.group("authentication", "v1", "tokenreviews")
+    body = {
+        "apiVersion": server.api_version("authentication", "v1"),
+        "kind": "TokenReview",
+        "spec": {"token": "no.such.token"},
+    }
+    while together.n_waiting < count:
+        began = time.monotonic()
+        server.post(place, body)
+        yield time.monotonic() - began
+        time.sleep(0.01)
+
+
+def _agents(files: list[Path], together: Barrier) -> None:
+    """The agents of one process: they join, then they check, one after the other."""
+    with ExitStack() as states:
+        agents = [_agent(file, states) for file in files]
+        together.wait()
+        _join(agents)
+        together.wait()
+        for _ in range(ROUNDS):
+            together.wait()
+            for agent in agents:
+                agent.check_once()
+            together.wait()
+
+
+def _agent(file: Path, states: ExitStack) -> Agent:
+    configuration = read_configuration(file)
+    state = states.enter_context(opened(Path(configuration.state)))
+    return Agent(configuration, state, SystemClock(), Supervisor({}), random.SystemRandom())
+
+
+def _join(agents: list[Agent]) -> None:
+    left, deadline = list(agents), time.monotonic() + WAITING_SECONDS
+    while left and time.monotonic() < deadline:
+        for agent in left:
+            if agent.seconds_to_next() == 0:
+                agent.check()
+        left = [agent for agent in left if agent.exit_code() != 0]
+        time.sleep(PAUSE_SECONDS)
+    if left:
+        raise SystemExit(f"{len(left)} agents are not fresh: {left[0].status()}")
+
+
+# --- one agent ----------------------------------------------------------------------------------
+
+
+def _first_request(home: Path) -> float:
+    """Seconds from the start of the program to its first connection."""
+    place = home / "first"
+    place.mkdir()
+    port = free_port()
+    join = place / "join.kubeconfig"
+    access = {"server": f"https://127.0.0.1:{port}"}
+    document = {
+        "clusters": [{"name": "c", "cluster": access}],
+        "users": [{"name": "u", "user": {"token": "abcdef.0123456789abcdef"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    join.write_text(json.dumps(document))
+    file = _configuration(place, join, [])
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        began = time.monotonic()
+        words = [sys.executable, "-m", "orchid", "agent", "--once", "--config", str(file)]
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        connection, _ = listener.accept()
+        seconds = time.monotonic() - began
+        connection.close()
+        process.wait()
+    shutil.rmtree(place)
+    return round(seconds, 3)
+
+
+if __name__ == "__main__":
+    main()
