@@ -52,7 +52,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 DEPLOY = ROOT / "deploy" / "README.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), DEPLOY]
-TYPED_ELSEWHERE = {"systemd": ["deploy/README.md", "docs/operations.md"]}
+TYPED_ELSEWHERE = {"systemd": ["deploy/README.md", "docs/hosts.md", "docs/operations.md"]}
 ONLY_READ = {
     "network": 2,  # make run, test and setup fetch packages; the tests run in what they made
     "supervisord": 1,  # its configuration is run by test_deploy.py

@@ -23,7 +23,7 @@ from orchid.agent.host_identity import HostIdentity, NoIdentity
 from orchid.agent.items import HostItem, Item, OutputItem, TooSoon
 from orchid.agent.outputs.content import ContentFailed, Round
 from orchid.agent.requesting import Denied, Waiting
-from orchid.agent.schedule import Schedule
+from orchid.agent.schedule import CheckSchedule
 from orchid.agent.state_directory import StateDirectory, read_status
 from orchid.agent.status import (
     DENIED,
@@ -69,8 +69,8 @@ class Agent:
         self._host = HostItem(self.identity, state, self._schedule())
         self._outputs = [self._item(one) for one in configuration.outputs]
 
-    def _schedule(self) -> Schedule:
-        return Schedule(self._configuration.check_every, self._monotonic, self._chance)
+    def _schedule(self) -> CheckSchedule:
+        return CheckSchedule(self._configuration.check_every, self._monotonic, self._chance)
 
     def _item(self, configured: Output) -> OutputItem:
         return OutputItem(configured, self._state, self.clocks, self._schedule())

@@ -29,7 +29,7 @@ from orchid.agent.outputs.content import Content, Files, Life, Round
 from orchid.agent.outputs.kubeconfig import KubeconfigContent
 from orchid.agent.outputs.token import TokenContent
 from orchid.agent.reloads import RETRY_SECONDS, Alive, ReloadFailed, run_reload
-from orchid.agent.schedule import AFTER_SWAP, Schedule
+from orchid.agent.schedule import AFTER_SWAP, CheckSchedule
 from orchid.agent.state_directory import SavedReload, StateDirectory
 from orchid.agent.status import ItemStatus
 from orchid.clock import Monotonic
@@ -49,7 +49,7 @@ class Item(Protocol):
     """Something that is kept fresh."""
 
     status: ItemStatus
-    schedule: Schedule
+    schedule: CheckSchedule
 
     @property
     def request(self) -> str:
@@ -64,7 +64,9 @@ class HostItem:
 
     request = ITEM
 
-    def __init__(self, identity: HostIdentity, state: StateDirectory, schedule: Schedule) -> None:
+    def __init__(
+        self, identity: HostIdentity, state: StateDirectory, schedule: CheckSchedule
+    ) -> None:
         self.identity = identity
         self.schedule = schedule
         self.status = ItemStatus(name="host", directory=str(state.identity))
@@ -95,7 +97,7 @@ class OutputItem:
     """One output: its content, its files and its reloads."""
 
     def __init__(
-        self, configured: Output, state: StateDirectory, clocks: Clocks, schedule: Schedule
+        self, configured: Output, state: StateDirectory, clocks: Clocks, schedule: CheckSchedule
     ) -> None:
         self.configured = configured
         self.schedule = schedule

@@ -15,6 +15,7 @@ from orchid.agent.calls import FORBIDDEN, ApiRefused, ServerCalls
 from orchid.agent.held_certificate import HeldCertificate, RequestedNames, new_key, read_held
 from orchid.agent.state_directory import SavedRequest, StateDirectory
 from orchid.credentials import keys
+from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import pem
 from orchid.credentials.x509.certificate_request import AlternativeNames, build_request
 from orchid.outbound.api_connection import Json, path
@@ -69,8 +70,8 @@ def obtain(
     reused_key: keys.PrivateKey | None = None,
 ) -> HeldCertificate:
     """The certificate of the request of this item, which is created if there is none."""
-    pending = state.request(wanted.item)
-    if pending is None or pending.purpose != wanted.purpose:
+    pending = _continued(state, wanted)
+    if pending is None:
         pending = _new_pending(wanted, reused_key)
         state.save_request(wanted.item, pending)
     key = keys.read_private_key(pending.key.encode())
@@ -93,6 +94,18 @@ def obtain(
         state.drop_request(wanted.item)
         raise Denied(f"request {pending.name}: the certificate is not for our key")
     return held
+
+
+def _continued(state: StateDirectory, wanted: WantedCertificate) -> SavedRequest | None:
+    """The request under way, unless it is for something else or damaged."""
+    pending = state.request(wanted.item)
+    if pending is None or pending.purpose != wanted.purpose:
+        return None
+    try:
+        keys.read_private_key(pending.key.encode())
+    except Refusal:
+        return None
+    return pending
 
 
 def _find(calls: ServerCalls, place: str) -> Json | None:

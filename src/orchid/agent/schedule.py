@@ -12,7 +12,7 @@ AFTER_DENIAL: Final = 3600.0
 AFTER_SWAP: Final = 60.0  # a program may still be reading the files of the last generation
 
 
-class Schedule:
+class CheckSchedule:
     """The time of the next attempt for one item, by the monotonic clock."""
 
     def __init__(self, check_seconds: int, monotonic: Monotonic, chance: random.Random) -> None:

@@ -96,6 +96,7 @@ class PretendServer:
         self.pods: list[Json] = []
         self.calls: list[str] = []
         self.tokens = 0
+        self.lists: dict[str, str] = {}  # revocation lists by authority
         self._of_host: set[int] = set()  # serial numbers; the window is that of outputs
 
     @property
@@ -181,6 +182,10 @@ class PretendServer:
         start, end = (now() + seconds * SECOND for seconds in self.windows)
         return {"suggestedWindow": {"start": start.isoformat(), "end": end.isoformat()}}
 
+    def _list(self, method: str, target: str, body: Json) -> Json | None:
+        found = self.lists.get(target.removeprefix("/crl/").removesuffix(".pem"))
+        return {"list": found} if found else None
+
     def _listed_pods(self, method: str, target: str, body: Json) -> Json:
         return {"items": self.pods}
 
@@ -211,6 +216,7 @@ class PretendServer:
         "/serviceaccounts/": _account,
         "/pods": _listed_pods,
         "/nodes": _stored,
+        "/crl/": _list,
         "/apis": _groups,
     }
 

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 
 from orchid.agent import schedule
 from orchid.agent.agent import Agent
-from orchid.agent.configuration import parse
+from orchid.agent.configuration import AgentConfiguration, parse
 from orchid.agent.state_directory import StateUnusable, opened
 from orchid.agent.status import AgentStatus
 from orchid.agent.supervision import Supervisor
@@ -57,6 +58,7 @@ class Host:
         self.outputs: list[dict[str, Any]] = [
             {"name": "web", "directory": str(self.web), "certificate": CERTIFICATE}
         ]
+        self.settings: dict[str, Any] = {"join": {"file": str(self.join)}}
         self._open = ExitStack()
         self.running: Agent | None = None
 
@@ -68,19 +70,22 @@ class Host:
     def start(self) -> Agent:
         """Start an agent; a running one ends first, without any notice."""
         self.stop()
-        configuration = {
-            "apiVersion": "identity.orch.io/v1alpha1",
-            "kind": "AgentConfiguration",
-            "join": {"file": str(self.join)},
-            "state": str(self.state),
-            "metricsFile": str(self.place / "agent.prom"),
-            "outputs": self.outputs,
-        }
-        found = parse(json.dumps(configuration).encode(), "agent.yaml")
+        found = self.configuration()
         state = self._open.enter_context(opened(self.state))
         chance = random.Random(1)
         self.running = Agent(found, state, self.clock, Supervisor({}), chance)
         return self.running
+
+    def configuration(self) -> AgentConfiguration:
+        document = {
+            "apiVersion": "identity.orch.io/v1alpha1",
+            "kind": "AgentConfiguration",
+            "state": str(self.state),
+            "metricsFile": str(self.place / "agent.prom"),
+            "outputs": self.outputs,
+            **self.settings,
+        }
+        return parse(json.dumps(document).encode(), "agent.yaml")
 
     def stop(self) -> None:
         self._open.close()
@@ -662,3 +667,102 @@ def test_a_reload_is_on_record_before_the_files_change(
     host.start().check()
 
     assert seen.read_text() == "x\n"
+
+
+# --- other identities ---------------------------------------------------------------------------
+
+
+def test_an_identity_of_a_kubeconfig_is_used_and_not_renewed(host: Host) -> None:
+    """`join.kubeconfig`: somebody else keeps the credential; nothing is written about it."""
+    access = host.server.join_file(host.place / "other.kubeconfig")
+    host.settings["join"] = {"kubeconfig": str(access)}
+
+    status = host.check()
+
+    assert status.exit_code(host.clock.now()) == 0
+    assert host.has_pair()
+    assert access.exists()
+    assert not (host.state / "identity" / "node.crt").exists()
+    assert sum("signingrequests" in name for name in host.server.objects) == 1
+
+
+def test_an_account_requests_names_with_its_own_token(host: Host) -> None:
+    """`as` with names: a CertificateSigningRequest by the account, whose Pod permits --api."""
+    host.outputs[0]["certificate"] = {**CERTIFICATE, "as": "web/frontend"}
+    refused = host.check().outputs[0].message
+    host.server.pods = [pod("web/frontend", {"serviceAccountToken": {"path": "t"}})]
+
+    status = host.check()
+
+    assert f"orchid host place {HOST} web/frontend --api" in refused
+    assert status.exit_code(host.clock.now()) == 0
+    assert host.server.tokens == 1
+
+
+def test_a_kubeconfig_of_an_account_has_a_token_file(host: Host) -> None:
+    """The token is for this server, and beside the kubeconfig."""
+    place = host.place / "api"
+    host.outputs = [
+        {"name": "api", "directory": str(place), "kubeconfig": {"account": "web/frontend"}}
+    ]
+    host.server.pods = [pod("web/frontend", {"serviceAccountToken": {"path": "t"}})]
+
+    status = host.check()
+
+    assert status.exit_code(host.clock.now()) == 0
+    assert "tokenFile: token" in (place / "kubeconfig").read_text()
+    assert stat.S_IMODE((place / "token").stat().st_mode) == 0o600
+
+
+def test_a_revocation_list_comes_with_the_bundle(host: Host) -> None:
+    """A list is fetched at each check, and a missing one is reported."""
+    place = host.place / "anchors"
+    wanted = {"signer": SIGNER, "formats": ["pem", "crl"], "authority": "servers"}
+    host.outputs = [{"name": "anchors", "directory": str(place), "bundle": wanted}]
+    missing = host.check().outputs[0].message
+    host.server.lists["servers"] = "first"
+    host.check()
+    host.server.lists["servers"] = "second"
+
+    host.check()
+
+    assert "not found" in missing
+    assert json.loads((place / "crl.pem").read_text()) == {"list": "second"}
+
+
+def test_another_configuration_takes_effect_without_a_restart(host: Host) -> None:
+    """SIGHUP: a new output is created at the next check."""
+    host.check()
+    place = host.place / "own"
+    host.outputs.append({"name": "own", "directory": str(place), "kubeconfig": {}})
+
+    host.agent.configure(host.configuration())
+    host.agent.check()
+
+    assert (place / "kubeconfig").exists()
+    assert len(host.agent.status().outputs) == 2
+
+
+# --- many agents ----------------------------------------------------------------------------------
+
+
+def test_agents_return_at_different_times_after_an_outage() -> None:
+    """A thousand agents, an hour without a server: no second has more than 2 % of them."""
+    chance = random.Random(7)
+    clock = SteppedClock()
+    agents = [schedule.CheckSchedule(300, clock.monotonic, chance) for _ in range(1000)]
+    start = clock.passed
+    returned: Counter[int] = Counter()
+    left = agents
+    while left:
+        due = [one for one in left if one.is_due()]
+        if clock.passed < start + 3600:
+            for one in due:
+                one.failed()
+        else:
+            returned[int(clock.passed)] += len(due)
+            left = [one for one in left if one not in due]
+        clock.passed += 1
+
+    assert sum(returned.values()) == 1000
+    assert max(returned.values()) <= 20
