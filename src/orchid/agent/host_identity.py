@@ -166,9 +166,10 @@ class HostIdentity:
 
     def finish_join(self, calls: ServerCalls) -> None:
         """Create the Node, once, and remove a join file that is no longer needed."""
+        is_first = self.names is None
         self.names = calls.names
         if self._join.kubeconfig:
-            self._other_host = _node_name(calls)
+            self._other_host = _node_name(calls) if is_first else self._other_host
             return
         file = self.join_file
         if self._is_node_created and file is None:

@@ -22,6 +22,7 @@ from orchid.wire.naming import SETS, Naming
 LARGEST_ANSWER = 256 << 20
 TIMEOUT = 30.0
 SUCCESS = range(200, 300)
+_OUT_OF_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
 Json = dict[str, Any]
 
@@ -132,7 +133,8 @@ def failure_reason(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate cannot be trusted: {error.verify_message}"
+        hint = "; is the clock of this machine right?" if error.verify_code in _OUT_OF_TIME else ""
+        return f"its certificate cannot be trusted: {error.verify_message}{hint}"
     if isinstance(error, ssl.SSLError):
         return f"no TLS connection: {error.reason or 'handshake failed'}"
     if isinstance(error, TimeoutError):

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -431,14 +432,40 @@ def test_renewals_follow_the_clock_of_the_server(host: Host) -> None:
     assert skew in (host.place / "agent.prom").read_text()
 
 
-def test_a_certificate_with_other_names_is_not_written(host: Host) -> None:
-    """What the signer returns is checked: names, key, and a chain to the bundle."""
+def test_a_chain_to_another_authority_is_not_written(host: Host) -> None:
+    """The certificate of the signer must lead to the signer's bundle."""
     host.server.bundle = Authority("somebody else").pem
 
     status = host.check()
 
     assert "chain does not end in the signer's bundle" in status.outputs[0].message
     assert not (host.web / "tls.crt").exists()
+
+
+def test_a_certificate_without_a_requested_name_is_not_written(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signer that leaves out names gets another request after an hour."""
+    host.check()
+    before = host.read()
+    host.outputs[0]["certificate"] = {**CERTIFICATE, "dnsNames": [HOST, f"www.{HOST}"]}
+    sign = host.server.authority.sign
+    old = x509.load_pem_x509_certificate(before)
+
+    def without_names(request: Any, seconds: int, age: float) -> bytes:
+        names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        other = SimpleNamespace(
+            subject=request.subject, public_key=request.public_key, extensions=[names]
+        )
+        return sign(other, seconds, age)
+
+    monkeypatch.setattr(host.server.authority, "sign", without_names)
+    agent = host.start()
+    status = host.check()
+
+    assert f"lacks the name www.{HOST}" in status.outputs[0].message
+    assert host.read() == before
+    assert agent.seconds_to_next() > 200
 
 
 def test_a_signer_without_a_bundle_is_reported(host: Host) -> None:
