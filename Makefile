@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation upgrade lock dist install man
+.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation demo-rotation upgrade lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -76,6 +76,11 @@ conformance: .venv/.installed-dev
 demo-revocation: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m tests.e2e.demo_revocation $(ARGS)
+
+# Three servers over one etcd replace the token key under load, and nothing is rejected; then the key is revoked.
+demo-rotation: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m tests.e2e.demo_rotation $(ARGS)
 
 # An unmodified kube-apiserver asks two Orchid servers; two credentials are revoked, with the times:
 # make demo-cluster KUBE_APISERVER=path/to/kube-apiserver
