@@ -663,6 +663,7 @@ async def test_metrics_show_the_keys_and_their_use(server: Api) -> None:
     assert 'orchid_signing_key_info{key="tokens-1",state="Active"} 1' in page
     assert 'orchid_key_dependents{key="tokens-1"} 1' in page
     assert 'orchid_token_verifications_total{key="tokens-1"} 1' in page
+    assert 'orchid_key_step_overdue_seconds{key="tokens-1"} 0' in page
     assert 'orchid_key_dependents_end_seconds{key="tokens-1"}' in page
     assert 'orchid_signing_key_state_seconds{key="tokens-1"}' in page
 

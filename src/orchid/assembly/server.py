@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Coroutine, Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from orchid.access.clusters.calls import ClusterCalls
@@ -244,7 +244,10 @@ class Assembly:
         )
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
         self.key_metrics = KeyMetrics(
-            self.feed.of(SigningKey), self.access.verifications, self.clock.now
+            self.feed.of(SigningKey),
+            self.access.verifications,
+            self.clock.now,
+            timedelta(seconds=settings.token_key_rotation),
         )
         self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
         lists = RevocationLists(self.feed, names, self.access.authority_keys.lists)

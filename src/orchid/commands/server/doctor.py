@@ -69,12 +69,14 @@ def examined(here: "Installation") -> list[tuple[str, "Finding"]]:
     """Every finding with the name of its check; a check that fails is a finding too."""
     from orchid.commands.diagnosis.file_checks import FILE_CHECKS
     from orchid.commands.diagnosis.findings import wrong
+    from orchid.commands.diagnosis.other_key_checks import OTHER_KEY_CHECKS
     from orchid.commands.diagnosis.outside_checks import OUTSIDE_CHECKS
     from orchid.commands.diagnosis.server_checks import SERVER_CHECKS
     from orchid.credentials.refusals import Refusal
 
     found: list[tuple[str, Finding]] = []
-    for name, check in {**FILE_CHECKS, **SERVER_CHECKS, **OUTSIDE_CHECKS}.items():
+    checks = {**FILE_CHECKS, **SERVER_CHECKS, **OTHER_KEY_CHECKS, **OUTSIDE_CHECKS}
+    for name, check in checks.items():
         try:
             found += [(name, finding) for finding in check(here)]
         except (Complaint, Refusal, OSError) as problem:

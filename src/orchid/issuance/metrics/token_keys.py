@@ -4,7 +4,7 @@ Every server shows all keys, from its cache; verifications are counted by each p
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from orchid.engine.cache.kind_cache import KindCache
@@ -16,6 +16,8 @@ STATE_SECONDS: Final = "orchid_signing_key_state_seconds"
 DEPENDENTS: Final = "orchid_key_dependents"
 DEPENDENTS_END: Final = "orchid_key_dependents_end_seconds"
 VERIFICATIONS: Final = "orchid_token_verifications_total"
+OVERDUE: Final = "orchid_key_step_overdue_seconds"
+ALLOWANCE: Final = timedelta(minutes=2)  # of the wait before Retired, for clocks that differ
 
 Value = Callable[[SigningKey], float | None]
 
@@ -85,14 +87,24 @@ class KeyMetrics:
         cache: KindCache[SigningKey],
         verifications: Mapping[str, int],
         now: Callable[[], datetime],
+        period: timedelta,
     ) -> None:
-        """`verifications`: how many tokens of each key id this process has accepted."""
+        """`verifications`: how many tokens of each key id this process has accepted. `period`: how
+        long a key signs; zero: it is replaced by hand.
+        """
         self._now = now
+        self._period = period
         self.all = (
             _KeyInfo(cache),
             _KeyGauge(cache, STATE_SECONDS, "How long a key is in its state.", self._in_state),
             _KeyGauge(cache, DEPENDENTS, "Live recorded tokens or certificates of a key.", _live),
             _KeyGauge(cache, DEPENDENTS_END, "When the last of them ends, since the epoch.", _end),
+            _KeyGauge(
+                cache,
+                OVERDUE,
+                "For how long the next step of a token key is due and has not been possible.",
+                self._overdue,
+            ),
             _Verifications(cache, verifications),
         )
 
@@ -105,6 +117,17 @@ class KeyMetrics:
             RETIRED: times.retired,
         }.get(key.state)
         return (self._now() - since).total_seconds() if since else None
+
+    def _overdue(self, key: SigningKey) -> float | None:
+        """An Active key is due after its period, a Verifying one after the wait for its tokens."""
+        times, due = key.status.times, None
+        if key.is_file or key.spec.authority:
+            return None
+        if key.state == ACTIVE and times.active and self._period:
+            due = times.active + self._period
+        elif key.state == VERIFYING and key.back_until:
+            due = key.back_until + ALLOWANCE
+        return max((self._now() - due).total_seconds(), 0.0) if due else None
 
 
 def _live(key: SigningKey) -> float | None:
