@@ -7,8 +7,9 @@ import pytest
 
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.issuance.metrics.token_keys import OVERDUE, KeyMetrics
-from orchid.kinds.signing_key import SigningKey, SigningKeySpec, SigningKeyStatus, SigningKeyTimes
+from orchid.kinds.signing_key import SigningKey, SigningKeySpec
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.signing_key_status import SigningKeyStatus, SigningKeyTimes
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 PERIOD = timedelta(days=90)
