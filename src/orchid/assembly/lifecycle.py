@@ -1,6 +1,7 @@
 """The life of a server: start, serve until asked to stop, drain."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -17,9 +18,10 @@ from orchid.controllers.running import run_controllers
 from orchid.credentials.refusals import Refusal
 from orchid.issuance.revocation_file import FileTooLarge
 from orchid.issuance.token_keys.key_import import TokenKeyFiles, TokenKeyImport
+from orchid.kinds.lease import Lease, server_prefix
 from orchid.ledger.known_keys import note_keys
 from orchid.settings.errors import BadSettings, NotAvailable
-from orchid.wire.errors import Unavailable
+from orchid.wire.errors import NotFound, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ async def start(server: Assembly) -> None:
 async def _start(server: Assembly) -> None:
     await server.feed.wait_loaded()
     server.sealing.require_keys()
+    if not server.settings.given.etcd_servers:
+        await _remove_old_leases(server)
     if server.revocation_copy is not None:
         try:
             await server.revocation_copy.put_back()
@@ -55,6 +59,18 @@ async def _start(server: Assembly) -> None:
         await _import_token_keys(server)
     else:
         await server.note_token_keys()
+
+
+async def _remove_old_leases(server: Assembly) -> None:
+    """Delete the Leases of earlier processes, which count as live servers for a while.
+
+    A process that was killed leaves its own. No other server has the embedded store open.
+    """
+    cache, names = server.feed.of(Lease), server.settings.names
+    prefix = cache.kind.key(names.system_namespace, server_prefix(names))
+    for entry in [one for key, one in cache.entries.items() if key.startswith(prefix)]:
+        with contextlib.suppress(NotFound):
+            await server.local.delete(entry.object)
 
 
 async def _import_token_keys(server: Assembly) -> None:
