@@ -1,5 +1,6 @@
 """Mistyped commands: the command line suggests the probable one."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,3 +76,83 @@ def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str
     for title, commands in cli.GROUPS.items():
         part = shown[shown.index(f"\n{title.lower()}:\n") :].split("\n\n")[0]
         assert [f"  {command.name} " in part for command in commands] == [True] * len(commands)
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: a, user: {token: x}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+current-context: a
+"""
+MISTAKES: dict[str, tuple[int, str]] = {
+    # Words
+    "csr": (2, "the following arguments are required: ACTION"),
+    "csr new": (2, "the following arguments are required: NAME"),
+    "csr new ../x --kubeconfig k": (2, "'../x' cannot be the name of a request"),
+    "csr new alice --for 3x": (2, "'3x' is not a duration, like 90m, 24h or 7d"),
+    "csr list -o xml": (2, "there is no 'xml' here. One of: text, wide, json, yaml, name, csv"),
+    "issued --expires-within soon": (2, "'soon' is not a duration, like 90m, 24h or 7d"),
+    "csr renew a --cert text --kubeconfig k": (2, "text cannot be renewed"),
+    "token a/b/c --kubeconfig k": (2, "'a/b/c' is not NAMESPACE/ACCOUNT"),
+    "token show nonsense": (2, "that is not a JSON web token: it does not have three parts"),
+    "revoke nonsense --kubeconfig k": (2, "'nonsense' is none of csr/NAME, cert/SERIAL, token"),
+    "completion fish2": (2, "did you mean fish?"),
+    "--verson": (2, "did you mean --version?"),
+    "key new text": (2, "text is already there"),
+    # The server that is meant
+    "csr list": (2, "no kubeconfig: neither --kubeconfig nor $KUBECONFIG is given"),
+    "csr list --kubeconfig nowhere": (2, "--kubeconfig: there is no file nowhere"),
+    "csr list --kubeconfig text": (2, "text is not a kubeconfig"),
+    "csr list --kubeconfig k --context b": (2, "there is no context named 'b'"),
+    "csr list --kubeconfig k": (1, "nothing listens at https://127.0.0.1:1, the server of k"),
+    # Credentials
+    "kubeconfig --kubeconfig k": (2, "either --account or --cert (with --key) is needed"),
+    "kubeconfig --cert text --key text --kubeconfig k": (2, "run: chmod 0600 text"),
+    "kubeconfig --exec --cert text --key k --kubeconfig k": (2, "--exec with --cert needs --out"),
+    "credential": (2, "either --account, or --cert and --key, is needed"),
+    # The server itself
+    "serve --listen nonsense": (2, "'nonsense' is not an address and a port, like 127.0.0.1:6443"),
+    "serve --config nowhere": (2, "--config: No such file or directory: nowhere"),
+    "serve --config misspelt.toml": (2, "there is no setting 'listn'; did you mean listen?"),
+    "serve --config text": (2, "text is not TOML"),
+    "serve --data-dir text": (2, "--data-dir: text is not a directory"),
+    "serve --naming kube": (2, "--naming: 'kube' is none of orch, kubernetes"),
+    "serve --workers 0": (2, "--workers: at least 1 is needed"),
+    # Its files
+    "doctor --data-dir nowhere": (2, "there is no directory nowhere"),
+    "backup copy": (2, "there is no orchid-data/orchid.db; say where it is with --data-dir"),
+    "restore nowhere": (2, "there is no file nowhere"),
+    "restore text": (1, "text cannot be read as an Orchid data file"),
+    "migrate --from a --to b": (2, "one side must be a data directory and the other etcd"),
+}
+
+
+@pytest.mark.parametrize("typed", MISTAKES)
+def test_mistake_of_a_person_gets_one_clear_sentence(
+    typed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It names what is wrong and, where possible, what to do; never a traceback."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    Path("k").write_text(KUBECONFIG)
+    Path("k").chmod(0o600)
+    Path("text").write_text("no file that a command expects: [")
+    Path("misspelt.toml").write_text('listn = "127.0.0.1:6443"\n')
+    code, words = MISTAKES[typed]
+
+    try:
+        ended: object = cli.main(typed.split())
+    except SystemExit as left:
+        ended = left.code
+
+    error = capsys.readouterr().err
+    assert ended == code, error
+    assert words in error
+    assert "Traceback" not in error
+    assert not [line for line in error.splitlines() if line.startswith('  File "')]

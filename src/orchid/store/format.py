@@ -4,7 +4,7 @@
 
 Every backend reads this record before anything else and refuses a format that is newer than its
 own, so an older program never damages the data of a newer one. A store without the record is of
-format 1: versions before the record wrote that. The rules for a new format: decision 40.
+format 1: versions before the record wrote that. docs/compatibility.md has the rules for a new one.
 """
 
 from collections.abc import Mapping
