@@ -94,6 +94,7 @@ acmeorders                              -             -             -           
 acmeorders/status                       -             -             -           gpu
 tokenexchangepolicies                   -             -             -           cdDglpuw
 tokenexchangepolicies/status            -             -             -           gpu
+tokenexchangereviews                    -             -             -           c
 tokenreviews                            -             -             c           c
 tokenreviewbatches                      -             -             -           c
 certificatesearches                     -             -             -           c

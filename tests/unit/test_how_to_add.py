@@ -32,6 +32,7 @@ SHARED_BY_COMMANDS = {
     "responses",
     "revived",
     "serving_flags",
+    "token_exchange",
 }
 
 

@@ -39,6 +39,7 @@ from orchid.kinds import (
     signing_key,
     subject_access_review,
     token_exchange_policy,
+    token_exchange_review,
     token_request,
     token_review,
 )
@@ -100,6 +101,7 @@ def served_kinds(
     authorizer: Union,
     issuance: IssuanceMetrics,
     explainer: Explainer,
+    exchange_explainer: Callable[[], token_exchange_review.ExchangeExplainer | None],
     offload: Offload,
     searcher: certificate_search.Searcher,
     monotonic: Callable[[], float],
@@ -115,6 +117,7 @@ def served_kinds(
         self_subject_rules_review.declare(names, authorizer),
         approval_review.declare(names, explainer, offload),
         certificate_search.declare(names, searcher),
+        token_exchange_review.declare(names, exchange_explainer),
     ]
 
 

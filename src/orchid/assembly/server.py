@@ -59,9 +59,10 @@ from orchid.ledger.known_keys import note_keys
 from orchid.ledger.status import LedgerStatus
 from orchid.ledger.token_counts import TokenCounts
 from orchid.metrics import Metric
-from orchid.oauth import introspection, metadata
+from orchid.oauth import introspection, metadata, revocation
 from orchid.oauth.callers import Callers
 from orchid.oauth.introspection import Introspection
+from orchid.oauth.revocation import TokenRevocation
 from orchid.server.audit.trail import PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
@@ -167,6 +168,7 @@ class Assembly:
             self.store,
             issuer=access.issuer,
             revocations=access.revocations,
+            authorizer=access.authorizer,
             offload=self.offload,
             clock=self.clock,
             client=self._clients(self._handle).of_user(SELF),
@@ -214,6 +216,7 @@ class Assembly:
             authorizer=self.access.authorizer,
             issuance=self.issuance,
             explainer=self.access.explainer,
+            exchange_explainer=lambda: self.exchange.explainer if self.exchange else None,
             monotonic=self.clock.monotonic,
             offload=self.offload,
             searcher=CertificateIndex(self.feed, self.access.authorizer, self.clock),
@@ -428,6 +431,7 @@ class Assembly:
             extra={
                 "/metrics": metrics,
                 introspection.PATH: self._introspection(),
+                revocation.PATH: self._token_revocation(),
                 **({EXCHANGE_PATH: self.exchange.page} if self.exchange else {}),
                 **documents,
                 **described.exact,
@@ -448,11 +452,27 @@ class Assembly:
         replaced = ReplacedKeys(self.feed)
         return RenewalInformation(records, self.access.revocations, self.clock, replaced.get)
 
+    def _callers(self) -> Callers:
+        return Callers(self.access.tokens, self.settings.api_audiences)
+
+    def _token_revocation(self) -> TokenRevocation:
+        settings = self.settings
+        return TokenRevocation(
+            settings.names,
+            self._callers(),
+            self.access.tokens,
+            issuers=settings.issuers,
+            api_audiences=settings.api_audiences,
+            acting=self._clients(self._handle).acting,
+            server=SELF,
+            monotonic=self.clock.monotonic,
+        )
+
     def _introspection(self) -> Introspection:
         access, settings = self.access, self.settings
         return Introspection(
             settings.names,
-            Callers(access.tokens, settings.api_audiences),
+            self._callers(),
             access.tokens,
             access.authorizer,
             issuers=settings.issuers,

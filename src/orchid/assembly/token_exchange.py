@@ -10,8 +10,10 @@ from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
+from orchid.engine.interfaces import Authorizer
 from orchid.engine.offload import Offload
 from orchid.issuance.exchange.exchanger import TokenExchanger
+from orchid.issuance.exchange.explainer import PolicyExchangeExplainer
 from orchid.issuance.exchange.judging import PolicyJudge
 from orchid.issuance.exchange.policy_index import ExchangePolicyIndex
 from orchid.issuance.exchange.subject_tokens import SubjectTokens, configuration_reader
@@ -49,6 +51,7 @@ class TokenExchangeParts:
         *,
         issuer: TokenIssuer,
         revocations: Revocations,
+        authorizer: Authorizer,
         offload: Offload,
         clock: Clock,
         client: Client,
@@ -66,6 +69,14 @@ class TokenExchangeParts:
             policies=self.policies,
             judge=self.judge,
             revocations=revocations,
+            clock=clock,
+        )
+        self.explainer = PolicyExchangeExplainer(
+            names,
+            self.exchanger,
+            self.policies,
+            self.judge,
+            authorizer=authorizer,
             clock=clock,
         )
         self.counts = ExchangeCounts(store, clock.now)

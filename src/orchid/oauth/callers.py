@@ -43,6 +43,21 @@ class Callers:
         return found.user
 
 
+def presented_secret(exchange: Exchange, form: FormParameters) -> str:
+    """The credential of a request, whatever it proves; "" if there is none.
+
+    A certificate is not a secret, but it is a credential of its own.
+    """
+    scheme, _, bearer = exchange.http.headers.get("authorization", "").strip().partition(" ")
+    if scheme.lower() == "bearer":
+        return bearer.strip()
+    basic = _basic(exchange)
+    secret = basic[1] if basic else form.get("client_secret")
+    request = exchange.request
+    is_known = request is not None and request.user.username != ANONYMOUS
+    return secret or ("certificate" if is_known else "")
+
+
 def _basic(exchange: Exchange) -> tuple[str, str] | None:
     """The id and the secret of an Authorization header (RFC 6749, section 2.3.1)."""
     header = exchange.http.headers.get("authorization", "")

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchid.oauth import introspection
+from orchid.oauth import introspection, revocation
 from orchid.oauth.callers import METHODS
 from orchid.server.pages.openid import JSON, Document
 
@@ -22,6 +22,8 @@ def document(issuer: str, jwks_uri: str, *, exchanges: bool = False) -> Document
         "response_types_supported": [],
         "introspection_endpoint": base + introspection.PATH,
         "introspection_endpoint_auth_methods_supported": list(METHODS),
+        "revocation_endpoint": base + revocation.PATH,
+        "revocation_endpoint_auth_methods_supported": ["none", *METHODS],
     }
     if exchanges:
         body |= {

@@ -24,6 +24,7 @@ TIMEOUT = 30.0
 SUCCESS = range(200, 300)
 _OUT_OF_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
+FORM = "application/x-www-form-urlencoded"
 Json = dict[str, Any]
 
 
@@ -88,14 +89,17 @@ class ApiConnection:
         self,
         method: str,
         place: str,
-        body: Json | None = None,
+        body: Json | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> ApiReply:
-        """One request; raises OSError or HTTPException, after which a new connection is opened."""
-        data = None if body is None else json.dumps(body).encode()
+        """One request, with JSON or, if the body is bytes, a form.
+
+        Raises OSError or HTTPException, after which a new connection is opened.
+        """
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {**self._headers, **(headers or {})}
         if data is not None:
-            sent["Content-Type"] = "application/json"
+            sent["Content-Type"] = FORM if data is body else "application/json"
         try:
             self._http.request(method, self._prefix + place, data, sent)
             answer = self._http.getresponse()

@@ -64,6 +64,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         "/acme/*",
         "/.well-known/oauth-authorization-server",
         "/oauth2/introspect",
+        "/oauth2/revoke",
     )
     # serving
     tls_cert_file: Annotated[

@@ -182,6 +182,7 @@ class _Writer:
             rule(("create",), CORE, ("serviceaccounts/token",)),
             rule((*READ, *WRITE), names.coordination, ("leases",)),
             rule((*READ, *WRITE), names.identity, ("tokenexchangepolicies",)),
+            rule(("create",), names.identity, ("tokenexchangereviews",)),
             to="edit",
         )
         self._role(
@@ -226,7 +227,10 @@ class _Writer:
         self._role(
             endpoints,
             urls("/.well-known/oauth-authorization-server"),
-            PolicyRule(verbs=("post",), non_resource_urls=("/oauth2/introspect", "/oauth2/token")),
+            PolicyRule(
+                verbs=("post",),
+                non_resource_urls=("/oauth2/introspect", "/oauth2/revoke", "/oauth2/token"),
+            ),
         )
         self._bind(endpoints, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         reader = "extension-apiserver-authentication-reader"

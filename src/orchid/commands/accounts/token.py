@@ -5,6 +5,7 @@
 server checks it by TokenReview, for the audiences of the token itself.
 `orchid token review` reads a token from each line of standard input and prints a line for each: its
 number, yes or no, the user, and the reason for a refusal. It exits with 1 if one is refused.
+`orchid token exchange` exchanges a token of a CI job: see token_exchange.py.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from orchid.commands.accounts import token_exchange
 from orchid.commands.accounts.whoami import described
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
@@ -44,14 +46,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "orchid token NAMESPACE/ACCOUNT [--audience URL]... [--for 1h] [--bound-to KIND/NAME]\n"
         "       orchid token show [TOKEN|-] [--verify] [--audience URL]...\n"
-        "       orchid token review [--audience URL]... < FILE with a token a line"
+        "       orchid token review [--audience URL]... < FILE with a token a line\n"
+        "       orchid token exchange --account NAMESPACE/NAME [--audience URL]... < FILE"
     )
     target = parser.add_argument(
         "target",
-        metavar="NAMESPACE/ACCOUNT|show|review",
-        help="the account, or show, or review",
+        metavar="NAMESPACE/ACCOUNT|show|review|exchange",
+        help="the account, or show, review or exchange",
     )
-    completed(target, "account", "show", "review")
+    completed(target, "account", "show", "review", "exchange")
     parser.add_argument(
         "token", nargs="?", help="show: the token; '-', or nothing, reads it from standard input"
     )
@@ -70,12 +73,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="pod/NAME, secret/NAME or node/NAME: deleting that object invalidates the token",
     )
     parser.add_argument("--verify", action="store_true", help="show: have the server verify it")
+    token_exchange.add_arguments(parser)
     add_flags(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
     if chosen.target == "show":
         return _show(chosen)
+    if chosen.target == "exchange":
+        return token_exchange.run(chosen)
+    token_exchange.refuse_flags(chosen)
     if chosen.token is not None or chosen.verify:
         raise Complaint("a token can be given, and --verify asked for, with `show` alone", USAGE)
     if chosen.target == "review":

@@ -143,6 +143,15 @@ class ServerConnection:
     def post(self, target: str, body: Json) -> Json:
         return self._json("POST", target, body)
 
+    def post_form(self, target: str, fields: Sequence[tuple[str, str]]) -> Json:
+        """Send a form to an OAuth endpoint; its errors have another format."""
+        status, data = self._exchange("POST", target, urlencode(fields).encode())
+        value = decoded(data)
+        if status not in SUCCESS or not isinstance(value, dict):
+            said = value.get("error_description") if isinstance(value, dict) else None
+            raise CommandRefused(status, printable(said) if said else self._refusal(status, value))
+        return value
+
     def put(self, target: str, body: Json) -> Json:
         return self._json("PUT", target, body)
 
@@ -266,7 +275,7 @@ class ServerConnection:
         if not meant:
             raise Complaint("nothing was changed")
 
-    def _exchange(self, method: str, target: str, body: Json | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, target: str, body: Json | bytes | None) -> tuple[int, bytes]:
         try:
             answer = self._api.exchange(method, target, body)
         except (OSError, HTTPException) as error:

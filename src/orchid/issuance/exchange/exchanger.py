@@ -24,7 +24,6 @@ from orchid.issuance.exchange.policy_index import (
     TooManyPolicies,
     claims_as_text,
 )
-from orchid.issuance.exchange.rate_limits import RateLimit
 from orchid.issuance.exchange.subject_tokens import (
     RETRY_AFTER,
     InvalidSubject,
@@ -32,10 +31,12 @@ from orchid.issuance.exchange.subject_tokens import (
     SubjectToken,
     SubjectTokens,
 )
+from orchid.issuance.rate_limits import RateLimit
 from orchid.issuance.token_issuer import Bound, TokenIssuer
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.token_exchange_policy import (
     UNTIL_SUBJECT,
+    agreement_annotation,
     agrees,
     lifetime,
     reserved_namespaces,
@@ -153,6 +154,13 @@ class TokenExchanger:
             text = "the keys of the issuer are not available yet"
             raise ExchangeRefused(UNAVAILABLE, text, retry_after=RETRY_AFTER) from None
 
+    async def usable(self, token: str) -> SubjectToken:
+        """A verified token that is not revoked; raises ExchangeRefused."""
+        subject = await self.verified(token)
+        await self._policies.fresh()
+        self._refuse_revoked(subject)
+        return subject
+
     def _refuse_revoked(self, subject: SubjectToken) -> None:
         try:
             self._revocations.refuse_origin(subject.issuer, subject.jti)
@@ -177,22 +185,23 @@ class TokenExchanger:
         if len({policy.account for policy in allowed}) > 1:
             text = "policies allow several accounts; name one with ?account=NAMESPACE/NAME"
             raise ExchangeRefused(REFUSED, text, reason=_named(allowed))
-        self._refuse_account(subject, allowed[0], account)
+        problem = self.account_problem(allowed[0])
+        if problem:
+            _refuse(subject, problem, account)
         return allowed
 
-    def _refuse_account(
-        self, subject: SubjectToken, policy: IndexedPolicy, account: tuple[str, str] | None
-    ) -> None:
-        """Refuse an account that does not exist, or does not agree."""
+    def account_problem(self, policy: IndexedPolicy) -> str:
+        """Why the account of a policy cannot be used, or ""."""
         namespace, name = policy.account
         entry = self._accounts.get(namespace, name)
         if namespace in self._reserved:
-            _refuse(subject, f"{namespace} is a namespace of the system", account)
+            return f"{namespace} is a namespace of the system"
         if entry is None or entry.identity.deletion_timestamp is not None:
-            _refuse(subject, f"there is no account {namespace}/{name}", account)
+            return f"there is no account {namespace}/{name}"
         if not agrees(entry.meta.annotations, self._names):
-            text = f"the account {namespace}/{name} does not agree: its annotation is missing"
-            _refuse(subject, text, account)
+            wanted = f"{agreement_annotation(self._names)}: outside"
+            return f"the account {namespace}/{name} does not have the annotation {wanted}"
+        return ""
 
     async def _issued(
         self,

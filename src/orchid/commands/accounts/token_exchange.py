@@ -1,0 +1,245 @@
+"""`orchid token exchange`: exchange a token of a CI job for a token of an account (RFC 8693).
+
+    orchid token exchange --account NAMESPACE/NAME --audience URL < outside.jwt
+    --from FILE | --github | --gitlab [VARIABLE]    the outside token: a file, or the job's own
+    --server URL --certificate-authority FILE       the server, where there is no kubeconfig
+    --explain                                       why policies allow it, or do not; no token
+
+The exchange sends no credential but the outside token; --explain uses that of the kubeconfig. Run
+by a client as a credential plugin, the command prints an ExecCredential.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote, urlencode, urlsplit
+
+from orchid.commands.terminal import kubeconfig_file
+from orchid.commands.terminal.connection import Json, ServerConnection, connect, path
+from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
+from orchid.commands.terminal.output import (
+    REFUSED,
+    USAGE,
+    Cell,
+    Complaint,
+    print_for_programs,
+    say,
+    table,
+)
+from orchid.credentials.files import read_bounded
+from orchid.credentials.refusals import Refusal
+from orchid.outbound import tls
+from orchid.outbound.kubeconfig import ServerAccess
+from orchid.wire.naming import EXEC_GROUP, EXEC_INFO, EXPIRES_PARAMETER
+from orchid.wire.text import timestamp
+
+LARGEST = 64 << 10
+URL, SECRET = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"  # of GitHub
+VARIABLE = "ORCHID_ID_TOKEN"  # of GitLab, by default
+GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
+TYPE = "urn:ietf:params:oauth:token-type:jwt"
+OK = 200
+TIMEOUT = 30.0  # seconds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("exchange")
+    group.add_argument("--account", default="", metavar="NAMESPACE/NAME", help="the account")
+    group.add_argument("--from", dest="source", type=Path, metavar="FILE", help="the outside token")
+    group.add_argument("--github", action="store_true", help="get it from GitHub Actions")
+    group.add_argument(
+        "--gitlab", nargs="?", const=VARIABLE, metavar="VARIABLE",
+        help=f"take it from a variable of a GitLab job (default: {VARIABLE})",
+    )  # fmt: skip
+    group.add_argument(
+        "--outside-audience", default="", metavar="URL",
+        help="with --github: the audience of the outside token (default: the URL of the server)",
+    )  # fmt: skip
+    group.add_argument("--server", default="", metavar="URL", help="instead of a kubeconfig")
+    group.add_argument(
+        "--certificate-authority", type=Path, metavar="FILE", help="with --server: its CAs"
+    )
+    group.add_argument("--explain", action="store_true", help="show why; issue no token")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    if chosen.token is not None or chosen.verify or chosen.bound_to is not None:
+        raise Complaint("exchange takes neither TOKEN nor --verify nor --bound-to", USAGE)
+    if sum((chosen.source is not None, chosen.github, chosen.gitlab is not None)) > 1:
+        raise Complaint("--from, --github and --gitlab exclude each other", USAGE)
+    if chosen.explain:
+        return _explain(chosen)
+    server = _anonymous(chosen)
+    answer = server.post_form(_place(chosen), _form(chosen, server))
+    if os.environ.get(EXEC_INFO):
+        say(json.dumps(_credential(answer)))
+    elif not print_for_programs(chosen.output, answer):
+        say(answer["access_token"])
+    return 0
+
+
+def refuse_flags(chosen: argparse.Namespace) -> None:
+    """Refuse flags of the exchange with another action."""
+    given = (chosen.account, chosen.source, chosen.github, chosen.gitlab, chosen.explain)
+    if any(given) or chosen.server or chosen.certificate_authority or chosen.outside_audience:
+        raise Complaint("that flag goes with `orchid token exchange` alone", USAGE)
+
+
+# -- the exchange ----------------------------------------------------------------------------------
+
+
+def _place(chosen: argparse.Namespace) -> str:
+    if not chosen.account:
+        return "/oauth2/token"
+    return f"/oauth2/token?account={quote('/'.join(_account(chosen)), safe='/')}"
+
+
+def _account(chosen: argparse.Namespace) -> tuple[str, str]:
+    namespace, slash, name = chosen.account.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise Complaint(f"--account: {chosen.account!r} is not NAMESPACE/NAME", USAGE)
+    return namespace, name
+
+
+def _form(chosen: argparse.Namespace, server: ServerConnection) -> list[tuple[str, str]]:
+    fields = [
+        ("grant_type", GRANT),
+        ("subject_token_type", TYPE),
+        ("subject_token", _outside_token(chosen, server.access.server)),
+        *(("audience", audience) for audience in chosen.audience),
+    ]
+    if chosen.lifetime is not None:
+        fields.append((EXPIRES_PARAMETER, str(int(chosen.lifetime))))
+    return fields
+
+
+def _anonymous(chosen: argparse.Namespace) -> ServerConnection:
+    """A connection without a credential: the server by its flags, or of a kubeconfig."""
+    if not chosen.server:
+        found = kubeconfig_file.find(chosen.kubeconfig, os.environ)
+        known = kubeconfig_file.load(found, chosen.context)
+        access = ServerAccess(
+            server=known.server,
+            authority=known.authority,
+            server_name=known.server_name,
+            insecure=known.insecure,
+        )
+        return ServerConnection(access, found)
+    authority = b""
+    if chosen.certificate_authority is not None:
+        try:
+            authority = read_bounded(chosen.certificate_authority)
+        except Refusal as refusal:
+            raise Complaint(f"--certificate-authority: {refusal}", USAGE) from None
+    return ServerConnection(
+        ServerAccess(server=chosen.server, authority=authority), FoundKubeconfig((), "--server")
+    )
+
+
+def _credential(answer: Json) -> Json:
+    """The token for a client that runs this command as a plugin."""
+    try:
+        version = str(json.loads(os.environ[EXEC_INFO])["apiVersion"])
+    except (ValueError, KeyError, TypeError):
+        raise Complaint(f"${EXEC_INFO} is not an ExecCredential", USAGE) from None
+    if not version.startswith(f"{EXEC_GROUP}/"):
+        raise Complaint(f"${EXEC_INFO} asks for {version}, which is not known", USAGE)
+    expires = datetime.now(UTC) + timedelta(seconds=int(answer["expires_in"]))
+    status = {"token": answer["access_token"], "expirationTimestamp": timestamp(expires)}
+    return {"apiVersion": version, "kind": "ExecCredential", "status": status}
+
+
+# -- the outside token -----------------------------------------------------------------------------
+
+
+def _outside_token(chosen: argparse.Namespace, server: str) -> str:
+    if chosen.github:
+        return _of_github(chosen.outside_audience or server)
+    if chosen.gitlab is not None:
+        found = os.environ.get(chosen.gitlab, "")
+        if not found:
+            raise Complaint(f"${chosen.gitlab} is not set: add it to id_tokens of the job", USAGE)
+        return found
+    if chosen.source is not None:
+        try:
+            text = read_bounded(chosen.source, LARGEST).decode("utf-8", "replace")
+        except Refusal as refusal:
+            raise Complaint(f"--from: {refusal}", USAGE) from None
+    elif sys.stdin.isatty():
+        raise Complaint("no token: use --from, --github or --gitlab, or standard input", USAGE)
+    else:
+        text = sys.stdin.read(LARGEST + 1)
+    token = text.strip()
+    if not token or len(text) > LARGEST:
+        raise Complaint("no token, or too long for one", USAGE)
+    return token
+
+
+def _of_github(audience: str) -> str:
+    """The token of this job (permissions: id-token: write)."""
+    url, secret = os.environ.get(URL, ""), os.environ.get(SECRET, "")
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname or not secret:
+        text = f"${URL} is not set: the job needs the permission `id-token: write`"
+        raise Complaint(text, USAGE)
+    query = "&".join(filter(None, (parts.query, urlencode({"audience": audience}))))
+    connection = http.client.HTTPSConnection(
+        parts.hostname, parts.port or 443, context=tls.trusting(""), timeout=TIMEOUT
+    )
+    try:
+        headers = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
+        connection.request("GET", f"{parts.path}?{query}", headers=headers)
+        answer = connection.getresponse()
+        body = json.loads(answer.read(LARGEST))
+    except (OSError, http.client.HTTPException, ValueError):
+        raise Complaint(f"no token from GitHub at {parts.hostname}") from None
+    finally:
+        connection.close()
+    value = body.get("value") if isinstance(body, dict) else None
+    if answer.status != OK or not isinstance(value, str):
+        raise Complaint(f"GitHub answered with status {answer.status} and no token")
+    return value
+
+
+# -- explanations ----------------------------------------------------------------------------------
+
+
+def _explain(chosen: argparse.Namespace) -> int:
+    if not chosen.account:
+        raise Complaint("--explain needs --account, whose namespace has the policies", USAGE)
+    namespace, name = _account(chosen)
+    server = connect(chosen)
+    identity = server.names.identity
+    body = {
+        "apiVersion": f"{identity}/v1alpha1",
+        "kind": "TokenExchangeReview",
+        "spec": {"token": _outside_token(chosen, server.access.server), "account": name},
+    }
+    place = path("apis", identity, "v1alpha1", "namespaces", namespace, "tokenexchangereviews")
+    status: Json = server.post(place, body)["status"]
+    if not print_for_programs(chosen.output, status):
+        _show(status)
+    return 0 if status["allowed"] else REFUSED
+
+
+def _show(status: Json) -> None:
+    if status.get("message"):
+        say(status["message"])
+    rows = [
+        [
+            policy["name"],
+            check["field"],
+            Cell("yes", "good") if check["allowed"] else Cell("no", "bad"),
+            check.get("wanted", ""),
+            check.get("seen", ""),
+            check.get("message", ""),
+        ]
+        for policy in status.get("policies", ())
+        for check in policy["checks"]
+    ]
+    if rows:
+        table(("POLICY", "CHECK", "ALLOWED", "WANTED", "SEEN", "MESSAGE"), rows, empty="")
