@@ -14,11 +14,11 @@ import http.client
 import json
 import os
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
-from orchid.commands.terminal import kubeconfig_file
+from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.connection import Json, ServerConnection, connect, path
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import (
@@ -148,7 +148,7 @@ def _credential(answer: Json) -> Json:
         raise Complaint(f"${EXEC_INFO} is not an ExecCredential", USAGE) from None
     if not version.startswith(f"{EXEC_GROUP}/"):
         raise Complaint(f"${EXEC_INFO} asks for {version}, which is not known", USAGE)
-    expires = datetime.now(UTC) + timedelta(seconds=int(answer["expires_in"]))
+    expires = times.now() + timedelta(seconds=int(answer["expires_in"]))
     status = {"token": answer["access_token"], "expirationTimestamp": timestamp(expires)}
     return {"apiVersion": version, "kind": "ExecCredential", "status": status}
 
