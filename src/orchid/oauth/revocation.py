@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from orchid.client.client import Client
 from orchid.engine.interfaces import Authenticated, Rejected, TokenAuthenticator
-from orchid.issuance.rate_limits import RateLimit
+from orchid.issuance.exchange.rate_limits import RateLimit
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.oauth.callers import Callers, presented_secret
 from orchid.oauth.forms import (

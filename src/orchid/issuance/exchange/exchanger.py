@@ -24,6 +24,7 @@ from orchid.issuance.exchange.policy_index import (
     TooManyPolicies,
     claims_as_text,
 )
+from orchid.issuance.exchange.rate_limits import RateLimit
 from orchid.issuance.exchange.subject_tokens import (
     RETRY_AFTER,
     InvalidSubject,
@@ -31,7 +32,6 @@ from orchid.issuance.exchange.subject_tokens import (
     SubjectToken,
     SubjectTokens,
 )
-from orchid.issuance.rate_limits import RateLimit
 from orchid.issuance.token_issuer import Bound, TokenIssuer
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.token_exchange_policy import (
