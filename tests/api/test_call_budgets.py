@@ -162,9 +162,9 @@ def certificate(server: Api, number: int) -> bytes:
 JOBS: dict[str, tuple[int, Job]] = {
     "livez": (33, lambda _: ("GET", "/livez", None)),
     "get": (44, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
-    "list": (46, lambda _: ("GET", ACCOUNTS, None)),
+    "list": (45, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        49,
+        46,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
@@ -175,12 +175,12 @@ JOBS: dict[str, tuple[int, Job]] = {
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (135, account),
+    "create": (133, account),
     "csr-create": (144, signing_request),
 }
 
 
-TOKEN_REVIEW = 67
+TOKEN_REVIEW = 63
 CLUSTER_REVIEW = 54  # of the webhook of a cluster
 BOUND_GET = 51  # by the token of an account, with a right from a binding
 APART = 22  # more calls for a body that comes apart from its head
@@ -188,9 +188,9 @@ COMMIT = (
     1  # more or fewer, by when the thread that writes is done; parsing a new head takes a dozen
 )
 APPROVAL = 203  # of a request for a certificate
-SIGNED = 126  # a certificate of a user
+SIGNED = 130  # a certificate of a user; its name and key id may be those of another authority
 HANDED_OUT = 335  # a certificate, put into its request and on record
-HANDED_OUT_INSIDE = 328  # the same by the controller that signs
+HANDED_OUT_INSIDE = 330  # the same by the controller that signs
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:
