@@ -111,7 +111,7 @@ def test_what_add_made(world: World) -> None:
 
     assert found["spec"]["issuer"] == world.cluster.url
     assert found["spec"]["clientAuthorities"] == (world.cluster.data_dir / "ca.crt").read_text()
-    assert found["spec"]["credential"]["name"] == "cluster-prod"
+    assert found["spec"]["credential"]["name"] == "cluster-webhook.prod"
     for name in ("authorization.yaml", "webhook.kubeconfig"):
         assert (files / name).stat().st_mode & 0o777 == 0o600
     webhook = yaml.safe_load((files / "authorization.yaml").read_text())["authorizers"][0][
@@ -332,7 +332,7 @@ def test_a_removed_cluster(world: World) -> None:
     assert "not found" in world.person.types("cluster", "show", "prod", code=1).stderr
     assert world.person.gets("cluster", "list") == []
     accounts = [one["metadata"]["name"] for one in world.person.gets("account", "list")]
-    assert "cluster-prod" not in accounts
+    assert "cluster-webhook.prod" not in accounts
     with Https(world.orchid.port, admin_of(world)) as client:
         page = client.send("GET", "/metrics").body.decode()
     lines = [line for line in page.splitlines() if "/webhook/clusters/" in line]

@@ -113,7 +113,8 @@ def remove_credential(server: ServerConnection, name: str) -> None:
 
 
 def account_name(cluster: str) -> str:
-    return f"cluster-{cluster}"
+    """With a dot: neither a controller's account nor the name of a cluster has one."""
+    return f"cluster-webhook.{cluster}"
 
 
 def role_name(cluster: str) -> str:
