@@ -156,3 +156,35 @@ async def test_a_revoked_user_goes_on_only_with_a_later_request(
     status = await asked(server, "alice", f"X509SHA256={fingerprint(alice)}")
 
     assert status.get("denied", False) is denied
+
+
+async def test_an_old_certificate_in_a_new_request_stays_revoked(
+    server: Api, clock: MovingClock
+) -> None:
+    """A signer of the cluster that may write certificates into requests revives nothing: the
+    certificate itself must begin after the revocation, or not long before."""
+    authority, _ = await world(server)
+    day = timedelta(days=1)
+    old = issued(authority, "alice", lifetime=9 * day, now=clock.now() - day)
+    await revoked(server, "left", user={"username": "alice"})
+    await recorded(server, old.der, request={"name": "new", "created": "2100-01-01T00:00:00Z"})
+
+    status = await asked(server, "alice", f"X509SHA256={fingerprint(old)}")
+
+    assert status["denied"] is True
+
+
+@pytest.mark.parametrize("other", ["JTI=3f8a", f"X509SHA256={'ab' * 32}"])
+async def test_a_later_certificate_does_not_spare_another_credential(
+    server: Api, clock: MovingClock, other: str
+) -> None:
+    """A review with several credential ids is denied unless each is of a later certificate."""
+    _, alice = await world(server)
+    await revoked(server, "left", user={"username": "alice"})
+    await recorded(server, alice.der, request={"name": "new", "created": "2100-01-01T00:00:00Z"})
+    later = f"X509SHA256={fingerprint(alice)}"
+
+    alone, both = await asked(server, "alice", later), await asked(server, "alice", later, other)
+
+    assert alone == NO_OPINION
+    assert both["denied"] is True

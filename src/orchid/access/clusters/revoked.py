@@ -8,9 +8,9 @@ It does not report when a credential was issued. A revocation of a user spares c
 the inventory has and that were requested later; every other credential of the user is refused.
 """
 
-from collections.abc import Iterable
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from orchid.kinds.issued_certificate import IssuedCertificate, cluster_record_na
 ANY_USER = ""
 CERTIFICATE, TOKEN = "X509SHA256=", "JTI="
 ACCOUNT_USER = "system:serviceaccount:"
+BACKDATED: Final = timedelta(hours=1)  # signers let a certificate begin before they sign it
 
 V = TypeVar("V")
 Named = dict[str, V]  # by the key of the revocation
@@ -46,7 +47,7 @@ class ClusterRevocations:
         self._cleared()
         self._index = CacheIndex(cache, self._changed, self._cleared)
 
-    def find(self, cluster: str, username: str, credential_ids: Iterable[str]) -> str | None:
+    def find(self, cluster: str, username: str, credential_ids: Sequence[str]) -> str | None:
         """The name of a revocation of the credential; None if there is none."""
         self._index.catch_up()
         found = self._clusters.get(cluster)
@@ -74,17 +75,22 @@ class ClusterRevocations:
             there |= found.users.get(username, {})
         return list(there)
 
-    def _is_newer(self, cluster: str, credential_ids: Iterable[str], until: datetime) -> bool:
-        """Whether it is a recorded certificate that was requested after a moment."""
-        for one in credential_ids:
-            if not one.startswith(CERTIFICATE):
-                continue
-            name = cluster_record_name(cluster, one.removeprefix(CERTIFICATE))
-            record = self._records.get("", name)
-            created = record.object.spec.request.created if record else None
-            if created is not None and created > until:
-                return True
-        return False
+    def _is_newer(self, cluster: str, credential_ids: Sequence[str], until: datetime) -> bool:
+        """Whether it is a recorded certificate that was requested and issued after a moment."""
+        return bool(credential_ids) and all(
+            self._was_issued_after(until, cluster, one) for one in credential_ids
+        )
+
+    def _was_issued_after(self, moment: datetime, cluster: str, credential_id: str) -> bool:
+        if not credential_id.startswith(CERTIFICATE):
+            return False
+        name = cluster_record_name(cluster, credential_id.removeprefix(CERTIFICATE))
+        record = self._records.get("", name)
+        if record is None:
+            return False
+        requested, begins = record.object.spec.request.created, record.object.spec.not_before
+        # A later request can be given an old certificate, by those who may sign it.
+        return bool(requested and begins and requested > moment and begins + BACKDATED > moment)
 
     # -- following the cache ------------------------------------------------------------------
 
