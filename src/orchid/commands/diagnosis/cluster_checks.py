@@ -2,19 +2,20 @@
 
 `examined` compares the Cluster with the cluster itself, then tests it: two tokens of a scratch
 account are requested and used, one is revoked and must get 403 while the other works. Account and
-revocation are removed again. If the revoked token still works, the API server's metrics show why:
-not configured, or failing calls.
+revocation are removed again. If the revoked token still works, the counts of the API server and of
+Orchid show why (webhook_counts.py): not configured, failing calls, or calls that Orchid refused.
 """
 
-import re
+import functools
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from orchid.clock import SystemClock
 from orchid.commands.accounts import token as tokens
 from orchid.commands.clusters import cluster_facts, cluster_setup
 from orchid.commands.diagnosis.findings import Finding, good, note, soon, wrong
+from orchid.commands.diagnosis.webhook_counts import FAULTS, WebhookCounts, counted
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
     FORBIDDEN,
@@ -32,20 +33,6 @@ OLDEST: Final = 32  # minor version: the first that reports the ids of certifica
 NAMESPACE: Final = "default"
 LIFETIME: Final = 600  # seconds
 PATIENCE: Final = 5.0  # seconds
-EVALUATIONS: Final = "apiserver_authorization_webhook_evaluations_total"
-FAILED_OPEN: Final = "apiserver_authorization_webhook_evaluations_fail_open_total"
-FAULTS: Final = (
-    "look for a wrong address or authority in webhook.kubeconfig, a token that has expired (orchid "
-    "cluster credential), a network in between, or an Orchid that does not run"
-)
-_SAMPLE: Final = re.compile(r"^(\w+)\{(.*)\} ([0-9.e+]+)$")
-
-
-class Evaluations(NamedTuple):
-    """The API server's counts of webhook calls, from its metrics."""
-
-    succeeded: int
-    failed: int
 
 
 def examined(
@@ -60,7 +47,7 @@ def examined(
         ("issuer", _issuer(found, there)),
         ("authorities", _authorities(found, there)),
         ("calls", _calls(found)),
-        ("revocation", _revocation(server, there, name)),
+        ("revocation", _revocation(server, there, found)),
     ):
         try:
             results += [(check, finding) for finding in findings]
@@ -121,45 +108,57 @@ def _calls(found: Json) -> Iterator[Finding]:
         text = f"{status.get('calls', 0)} calls, {status.get('denials', 0)} denials"
         yield good(f"{text}; the last one {times.until(last)}")
     if malformed:
-        yield wrong(f"{malformed} calls were no reviews", "is the address another program's?")
+        text = f"{malformed} calls were no reviews, since the cluster was registered"
+        yield soon(text, "is another program configured with its webhook.kubeconfig?")
 
 
 # -- the proof ---------------------------------------------------------------------------------
 
 
-def _revocation(server: ServerConnection, there: ServerConnection, name: str) -> Iterator[Finding]:
+def _revocation(
+    server: ServerConnection, there: ServerConnection, found: Json
+) -> Iterator[Finding]:
+    url = (found["spec"].get("credential") or {}).get("url", "")
     account = f"orchid-doctor-{secrets.token_hex(4)}"
     accounts = path("api", "v1", "namespaces", NAMESPACE, "serviceaccounts")
-    before = _evaluations(there)
+    count = functools.partial(counted, server, there, url)
+    before = count()
     there.post(
         accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
     )
     try:
-        yield from _try(server, there, name, account, before)
+        stolen, other = (
+            tokens.request(there, NAMESPACE, account, audiences=[], seconds=LIFETIME)["status"]
+            for _ in range(2)
+        )
+        proof = Proof(there, found["metadata"]["name"], stolen["token"], other["token"], count)
+        yield from _try(server, proof, before)
     finally:
         there.delete(f"{accounts}/{account}")
 
 
-def _try(
-    server: ServerConnection,
-    there: ServerConnection,
-    name: str,
-    account: str,
-    before: Evaluations | None,
-) -> Iterator[Finding]:
-    stolen, other = (
-        tokens.request(there, NAMESPACE, account, audiences=[], seconds=LIFETIME)["status"]["token"]
-        for _ in range(2)
-    )
-    for token in (stolen, other):
-        if refusal := _refusal(there, token):
-            yield wrong(f"a new token does not work: {refusal}")
+class Proof(NamedTuple):
+    """Two tokens of an account of a cluster: one is revoked."""
+
+    there: ServerConnection
+    cluster: str
+    stolen: str
+    other: str
+    counts: Callable[[], WebhookCounts]
+
+
+def _try(server: ServerConnection, proof: Proof, before: WebhookCounts) -> Iterator[Finding]:
+    for token in (proof.stolen, proof.other):
+        if refusal := _refusal(proof.there, token):
+            text = f"a new token does not work: {refusal}"
+            reason, advice = proof.counts().refusal(before, proof.cluster) or ("", "")
+            yield wrong(f"{text}; {reason}" if reason else text, advice)
             return
     revocations = path("apis", server.names.identity, "v1alpha1", "credentialrevocations")
-    claims = tokens.decode(stolen)[1]
+    claims = tokens.decode(proof.stolen)[1]
     # A hold, so that it can be deleted again.
     spec = {
-        "cluster": name,
+        "cluster": proof.cluster,
         "token": {"jti": str(claims.get("jti", "")), "expires": times.text_of(claims["exp"])},
         "reason": "certificateHold",
         "message": "orchid cluster doctor",
@@ -174,36 +173,37 @@ def _try(
         },
     )
     try:
-        yield from _judged(there, stolen, other, made["metadata"]["name"], before)
+        yield from _judged(proof, made["metadata"]["name"], before)
     finally:
         server.delete(f"{revocations}/{made['metadata']['name']}")
 
 
-def _judged(
-    there: ServerConnection, stolen: str, other: str, revocation: str, before: Evaluations | None
-) -> Iterator[Finding]:
+def _judged(proof: Proof, revocation: str, before: WebhookCounts) -> Iterator[Finding]:
+    """Whether the one token is refused by the revocation, and the other is not."""
     monotonic = SystemClock.monotonic
     begun, refusal = monotonic(), ""
     while not refusal and monotonic() - begun < PATIENCE:
-        refusal = _refusal(there, stolen)
+        refusal = _refusal(proof.there, proof.stolen)
     took = (monotonic() - begun) * 1000
     if revocation in refusal:
         yield good(f"a revoked token got 403 after {took:.0f} ms")
     elif refusal:
         yield wrong(f"a revoked token was refused for another reason: {refusal}")
     else:
-        yield _why(before, _evaluations(there))
-    if refusal := _refusal(there, other):
+        yield _why(before, proof.counts(), proof.cluster)
+    if refusal := _refusal(proof.there, proof.other):
         yield wrong(f"another token of the same account is refused: {refusal}")
     else:
         yield good("another token of the same account works")
-    yield from _failures(_evaluations(there))
+    yield from _failures(proof.counts())
 
 
-def _why(before: Evaluations | None, after: Evaluations | None) -> Finding:
-    """Why a revoked token works, as far as the API server's metrics show it."""
+def _why(before: WebhookCounts, after: WebhookCounts, cluster: str) -> Finding:
+    """Why a revoked token works, as far as the counts of both sides show it."""
     text = f"a revoked token still worked after {PATIENCE:g} seconds"
-    if before is None or after is None:
+    if refusal := after.refusal(before, cluster):
+        return wrong(f"{text}: {refusal[0]}", refusal[1])
+    if before.failed is None or after.failed is None:
         return wrong(f"{text}; the metrics of the API server cannot be read", FAULTS)
     if after.failed > before.failed:
         count = after.failed - before.failed
@@ -220,8 +220,8 @@ def _why(before: Evaluations | None, after: Evaluations | None) -> Finding:
     )
 
 
-def _failures(now: Evaluations | None) -> Iterator[Finding]:
-    if now is None:
+def _failures(now: WebhookCounts) -> Iterator[Finding]:
+    if now.failed is None or now.succeeded is None:
         yield note("the metrics of the API server cannot be read, so failed calls are not counted")
     elif now.failed:
         text = f"{now.failed} of {now.failed + now.succeeded} calls of the webhook have failed"
@@ -252,22 +252,3 @@ def _refusal(there: ServerConnection, token: str) -> str:
     finally:
         caller.close()
     return ""
-
-
-def _evaluations(there: ServerConnection) -> Evaluations | None:
-    """The API server's count of calls; None without access to it."""
-    status, page = there.text("/metrics")
-    if status != 200:  # noqa: PLR2004 -- forbidden, or a server without metrics
-        return None
-    succeeded = failed = 0
-    wanted = f'name="{cluster_setup.AUTHORIZER}"'
-    for line in page.splitlines():
-        sample = _SAMPLE.match(line) if line.startswith(EVALUATIONS) else None
-        if sample is None or wanted not in sample.group(2):
-            continue
-        number = int(float(sample.group(3)))
-        if 'result="success"' in sample.group(2):
-            succeeded += number
-        else:
-            failed += number
-    return Evaluations(succeeded, failed)
