@@ -34,6 +34,7 @@ INVENTORIED: Final = "Inventoried"
 SPEC: Final = Path() / "spec"
 CONDITIONS: Final = Path() / "status" / "conditions"
 LONGEST_ISSUER: Final = 1024
+LONGEST_URL: Final = 2048
 LARGEST_BUNDLE: Final = 256 * 1024
 
 
@@ -45,6 +46,9 @@ class ClusterCredential(Wire):
     expires: Annotated[
         Time | None, proto(3), describe("When the token that was issued last ends.")
     ] = None
+    url: Annotated[
+        str, proto(4), describe("The URL of the webhook, as the API server reaches it.")
+    ] = ""
 
 
 class ClusterInventory(Wire):
@@ -174,6 +178,7 @@ def spec_errors(spec: ClusterSpec) -> Iterator[FieldError]:
     if spec.credential:
         yield from name_errors(SPEC / "credential" / "namespace", spec.credential.namespace)
         yield from name_errors(SPEC / "credential" / "name", spec.credential.name)
+        yield from url_errors(SPEC / "credential" / "url", spec.credential.url)
     if spec.inventory:
         yield from name_errors(SPEC / "inventory" / "secretName", spec.inventory.secret_name)
 
@@ -187,6 +192,13 @@ def bundle_errors(bundle: str) -> Iterator[FieldError]:
             certificates.parse_blocks(bundle)
         except Refusal as refusal:
             yield invalid(path, "<certificate data>", str(refusal))
+
+
+def url_errors(path: Path, url: str) -> Iterator[FieldError]:
+    if len(url) > LONGEST_URL:
+        yield too_long(path, LONGEST_URL, "character")
+    elif url and (not url.startswith("https://") or has_control_characters(url)):
+        yield invalid(path, url, "must be an https URL")
 
 
 def name_errors(path: Path, name: str) -> Iterator[FieldError]:

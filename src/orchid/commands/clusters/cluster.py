@@ -1,6 +1,6 @@
 """`orchid cluster`: Kubernetes clusters whose credentials can be revoked here.
 
-    orchid cluster add prod --kubeconfig prod.kubeconfig --out prod    register; write two files
+    orchid cluster add prod --kubeconfig prod.kubeconfig --out prod    register; write its files
     orchid cluster doctor prod --kubeconfig prod.kubeconfig            prove that it works
     orchid cluster list                                                calls and denials of each
     orchid cluster show prod
@@ -50,6 +50,7 @@ KIND = "Cluster"
 YEAR = 365 * 86_400
 _name_argument = name_argument("cluster")
 POLICIES = ("NoOpinion", "Deny")
+FOR_PROGRAMS = ("json", "yaml", "name")
 LIMITS = (
     "members of system:masters are never asked about; keep their credentials short-lived",
     "a watch that is open goes on until its time-out",
@@ -97,11 +98,6 @@ def _cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _file_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--url",
-        default="",
-        help="the address of Orchid as the API server reaches it (default: as this command does)",
-    )
     words = "how long the token of the API server is valid (default: 365d)"
     add_lifetime(parser, "365d", words, default=YEAR)
     parser.add_argument(
@@ -113,6 +109,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
     _cluster_arguments(parser)
     _file_arguments(parser)
+    parser.add_argument(
+        "--url",
+        default="",
+        help="the address of Orchid as the API server reaches it (default: as registered, or as "
+        "this command does)",
+    )
     parser.add_argument(
         "--directory",
         default=cluster_setup.DIRECTORY,
@@ -135,17 +137,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    _require_directory(chosen)
     cluster = connect_cluster(chosen)
+    before = _existing(server, chosen.name)
     spec: Json = {
         "issuer": chosen.issuer or issuer_of(cluster),
         "clientAuthorities": authorities_of(cluster),
     }
-    url = cluster_setup.webhook_url(chosen.url or server.access.server, chosen.name)
-    token, spec["credential"] = cluster_setup.credential(server, chosen.name, chosen.lifetime)
+    url = _webhook_url(chosen, server, before)
+    token, spec["credential"] = cluster_setup.credential(server, chosen.name, url, chosen.lifetime)
     if chosen.inventory:
         spec["inventory"] = cluster_inventory.prepare(server, cluster, chosen.name)
     else:
-        spec["inventory"] = _existing(server, chosen.name).get("inventory")
+        spec["inventory"] = before.get("inventory")
     made = cluster_setup.ensure(
         server,
         place(server),
@@ -160,14 +164,35 @@ def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
         cluster_setup.CONFIGURATION: cluster_setup.configuration(
             chosen.failure_policy, cluster_setup.minor_version(cluster), chosen.directory
         ),
-        cluster_setup.KUBECONFIG: cluster_setup.kubeconfig(server.access, url, token),
+        cluster_setup.KUBECONFIG: cluster_setup.kubeconfig(server.access, url, chosen.directory),
+        cluster_setup.CREDENTIAL: token,
     }
-    if not print_for_programs(chosen.output, made):
-        cluster_setup.hand_out(files, chosen.out)
-        for limit in LIMITS:
-            remark(f"limit: {limit}")
-        remark(f"next: configure the API server, then orchid cluster doctor {chosen.name}")
+    _hand_out(chosen, files, made)
+    for limit in LIMITS:
+        remark(f"limit: {limit}")
+    remark(f"next: configure the API server, then orchid cluster doctor {chosen.name}")
     return 0
+
+
+def _require_directory(chosen: argparse.Namespace) -> None:
+    """The files have a token: it would be lost where only the object is printed."""
+    if chosen.output in FOR_PROGRAMS and chosen.out is None:
+        raise Complaint(f"-o {chosen.output} does not print the files; add --out DIR", USAGE)
+
+
+def _hand_out(chosen: argparse.Namespace, files: dict[str, str], made: Json) -> None:
+    """Write or print the files; print the object, if a program asks."""
+    is_for_program = chosen.output in FOR_PROGRAMS
+    cluster_setup.hand_out(files, chosen.out, remark if is_for_program else say)
+    print_for_programs(chosen.output, made)
+
+
+def _webhook_url(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> str:
+    """The URL that was chosen now or, without one, before; or that of this server."""
+    known: str = (spec.get("credential") or {}).get("url", "")
+    if known and not chosen.url:
+        return known
+    return cluster_setup.webhook_url(chosen.url or server.access.server, chosen.name)
 
 
 def _existing(server: ServerConnection, name: str) -> Json:
@@ -197,14 +222,14 @@ def _credential_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
     """Issue another token; the previous one is valid until it expires or is revoked."""
+    _require_directory(chosen)
     found = server.get(place(server, chosen.name))
-    token, credential = cluster_setup.credential(server, chosen.name, chosen.lifetime)
+    url = (found["spec"].get("credential") or {}).get("url", "")
+    token, credential = cluster_setup.credential(server, chosen.name, url, chosen.lifetime)
     found["spec"]["credential"] = credential
     done = server.put(place(server, chosen.name), found)
-    url = cluster_setup.webhook_url(chosen.url or server.access.server, chosen.name)
-    text = cluster_setup.kubeconfig(server.access, url, token)
-    if not print_for_programs(chosen.output, done):
-        cluster_setup.hand_out({cluster_setup.KUBECONFIG: text}, chosen.out)
+    _hand_out(chosen, {cluster_setup.CREDENTIAL: token}, done)
+    remark("next: copy it to the API server, which reads it again within a minute")
     return 0
 
 
@@ -226,6 +251,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             ("Issuer", spec.get("issuer", "")),
             ("Client authorities", str(spec.get("clientAuthorities", "")).count("BEGIN CERT")),
             ("Credential", _credential_cell(spec.get("credential") or {})),
+            ("Webhook", (spec.get("credential") or {}).get("url", "")),
             ("Inventory", "yes" if spec.get("inventory") else "no"),
             ("Last call", _last_call(found)),
             ("Calls", status.get("calls", 0)),

@@ -1,11 +1,13 @@
 """The credential and the configuration of a cluster's API server.
 
 `credential` makes an account with the right to call one webhook, and a token of it;
-`configuration` and `kubeconfig` write the two files that the API server reads.
+`configuration` and `kubeconfig` are files that the API server reads when it starts. The token is in
+a file of its own, which it reads again within a minute: a renewed one needs no restart.
 """
 
 import base64
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,6 +28,7 @@ from orchid.wire.naming import KUBERNETES, REFERENCE
 
 CONFIGURATION: Final = "authorization.yaml"
 KUBECONFIG: Final = "webhook.kubeconfig"
+CREDENTIAL: Final = "webhook.token"
 DIRECTORY: Final = f"/etc/{REFERENCE.lower()}/orchid"  # beside the other files of an API server
 AUTHORIZER: Final = "orchid"  # the name of the webhook in the API server's metrics
 RENEW_BEFORE: Final = 30 * 86_400  # seconds
@@ -33,7 +36,7 @@ HAS_CACHE_SWITCH: Final = 35  # minor version; earlier ones have no switch, or n
 
 _CONFIGURATION: Final = """\
 # Of the API server: --authorization-config={directory}/{name}
-# (instead of --authorization-mode). It is read again when it changes.
+# (instead of --authorization-mode). The API server reads it again when its content changes.
 apiVersion: {group}/v1
 kind: AuthorizationConfiguration
 authorizers:
@@ -73,7 +76,7 @@ _SHORTEST: Final = """\
     unauthorizedTTL: 1ns"""
 
 
-def credential(server: ServerConnection, name: str, seconds: int) -> tuple[str, Json]:
+def credential(server: ServerConnection, name: str, url: str, seconds: int) -> tuple[str, Json]:
     """A token that may only call the webhook of a cluster; and `spec.credential`."""
     namespace, account = server.names.system_namespace, account_name(name)
     accounts = path("api", "v1", "namespaces", namespace, "serviceaccounts")
@@ -84,8 +87,7 @@ def credential(server: ServerConnection, name: str, seconds: int) -> tuple[str, 
         if refused.status != CONFLICT:
             raise
     rbac, role = server.names.rbac, role_name(name)
-    url = urlsplit(webhook_url("https://any", name)).path
-    rule = {"nonResourceURLs": [url], "verbs": ["post"]}
+    rule = {"nonResourceURLs": [_webhook_path(name)], "verbs": ["post"]}
     ensure(server, _rbac(server, "clusterroles"), _named(rbac, "ClusterRole", role, rules=[rule]))
     binding = _named(
         rbac,
@@ -96,7 +98,8 @@ def credential(server: ServerConnection, name: str, seconds: int) -> tuple[str, 
     )
     ensure(server, _rbac(server, "clusterrolebindings"), binding)
     answer = tokens.request(server, namespace, account, audiences=[], seconds=seconds)["status"]
-    found = {"namespace": namespace, "name": account, "expires": answer["expirationTimestamp"]}
+    expires = answer["expirationTimestamp"]
+    found = {"namespace": namespace, "name": account, "expires": expires, "url": url}
     return str(answer["token"]), found
 
 
@@ -125,7 +128,11 @@ def webhook_url(server: str, name: str) -> str:
     parts = urlsplit(server)
     if parts.scheme != "https" or not parts.hostname:
         raise Complaint(f"--url: {server!r} is not an https URL", USAGE)
-    return f"{server.rstrip('/')}/webhook/clusters/{name}/authorize"
+    return server.rstrip("/") + _webhook_path(name)
+
+
+def _webhook_path(name: str) -> str:
+    return f"/webhook/clusters/{name}/authorize"
 
 
 def minor_version(cluster: ServerConnection) -> int:
@@ -149,9 +156,10 @@ def configuration(policy: str, minor: int, directory: str) -> str:
     )
 
 
-def kubeconfig(access: ServerAccess, url: str, token: str) -> str:
-    """The kubeconfig by which the API server calls the webhook."""
-    return kubeconfig_of({**_trust(access), "server": url}, {"token": token}, AUTHORIZER)
+def kubeconfig(access: ServerAccess, url: str, directory: str) -> str:
+    """The kubeconfig by which the API server, which has its files in a directory, calls."""
+    user = {"tokenFile": f"{directory}/{CREDENTIAL}"}
+    return kubeconfig_of({**_trust(access), "server": url}, user, AUTHORIZER)
 
 
 def kubeconfig_of(cluster: Json, user: Json, name: str) -> str:
@@ -178,7 +186,9 @@ def _trust(access: ServerAccess) -> Json:
     return found
 
 
-def hand_out(files: dict[str, str], directory: Path | None) -> None:
+def hand_out(
+    files: dict[str, str], directory: Path | None, report: Callable[[str], None] = say
+) -> None:
     """Write the files readable only by their owner, or print them."""
     for name, text in files.items():
         if directory is None:
@@ -189,7 +199,7 @@ def hand_out(files: dict[str, str], directory: Path | None) -> None:
         except OSError as error:
             raise Complaint(f"cannot create {directory}: {error.strerror}") from None
         write_secret(directory / name, text.encode())
-        say(f"wrote {directory / name}")
+        report(f"wrote {directory / name}")
 
 
 def ensure(server: ServerConnection, collection: str, body: Json) -> Json:
