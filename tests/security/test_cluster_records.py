@@ -188,3 +188,15 @@ async def test_a_later_certificate_does_not_spare_another_credential(
 
     assert alone == NO_OPINION
     assert both["denied"] is True
+
+
+async def test_a_certificate_of_the_second_of_the_revocation_is_revoked(server: Api) -> None:
+    """Times of requests are in seconds: one of the same second may have come before it."""
+    _, alice = await world(server)
+    made = await revoked(server, "left", user={"username": "alice"})
+    moment = made["spec"]["user"]["issuedBefore"]
+    await recorded(server, alice.der, request={"name": "same", "created": moment})
+
+    status = await asked(server, "alice", f"X509SHA256={fingerprint(alice)}")
+
+    assert status["denied"] is True

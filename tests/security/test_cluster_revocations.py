@@ -1,10 +1,12 @@
 """The attack: to reach beyond one cluster with a revocation, a right or a credential of it."""
 
 import hashlib
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from orchid.credentials.authorities.authority import Authority
 from orchid.wire.naming import ORCH
 from tests.api.clusters import (
     CLUSTERS,
@@ -20,6 +22,7 @@ from tests.api.clusters import (
 from tests.api.world import ALICE, Api
 from tests.security.certified import cluster_authority, issued, mirrored, other_authority
 from tests.security.test_revocations import jti_of, known
+from tests.unit.controllers.beside import MovingClock
 
 RBAC = "/apis/rbac.authorization.orch.io/v1"
 SHA = "ab" * 32
@@ -229,3 +232,23 @@ async def test_many_credential_ids_are_refused(server: Api) -> None:
     ids = [f"JTI={number}" for number in range(17)]
     answer = await server.call("POST", webhook("prod"), review("alice", *ids))
     assert answer.status == 400
+
+
+async def test_a_fingerprint_stays_revoked_for_an_authority_that_came_later(
+    server: Api, clock: MovingClock
+) -> None:
+    """A bare fingerprint may be of any authority of the cluster, also of one that ends later."""
+    first = Authority.create("first", now=clock.now())
+    await cluster(server, clientAuthorities=first.certificate_pem.decode())
+    made = await revoked(server, "a", certificate={"sha256": SHA})
+    end = datetime.fromisoformat(made["status"]["expires"])
+    second = Authority.create("second", now=end - timedelta(days=30))
+    found = (await server.call("GET", f"{CLUSTERS}/prod")).json
+    found["spec"]["clientAuthorities"] += second.certificate_pem.decode()
+    assert (await server.call("PUT", f"{CLUSTERS}/prod", found)).status == 200
+    clock.ahead += end - clock.now() + timedelta(days=1)
+
+    answer = await server.call("DELETE", f"{REVOCATIONS}/a")
+
+    assert answer.status == 403
+    assert (await asked(server, "mallory", f"X509SHA256={SHA}"))["denied"] is True

@@ -15,12 +15,21 @@ from orchid.commands.accounts.token import decode
 from orchid.commands.certificates import issued
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, path
-from orchid.commands.terminal.output import USAGE, Complaint, printable
+from orchid.commands.terminal.output import USAGE, Complaint, printable, remark
+from orchid.wire.naming import KUBERNETES
+from orchid.wire.user import MASTERS
 
 FORMS = "user/NAME, account/NAMESPACE/NAME, token, certificate, cert/SERIAL or csr/NAME"
 LARGEST = 1 << 20
 DIGITS_OF_SHA256 = 64
 ACCOUNT = "system:serviceaccount:"
+
+SKIPPED_USERS = (
+    KUBERNETES.controller_manager_user,
+    KUBERNETES.scheduler_user,
+    "system:apiserver",
+)
+SKIPPED = "by the configuration of `orchid cluster add`, its API server does not ask about"
 
 Wanted = tuple[str, Json]  # for a person, and the target in the spec
 
@@ -45,9 +54,26 @@ def wanted(server: ServerConnection, cluster: str, word: str, rest: str) -> list
     return makers[word]()
 
 
+def _warn_of_user(name: str) -> None:
+    """Say that a revocation has no effect on a user of the control plane or of nodes."""
+    if name in SKIPPED_USERS or name.startswith(f"{ACCOUNT}{KUBERNETES.system_namespace}:"):
+        remark(f"warning: {SKIPPED} {printable(name)}: it goes on")
+    elif name.startswith("system:node:"):
+        remark(f"warning: {SKIPPED} nodes: {printable(name)} goes on")
+
+
+def _warn_of_subject(subject: str) -> None:
+    """The same of a certificate, by its groups."""
+    if f"O={MASTERS}" in subject:
+        remark(f"warning: an API server asks nobody about {MASTERS}: this certificate goes on")
+    elif "O=system:nodes" in subject:
+        remark(f"warning: {SKIPPED} nodes: this certificate goes on")
+
+
 def _of_user(name: str) -> Wanted:
     if name.startswith(ACCOUNT):
         raise Complaint("that user is an account: revoke account/NAMESPACE/NAME", USAGE)
+    _warn_of_user(name)
     text = f"every credential of the user {name}, but certificates requested from now on"
     return text, {"user": {"username": name}}
 
@@ -56,6 +82,7 @@ def _of_account(rest: str) -> Wanted:
     namespace, slash, name = rest.partition("/")
     if not slash or not namespace or not name or "/" in name:
         raise Complaint(f"{rest!r} is not NAMESPACE/NAME", USAGE)
+    _warn_of_user(f"{ACCOUNT}{namespace}:{name}")
     text = f"every token of the account {rest}, also new ones, until the revocation is deleted"
     return text, {"account": {"namespace": namespace, "name": name}}
 
@@ -75,6 +102,7 @@ def _of_token(text: str, cluster: Json) -> Wanted:
             spec["expires"] = times.text_of(claims["exp"])
         except (TypeError, ValueError, OverflowError, OSError):
             raise Complaint("standard input has no token with an id", USAGE) from None
+    _warn_of_user(subject)
     return printable(f"token {jti} of {subject}"), {"token": spec}
 
 
@@ -98,7 +126,9 @@ def _of_file(data: bytes, cluster: Json) -> Wanted:
     named: Json = {"sha256": sha256}
     if others := other_fingerprints(leaf, authorities):
         named["otherSha256"] = list(others)
-    text = f"certificate {sha256} of {leaf.subject.rfc4514_string()}"
+    subject = leaf.subject.rfc4514_string()
+    _warn_of_subject(subject)
+    text = f"certificate {sha256} of {subject}"
     return printable(text), {"certificate": named}
 
 
@@ -127,5 +157,6 @@ def _is_named(spec: Json, given: str, by: str) -> bool:
 
 def _recorded(spec: Json) -> Wanted:
     whose = spec.get("subject") or "nobody"
+    _warn_of_subject(whose)
     text = f"certificate {spec['serialNumber']} of {whose}, valid until {spec.get('notAfter', '?')}"
     return printable(text), {"certificate": {"sha256": spec["sha256"]}}

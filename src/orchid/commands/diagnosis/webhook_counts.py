@@ -42,6 +42,7 @@ REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "429": ("Orchid is overloaded (429)", "run more Orchid servers"),
     "503": ("the store of Orchid did not answer (503)", "run: orchid doctor"),
+    "504": ("the store of Orchid did not answer in time (504)", "run: orchid doctor"),
     "<error>": (
         "the API server got no answer from the address in webhook.kubeconfig",
         "does Orchid run there, can the API server reach it, and is its certificate of the "
