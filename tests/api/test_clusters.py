@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from orchid.access.clusters.calls import ClusterCalls
+from orchid.access.clusters.reviews import ClusterReviews
 from orchid.assembly.server import SELF
+from orchid.engine.cache.feed import Feed
 from orchid.issuance.cluster_status import ClusterStatusWriter
+from orchid.wire.naming import ORCH
 from tests.api.clusters import (
     CLUSTERS,
     CREDENTIAL_ID,
@@ -24,6 +27,7 @@ from tests.api.clusters import (
 )
 from tests.api.world import ALICE, Api
 
+RBAC = "/apis/rbac.authorization.orch.io/v1"
 SHA = "ab" * 32
 CERTIFICATE, TOKEN = f"X509SHA256={SHA}", "JTI=3f8a"
 
@@ -321,6 +325,77 @@ async def test_the_webhook_waits_for_what_is_acknowledged(server: Api) -> None:
 
     assert answer.status == 201
     assert await asked(server, "alice") == denied("stolen")
+
+
+async def test_a_review_asks_the_store_only_for_the_caller(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once to authenticate and once to authorize; the answer is as fresh as these."""
+    await cluster(server)
+    await server.account("robot")
+    token = await server.token("robot")
+    subject = {"kind": "ServiceAccount", "namespace": "default", "name": "robot"}
+    rule = {"nonResourceURLs": [webhook("prod")], "verbs": ["post"]}
+    await server.make(f"{RBAC}/clusterroles", {"metadata": {"name": "robot"}, "rules": [rule]})
+    reference = {"apiGroup": ORCH.rbac, "kind": "ClusterRole", "name": "robot"}
+    binding = {"metadata": {"name": "robot"}, "subjects": [subject], "roleRef": reference}
+    await server.make(f"{RBAC}/clusterrolebindings", binding)
+    store, asked = server.server.feed._store, 0
+    revision = store.revision
+
+    async def counted() -> int:
+        nonlocal asked
+        asked += 1
+        return await revision()
+
+    monkeypatch.setattr(store, "revision", counted)
+    answer = await server.call("POST", webhook("prod"), review(), token=token)
+
+    assert (answer.status, asked) == (200, 2)
+
+
+async def test_a_review_that_nothing_was_asked_for_waits_itself(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An authorizer that does not read from the store does not make the answer older."""
+    await cluster(server)
+    feed, calls = server.server.feed, ClusterCalls(server.server.clock)
+    reviews = ClusterReviews(feed, server.server.access.cluster_revocations, calls)
+    asked = monkeypatched_fresh(feed, monkeypatch)
+    body = json.dumps(review()).encode()
+
+    await reviews.answer("prod", body, server.server.clock.monotonic())
+
+    assert len(asked) == 1
+
+
+def monkeypatched_fresh(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The revisions that the feed waited for from now on."""
+    asked: list[int] = []
+    fresh = feed.fresh
+
+    async def counted() -> int:
+        asked.append(await fresh())
+        return asked[-1]
+
+    monkeypatch.setattr(feed, "fresh", counted)
+    return asked
+
+
+async def test_a_malformed_call_for_no_cluster_is_counted_under_no_name(server: Api) -> None:
+    """Callers choose the name: it must not become a label of a metric, or a status to write."""
+    form = {"content-type": "text/plain"}
+    answers = [
+        await server.call("POST", webhook("none"), b" " * ((1 << 20) + 1)),
+        await server.call("POST", webhook("none"), b"{}", headers=form),
+        await server.call("POST", webhook("none"), b"{}"),
+    ]
+
+    page = (await server.call("GET", "/metrics")).text
+
+    assert [answer.status for answer in answers] == [413, 415, 404]
+    assert 'cluster="none"' not in page
+    assert server.server.cluster_calls.take() == {}
 
 
 async def test_the_metrics_page_counts_calls_that_were_not_authorized(server: Api) -> None:

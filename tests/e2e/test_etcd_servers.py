@@ -32,6 +32,7 @@ from tests.unit.store import etcd_process
 pytestmark = pytest.mark.system_package("etcd")
 
 FRESH_READS = int(os.environ.get("ORCHID_FRESH_READS", "1000"))
+REVOKED_USERS = 100
 ISSUER = "https://orchid.test"
 FLAGS = (
     *("--token-auth-file", str(TOKENS)),
@@ -252,3 +253,40 @@ def migrate(*words: str) -> None:
     command = [sys.executable, "-m", "orchid", "migrate", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_review_on_one_server_has_every_revocation_of_the_other(start_two: StartTwo) -> None:
+    """A webhook of clusters denies from the acknowledgement on, whichever server is asked."""
+    servers = start_two(*QUIET)
+    group = "/apis/identity.orch.io/v1alpha1"
+    with Https(servers[0].port) as one, Https(servers[1].port) as two:
+        made = one.send(
+            "POST",
+            f"{group}/clusters",
+            {"metadata": {"name": "prod"}, "spec": {"issuer": "https://prod.example"}},
+            token=ADMIN,
+        )
+        assert made.status == 201, made.body
+
+        for number in range(REVOKED_USERS):
+            here, there = (one, two) if number % 2 else (two, one)
+            user = f"user{number}"
+            before = denied(there, user)
+            spec = {"cluster": "prod", "user": {"username": user}}
+            body = {"metadata": {"name": user}, "spec": spec}
+            done = here.send("POST", f"{group}/credentialrevocations", body, token=ADMIN)
+            after = denied(there, user)
+
+            assert (done.status, before, after) == (201, False, True)
+
+
+def denied(client: Https, user: str) -> bool:
+    review = {
+        "kind": "SubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "spec": {"user": user},
+    }
+    path = "/webhook/clusters/prod/authorize"
+    answer = client.send("POST", path, review, token=ADMIN)
+    assert answer.status == 200, answer.body
+    return answer.json["status"].get("denied", False) is True

@@ -79,7 +79,7 @@ class Chain:
         head = http.memo.facts or facts_of(http)
         # The client's own id, so that it can find its request again.
         audit_id = head.audit_id or next(self._audit_ids)
-        exchange = Exchange(http, head, audit_id, self._clock.now())
+        exchange = Exchange(http, head, audit_id, self._clock.now(), started)
         answer: Response | Stream = UNANSWERED
         try:
             try:

@@ -4,6 +4,7 @@ The chain creates an `Exchange` and passes it from step to step.
 """
 
 import itertools
+import math
 import uuid
 from collections.abc import Iterator
 from datetime import datetime
@@ -28,6 +29,7 @@ class Exchange(msgspec.Struct, eq=False):
     head: HeadFacts
     audit_id: str
     now: datetime
+    arrived: float = math.inf  # on the monotonic clock
     path: ParsedPath = NO_PATH
     target: Target = NO_PATH.target
     query: Query = NO_QUERY

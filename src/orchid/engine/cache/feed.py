@@ -15,10 +15,12 @@ client's resourceVersion is too old.
 import asyncio
 import contextlib
 import logging
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
+from orchid.clock import Monotonic, SystemClock
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import (
     HistoryBudget,
@@ -70,7 +72,14 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a failed store is retried
 class Feed:
     """The caches of all kinds, updated together."""
 
-    def __init__(self, store: Store, catalog: Catalog, *, sole_writer: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        *,
+        sole_writer: bool = False,
+        monotonic: Monotonic = SystemClock.monotonic,
+    ) -> None:
         """With `sole_writer`, only this program writes to the store while it is open: changes after
         the load were encoded by us, and are not decoded to check them.
         """
@@ -78,6 +87,8 @@ class Feed:
         self.notified: Revision = 0  # every listener was notified of all changes up to here
         self._store = store
         self._sole_writer = sole_writer
+        self._monotonic = monotonic
+        self._fresh_at = -math.inf  # every write committed before this time is here
         self.history = HistoryBudget()
         self._caches: dict[type, KindCache[Any]] = {
             kind.type: KindCache(kind, self.history) for kind in catalog.stored
@@ -116,6 +127,7 @@ class Feed:
 
     async def fresh(self) -> Revision:
         """Wait until every write committed before this call is here."""
+        called = self._monotonic()
         try:
             newest = await self._store.revision()
         except StoreError as failure:
@@ -124,7 +136,16 @@ class Feed:
             self._take_arrived()
             if newest > self.revision:
                 await self.reach(newest)
+        self._fresh_at = max(self._fresh_at, called)
         return self.revision
+
+    async def fresh_since(self, moment: float) -> None:
+        """Wait until every write committed before a monotonic time is here.
+
+        A request that was authorized after it arrived need not wait again.
+        """
+        if self._fresh_at <= moment:
+            await self.fresh()
 
     async def reach(self, revision: Revision) -> None:
         """Wait until the feed has reached a revision; the request has no seat meanwhile."""

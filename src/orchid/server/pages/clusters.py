@@ -21,7 +21,7 @@ _JSON: Final = b"Content-Type: application/json\r\n"
 class Reviews(Protocol):
     largest: int  # bytes of a review
 
-    def answer(self, cluster: str, body: bytes) -> Awaitable[bytes]: ...
+    def answer(self, cluster: str, body: bytes, arrived: float) -> Awaitable[bytes]: ...
 
     def malformed(self, cluster: str, why: str) -> ApiError: ...
 
@@ -46,4 +46,5 @@ class ClusterPages:
         if exchange.head.media != JSON:
             reviews.malformed(name, "not JSON")
             raise UnsupportedMedia(f"the body of a review is {JSON}")
-        return Response(200, head(exchange, _JSON), await reviews.answer(name, http.body))
+        answer = await reviews.answer(name, http.body, exchange.arrived)
+        return Response(200, head(exchange, _JSON), answer)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from orchid.clock import SystemClock
 from orchid.engine.cache import feed as feed_module
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
@@ -130,6 +131,59 @@ async def test_a_read_behind_a_write_sees_it(world: Engine) -> None:
         entry = await world.make(f"m{i}")
         assert await world.feed.fresh() >= entry.revision
         assert world.feed.cache(world.config_maps).get("ns", f"m{i}") is not None
+
+
+def asked_revisions(world: Engine, monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Event]:
+    """An event for each question to the store; it is answered once the event is set."""
+    asked: list[asyncio.Event] = []
+    revision = world.store.revision
+
+    async def held() -> int:
+        asked.append(asyncio.Event())
+        newest = await revision()
+        await asked[-1].wait()
+        return newest
+
+    monkeypatch.setattr(world.store, "revision", held)
+    return asked
+
+
+async def test_the_store_is_asked_once_after_a_moment(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for after it is new enough; what was asked for before it is not."""
+    asked = asked_revisions(world, monkeypatch)
+    moment = SystemClock.monotonic()
+    first = asyncio.create_task(world.feed.fresh())
+    await until(lambda: len(asked) == 1)
+    asked[0].set()
+    await first
+
+    await world.feed.fresh_since(moment)
+    earlier = len(asked)
+    later = asyncio.create_task(world.feed.fresh_since(SystemClock.monotonic()))
+    await until(lambda: len(asked) > earlier)
+    asked[1].set()
+    await later
+
+    assert earlier == 1
+
+
+async def test_a_question_that_is_under_way_is_no_answer_to_a_later_one(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write may have come since it was asked."""
+    asked = asked_revisions(world, monkeypatch)
+    first = asyncio.create_task(world.feed.fresh())
+    await until(lambda: len(asked) == 1)
+    moment = SystemClock.monotonic()
+    asked[0].set()
+    await first
+
+    second = asyncio.create_task(world.feed.fresh_since(moment))
+    await until(lambda: len(asked) == 2)
+    asked[1].set()
+    await second
 
 
 async def test_a_new_feed_remembers_the_past_that_the_store_keeps(world: Engine) -> None:
