@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from orchid.credentials.authorities.authority import Authority
-from tests.api.clusters import CLUSTERS, IDENTITY, NO_OPINION, REVOCATIONS, asked, cluster, revoked
+from tests.api.clusters import (
+    CLUSTERS,
+    IDENTITY,
+    NO_OPINION,
+    REVOCATIONS,
+    asked,
+    cluster,
+    revoke,
+    revoked,
+)
 from tests.api.world import ALICE, Answer, Api
 from tests.security.certified import (
     Certified,
@@ -200,3 +209,81 @@ async def test_a_certificate_of_the_second_of_the_revocation_is_revoked(server: 
     status = await asked(server, "alice", f"X509SHA256={fingerprint(alice)}")
 
     assert status["denied"] is True
+
+
+SIGNER = "kubernetes.io/kube-apiserver-client"
+
+
+async def test_a_request_is_named_within_its_cluster(server: Api) -> None:
+    """The request of another cluster with the same name is another request."""
+    authority, alice = await world(server)
+    bob = issued(authority, "bob")
+    await cluster(server, "test", clientAuthorities=authority.certificate_pem.decode())
+    await recorded(server, bob.der, name=f"test.{fingerprint(bob)}", cluster="test")
+    await recorded(server, alice.der)
+
+    made = await revoked(server, "stolen", certificate={"requestName": "laptop"})
+
+    assert made["spec"]["certificate"]["sha256"] == fingerprint(alice)
+
+
+async def test_a_name_that_several_certificates_have_revokes_none(server: Api) -> None:
+    """A wrong guess would leave the stolen one valid; the answer names all."""
+    authority, alice = await world(server)
+    both = alice, issued(authority, "alice")
+    for one in both:
+        await recorded(server, one.der)
+
+    answer = await revoke(server, "stolen", certificate={"requestName": "laptop"})
+
+    assert answer.status == 422
+    assert all(fingerprint(one) in answer.text for one in both)
+
+
+async def test_a_serial_number_is_no_other_word_of_a_record(server: Api) -> None:
+    """A request that is named like the number of another certificate does not protect it."""
+    authority, alice = await world(server)
+    bob = issued(authority, "bob")
+    serial = (await recorded(server, bob.der)).json["spec"]["serialNumber"]
+    await recorded(server, alice.der, request={"name": serial})
+
+    named = {"serialNumber": serial, "signerName": SIGNER}
+    made = await revoked(server, "stolen", certificate=named)
+
+    assert made["spec"]["certificate"]["sha256"] == fingerprint(bob)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"signerName": "example.com/other"},
+        {"requestName": "other"},
+        {"serialNumber": "1", "signerName": SIGNER},
+    ],
+)
+async def test_parts_of_different_certificates_are_refused(
+    server: Api, other: dict[str, str]
+) -> None:
+    """A fingerprint together with what another certificate has is a mistake."""
+    _, alice = await world(server)
+    await recorded(server, alice.der)
+
+    answer = await revoke(server, "stolen", certificate={"sha256": fingerprint(alice), **other})
+
+    assert answer.status == 422
+    assert "that certificate has" in answer.text
+
+
+async def test_a_revocation_can_be_deleted_when_its_token_has_ended(
+    server: Api, clock: MovingClock
+) -> None:
+    """Until then it stays; afterwards the cleaner must be able to remove it."""
+    await cluster(server)
+    end = (clock.now() + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    await revoked(server, "stolen", token={"jti": "3f8a", "expires": end})
+
+    before = await server.call("DELETE", f"{REVOCATIONS}/stolen")
+    clock.ahead += timedelta(hours=2)
+    after = await server.call("DELETE", f"{REVOCATIONS}/stolen")
+
+    assert (before.status, after.status) == (403, 200)
