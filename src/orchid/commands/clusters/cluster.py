@@ -45,6 +45,7 @@ from orchid.commands.terminal.output import (
     table,
 )
 from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
+from orchid.wire.naming import KUBERNETES
 
 KIND = "Cluster"
 YEAR = 365 * 86_400
@@ -53,7 +54,8 @@ POLICIES = ("NoOpinion", "Deny")
 FOR_PROGRAMS = ("json", "yaml", "name")
 LIMITS = (
     "members of system:masters are never asked about; keep their credentials short-lived",
-    "the control plane, accounts of kube-system and nodes are not asked about: see matchConditions",
+    f"the control plane, accounts of {KUBERNETES.system_namespace} and nodes are not asked about: see "
+    "matchConditions",
     "a watch that is open goes on until its time-out",
     "the cluster's own TokenReview still accepts a revoked token",
     "a revoked credential gets 403, not 401",
