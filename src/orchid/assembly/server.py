@@ -124,12 +124,7 @@ class Assembly:
         self.store = encryption = encrypted(store, settings, files, stored)
         # A store in this process needs no probe: it cannot hang without us.
         self.probe = StoreProbe(self.store) if settings.given.etcd_servers else None
-        self.feed = Feed(
-            self.store,
-            Catalog(stored),
-            sole_writer=sole_writer,
-            monotonic=self.clock.monotonic,
-        )
+        self.feed = Feed(self.store, Catalog(stored), self.clock.monotonic, sole_writer=sole_writer)
         self.readiness = Readiness(self.feed, encryption, self.probe, store_problem)
         self.token_counts = TokenCounts(self.store, self.clock.now)
         with as_bad_settings():

@@ -54,8 +54,8 @@ POLICIES = ("NoOpinion", "Deny")
 FOR_PROGRAMS = ("json", "yaml", "name")
 LIMITS = (
     "members of system:masters are never asked about; keep their credentials short-lived",
-    f"the control plane, accounts of {KUBERNETES.system_namespace} and nodes are not asked about: see "
-    "matchConditions",
+    f"the control plane, accounts of {KUBERNETES.system_namespace} and nodes are not asked about: "
+    "see matchConditions",
     "a watch that is open goes on until its time-out",
     "the cluster's own TokenReview still accepts a revoked token",
     "a revoked credential gets 403, not 401",

@@ -76,9 +76,9 @@ class Feed:
         self,
         store: Store,
         catalog: Catalog,
+        monotonic: Monotonic = SystemClock.monotonic,
         *,
         sole_writer: bool = False,
-        monotonic: Monotonic = SystemClock.monotonic,
     ) -> None:
         """With `sole_writer`, only this program writes to the store while it is open: changes after
         the load were encoded by us, and are not decoded to check them.
