@@ -172,3 +172,37 @@ def _check_dependents(admin: Person, kubectl: Kubectl) -> None:
     assert [one["spec"]["request"]["name"] for one in listed] == ["old"]
     assert "1 certificate depends on web-1, the last until" in refused
     assert (states["web-1"], states["web-2"]) == ("Verifying", "Active")
+
+
+@pytest.mark.system_package("openssl")
+def test_openssl_as_an_offline_root_signs_an_authority(admin: Person) -> None:
+    """As docs/rotation.md shows it: request, signature elsewhere, chain; then a certificate."""
+    require_program("openssl")
+    home = admin.home
+
+    def openssl(*words: str) -> None:
+        done = subprocess.run(["openssl", *words], cwd=home, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    openssl(
+        "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+        "-keyout", "root.key", "-out", "root.crt", "-days", "3650", "-subj", "/CN=Offline Root",
+    )  # fmt: skip
+    made = admin.types("ca", "new", "below", "--signer", "example.com/below", "--external")
+    (home / "below.csr").write_text(admin.types("ca", "request", "below").stdout)
+    openssl(
+        "x509", "-req", "-in", "below.csr", "-CA", "root.crt", "-CAkey", "root.key",
+        "-days", "1825", "-copy_extensions", "copyall", "-out", "below.crt",
+    )  # fmt: skip
+    chain = (home / "below.crt").read_text() + (home / "root.crt").read_text()
+    (home / "chain.pem").write_text(chain)
+    refused = admin.types("ca", "install", "below", "root.crt", code=1).stderr
+
+    admin.types("ca", "install", "below", "chain.pem")
+    admin.types("csr", "new", "leaf", "--signer", "example.com/below", "--dns", HOST)
+    admin.types("csr", "approve", "leaf")
+    admin.types("csr", "fetch", "leaf")
+
+    assert "orchid ca request below" in made.stdout
+    assert "private key does not match public key" in refused
+    openssl("verify", "-CAfile", "root.crt", "-untrusted", "leaf.crt", "leaf.crt")

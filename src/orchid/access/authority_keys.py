@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from cryptography import x509
 
 from orchid.access.cache_index import CacheIndex
+from orchid.credentials.authorities.issuer_chain import issuer_key_id
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.engine.cache.entry import Entry
@@ -26,6 +27,7 @@ class _Indexed(NamedTuple):
 
     authority: str
     place: SecretLocation
+    issuer: str  # the id of the key that signed its certificate; empty for a root
 
 
 class AuthorityKeyIndex:
@@ -62,6 +64,11 @@ class AuthorityKeyIndex:
         found = sorted(self.of(authority), key=lambda key: key.number)
         return [key.status.revocation_list for key in found if key.state != RETIRED]
 
+    def below(self, key: SigningKey) -> list[str]:
+        """The keys of other authorities whose certificate a key signed."""
+        self._index.catch_up()
+        return sorted(name.rpartition("/")[2] for name in self._by_issuer.get(key.key_id, ()))
+
     @property
     def waiting(self) -> list[str]:
         """The ids of keys that may become Active: a server that lists them knows them."""
@@ -73,6 +80,7 @@ class AuthorityKeyIndex:
     def _cleared(self) -> None:
         self._by_authority: dict[str, dict[str, SigningKey]] = {}
         self._by_place: dict[SecretLocation, set[str]] = {}
+        self._by_issuer: dict[str, set[str]] = {}
         self._waiting: dict[str, str] = {}  # key ids, by the key of the object
         self._indexed: dict[str, _Indexed] = {}
 
@@ -85,6 +93,7 @@ class AuthorityKeyIndex:
             self._by_place[before.place].discard(key)
             if not self._by_place[before.place]:
                 del self._by_place[before.place]
+            self._by_issuer.get(before.issuer, set()).discard(key)
         waited = self._waiting.pop(key, "")
         if entry is not None and (found := entry.object).spec.authority:
             self._add(key, found)
@@ -95,8 +104,23 @@ class AuthorityKeyIndex:
     def _add(self, key: str, found: SigningKey) -> None:
         location = key_location(found, self._home)
         place = SecretLocation(location.namespace, location.name)
-        self._indexed[key] = _Indexed(found.spec.authority, place)
+        issuer = _issuer(found)
+        self._indexed[key] = _Indexed(found.spec.authority, place, issuer)
+        if issuer:
+            self._by_issuer.setdefault(issuer, set()).add(key)
         self._by_authority.setdefault(found.spec.authority, {})[key] = found
         self._by_place.setdefault(place, set()).add(key)
         if found.state in (PUBLISHED, VERIFYING):
             self._waiting[key] = found.key_id
+
+
+def _issuer(key: SigningKey) -> str:
+    """The id of the key above; empty for a root, and for a key that is not in use."""
+    if key.state == RETIRED or not key.status.certificate:
+        return ""
+    try:
+        issuing = certificates.parse_blocks(key.status.certificate)[0]
+    except Refusal:
+        return ""
+    found = issuer_key_id(issuing).hex()
+    return "" if found == key.key_id else found

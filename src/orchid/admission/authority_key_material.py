@@ -18,7 +18,7 @@ from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.authority_keys import algorithm_name
 from orchid.credentials.authorities.issuer_chain import may_certify, spki_of
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
-from orchid.credentials.x509 import pem
+from orchid.credentials.x509 import certificates, pem
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.signing_key import (
     IMPORTED,
@@ -29,6 +29,7 @@ from orchid.kinds.signing_key import (
 )
 from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus
+from orchid.wire.struct import replace
 
 CERTIFICATE: Final = "tls.crt"
 
@@ -45,9 +46,10 @@ class KeyMaterial(msgspec.Struct, frozen=True):
         return f"KeyMaterial({self.status.key_id})"
 
 
-class Predecessor(msgspec.Struct, frozen=True):
-    """The key that signs so far: the Secret with its private key, and the URL of its list."""
+class SigningPlace(msgspec.Struct, frozen=True):
+    """A signer: its chain, the Secret with its private key, and the URL of its list."""
 
+    chain: str
     place: SecretReference
     crl_url: str
 
@@ -57,7 +59,8 @@ class NewKey(msgspec.Struct, frozen=True):
 
     key: SigningKey
     authority: CertificateAuthority
-    predecessor: Predecessor | None
+    predecessor: SigningPlace | None  # the signer so far
+    parent: SigningPlace | None  # the signer of the authority above
     is_present: bool  # whether it is the key that the authority has now
     now: datetime
 
@@ -73,14 +76,40 @@ def _material(new: NewKey, read: ReadSecret) -> KeyMaterial:
     if reference is not None:
         made = _load(reference, read, now=None if new.is_present else new.now)
     else:
-        made = Authority.create(
-            new.authority.name_of_key(new.key.number),
-            now=new.now,
-            lifetime=new.authority.lifetime,
-            algorithm=new.key.spec.algorithm,
-        )
+        made = _created(new, read)
         data = {CERTIFICATE: made.chain_pem, PRIVATE_KEY: made.key_pem().reveal().encode()}
     return KeyMaterial(_status(new, made, _cross_certificate(new, made, read)), data)
+
+
+def _created(new: NewKey, read: ReadSecret) -> Authority:
+    """A new key with its certificate: self-signed, or signed by the authority above."""
+    made = Authority.create(
+        new.authority.name_of_key(new.key.number),
+        now=new.now,
+        lifetime=new.authority.lifetime,
+        algorithm=new.key.spec.algorithm,
+    )
+    if new.parent is None:
+        return made
+    parent = _signer(new.parent, read, now=new.now)
+    signed = parent.certify(made.certificate, now=new.now, crl_url=new.parent.crl_url)
+    return made.below((*certificates.parse_blocks(signed), *parent.chain))
+
+
+def installed(key: SigningKey, data: Mapping[str, bytes] | None, now: datetime) -> SigningKeyStatus:
+    """The status with the chain that another authority signed; raises Refusal.
+
+    The chain is checked with the private key. That authority chooses the key identifier, once.
+    """
+    if data is None:
+        raise AuthorityUnusable("the Secret with the private key is gone")
+    chain = key.spec.chain.encode()
+    found = Authority.load_untrusted(chain, data.get(PRIVATE_KEY, b""), now=now)
+    if key.status.certificate and authority_id(found) != key.key_id:
+        raise AuthorityUnusable("it has another subject key identifier than the one before")
+    return replace(
+        key.status, key_id=authority_id(found), certificate=found.chain_pem.decode("ascii")
+    )
 
 
 def _load(
@@ -93,13 +122,18 @@ def _load(
     return Authority.load_untrusted(chain, key, now=now)
 
 
+def _signer(found: SigningPlace, read: ReadSecret, *, now: datetime | None = None) -> Authority:
+    data = read(found.place) or {}
+    return Authority.load_untrusted(found.chain.encode(), data.get(PRIVATE_KEY, b""), now=now)
+
+
 def _cross_certificate(new: NewKey, made: Authority, read: ReadSecret) -> str:
     """The certificate of a new key by the signer so far; none if that one cannot give it."""
     before = new.predecessor
-    if before is None:
-        return ""
+    if before is None or new.authority.spec.parent is not None:
+        return ""  # the root above stays the same
     try:
-        signer = _load(before.place, read)
+        signer = _signer(before, read)
         if not may_certify(signer.certificate) or authority_id(signer) == authority_id(made):
             return ""
         return signer.certify(made.certificate, now=new.now, crl_url=before.crl_url).decode("ascii")
@@ -114,13 +148,16 @@ def _status(new: NewKey, made: Authority, cross: str) -> SigningKeyStatus:
         # Certificates may have been issued elsewhere before.
         longest = profile(new.authority).max_duration
         dependents = KeyDependents(unknown_until=whole_seconds(new.now) + longest)
+    parent = new.authority.spec.parent
+    is_external = parent is not None and parent.external and new.key.spec.secret_ref is None
     return SigningKeyStatus(
         key_id=authority_id(made),
         source=MADE if is_made else IMPORTED,
+        request=made.request() if is_external else "",
         public_key=pem.encode(pem.PUBLIC_KEY, spki_of(made.certificate)).decode("ascii"),
         algorithm=algorithm_name(made.public_key),
         dependents=dependents,
-        certificate=made.chain_pem.decode("ascii"),
+        certificate="" if is_external else made.chain_pem.decode("ascii"),
         cross_certificate=cross,
     )
 

@@ -1,8 +1,9 @@
 """A signer has one authority, created by a user who may sign for it, with a matching key.
 
 Start with `OwnSigners.review`. Our controllers sign and attest for the signer of every
-CertificateAuthority, so a user who creates one, or changes its terms, needs these permissions; a
-user who names a Secret must be allowed to read it. The content of the Secret is checked before
+CertificateAuthority, so a user who creates one, or changes its terms, needs these permissions, for
+an intermediate also those for the signer of its parent; a user who names a Secret must be allowed
+to read it. The content of the Secret is checked before
 anything is stored: a key that does not match the certificate, a certificate that is not a CA, an
 expired chain. Later changes of the Secret show in the condition Ready
 (controllers/keep_authorities.py), which also decides if two servers accepted an authority at the
@@ -50,6 +51,7 @@ class OwnSigners(AdmissionPolicy):
         self._authorities_of = authorities_of
         self._secrets = feed.of(Secret)
         self._keys = feed.of(SigningKey)
+        self._authorities = feed.of(CertificateAuthority)
 
     async def review(
         self,
@@ -60,17 +62,36 @@ class OwnSigners(AdmissionPolicy):
     ) -> None:
         if new is None or (old is not None and new.spec == old.spec):
             return
-        for verb in (SIGN, ATTEST):
-            targets = signer_targets(self._names, verb, new.spec.signer_name)
-            refusal = f"{REFUSALS[verb]} {quote(new.spec.signer_name)}"
-            await self._require(request, kind, new, targets, refusal)
+        await self._require_signer(request, kind, new, new.spec.signer_name)
         await self._feed.fresh()
         if old is None:
             self._refuse_key_name(kind, new)
+            await self._review_parent(request, kind, new)
         self._refuse_second(kind, new)
         reference = new.spec.secret_ref
         if reference is not None and (old is None or reference != old.spec.secret_ref):
             await self._review_secret(request, kind, new, reference)
+
+    async def _require_signer(
+        self, request: Request, kind: Kind[Any], new: CertificateAuthority, signer: str
+    ) -> None:
+        for verb in (SIGN, ATTEST):
+            targets = signer_targets(self._names, verb, signer)
+            refusal = f"{REFUSALS[verb]} {quote(signer)}"
+            await self._require(request, kind, new, targets, refusal)
+
+    async def _review_parent(
+        self, request: Request, kind: Kind[Any], new: CertificateAuthority
+    ) -> None:
+        """An intermediate can issue anything below its parent: that takes both rights, too."""
+        parent = new.spec.parent
+        if parent is None or not parent.authority:
+            return
+        entry = self._authorities.get("", parent.authority)
+        if entry is None:
+            problem = not_found(SPEC / "parent" / "authority", parent.authority)
+            raise Invalid(kind.about_kind(new.name), [problem])
+        await self._require_signer(request, kind, new, entry.object.spec.signer_name)
 
     def _refuse_key_name(self, kind: Kind[Any], new: CertificateAuthority) -> None:
         """Each key of an authority has a revocation list of its name."""

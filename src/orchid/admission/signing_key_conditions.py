@@ -107,14 +107,17 @@ class AuthorityKeyConditions:
         self,
         counted: Callable[[SigningKey], KeyDependents],
         keys_of: Callable[[str], list[SigningKey]],
+        keys_below: Callable[[SigningKey], list[str]],
         publish: timedelta,
         hint_of: Callable[[str], timedelta],
     ) -> None:
         """`counted`: the valid certificates of a key. `keys_of`: the keys of an authority.
-        `hint_of`: the refresh hint of an authority's bundle.
+        `keys_below`: the keys of other authorities that a key certified. `hint_of`: the refresh
+        hint of an authority's bundle.
         """
         self._counted = counted
         self._keys_of = keys_of
+        self._keys_below = keys_below
         self._publish = publish
         self._hint_of = hint_of
 
@@ -140,6 +143,9 @@ class AuthorityKeyConditions:
             last = f", the last until {timestamp(found.end)}" if found.end else ""
             text = f"{_counted(found.live, 'certificate')} {verb} on {key.name}{last}"
             reasons.append(f"{text}; issued --key {key.name} lists them")
+        below = self._keys_below(key)
+        if below:
+            reasons.append(f"keys of intermediate authorities depend on it: {_listed(below)}")
         return [*reasons, *_unknown(key, found, now)]
 
     def _has_published_root(self, key: SigningKey) -> bool:

@@ -18,14 +18,15 @@ from weakref import WeakKeyDictionary
 from orchid.admission.authority_key_material import (
     CERTIFICATE,
     NewKey,
-    Predecessor,
+    SigningPlace,
     authority_material,
+    installed,
 )
 from orchid.admission.signer_permission import ATTEST, REFUSALS, SIGN, signer_targets
 from orchid.clock import whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.authorities import rsa_process
-from orchid.credentials.refusals import Refusal
+from orchid.credentials.refusals import AuthorityUnusable, Refusal
 from orchid.credentials.x509.revocation_list import list_url
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
@@ -36,6 +37,7 @@ from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     ACTIVE,
     IMPORTED,
+    LONGEST_CHAIN,
     MADE,
     PRIVATE_KEY,
     SPEC,
@@ -57,7 +59,7 @@ from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, Sign
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
-IMPORT: Final = "import"
+IMPORT, ACTIVATE = "import", "activate"
 # Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.
 LONGEST_UNRECORDED: Final = timedelta(days=365)
 SECOND: Final = timedelta(seconds=1)
@@ -102,7 +104,7 @@ class SigningKeyMaterial(AdmissionPolicy):
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
         if old is not None:
-            return new
+            return await self._with_chain(request, kind, new, old)
         await self._require_import(request, kind, new)
         new = replace(new, status=SigningKeyStatus())
         await self._feed.fresh()
@@ -180,8 +182,9 @@ class SigningKeyMaterial(AdmissionPolicy):
             await self._require_secret(request, kind, new, new.spec.secret_ref)
         stored = self._authority_keys(authority.name)
         predecessor = self._predecessor(stored, authority)
-        wanted = NewKey(new, authority, predecessor, is_present, request.now)
         try:
+            parent = self._parent(authority)
+            wanted = NewKey(new, authority, predecessor, parent, is_present, request.now)
             made = await authority_material(wanted, self._data_of)
         except Refusal as refusal:
             shown = str(new.spec.secret_ref or new.spec.algorithm)
@@ -205,13 +208,44 @@ class SigningKeyMaterial(AdmissionPolicy):
 
     def _predecessor(
         self, stored: Sequence[SigningKey], authority: CertificateAuthority
-    ) -> Predecessor | None:
+    ) -> SigningPlace | None:
         signer = select(stored, self._revoked(), authority.name).signer
         if signer is None:
             return None
         place = key_location(signer, self._names.system_namespace)
         url = list_url(self._crl_url, signer.status.revocation_list)
-        return Predecessor(place, url)
+        return SigningPlace(signer.status.certificate, place, url)
+
+    def _parent(self, authority: CertificateAuthority) -> SigningPlace | None:
+        """The signer of the authority above; None for a root, and for a parent elsewhere."""
+        parent = authority.spec.parent
+        if parent is None or parent.external:
+            return None
+        entry = self._authorities.get("", parent.authority)
+        found = entry and self._predecessor(self._authority_keys(parent.authority), entry.object)
+        if not found:
+            raise AuthorityUnusable(f"the authority {parent.authority} has no key that signs")
+        return found
+
+    async def _with_chain(
+        self, request: Request, kind: Kind[Any], new: SigningKey, old: SigningKey
+    ) -> SigningKey:
+        """Install the chain that another authority signed."""
+        chain = new.spec.chain
+        if chain == old.spec.chain or not old.status.request or len(chain) > LONGEST_CHAIN:
+            return new
+        target = replace(request.target, verb=ACTIVATE)
+        if not (await self._authorizer.authorize(request.user, target)).allowed:
+            raise Forbidden(kind.about(new.name), "user not permitted to activate this key")
+        await self._feed.fresh()
+        data = self._data_of(key_location(old, self._names.system_namespace))
+        try:
+            status = await asyncio.to_thread(
+                installed, replace(old, spec=new.spec), data, request.now
+            )
+        except Refusal as refusal:
+            _refuse(kind, new, invalid(SPEC / "chain", "<certificate data>", str(refusal)))
+        return replace(new, status=status)
 
     def _data_of(self, reference: SecretReference) -> Mapping[str, bytes] | None:
         entry = self._secrets.get(reference.namespace, reference.name)

@@ -129,6 +129,8 @@ class SigningKeySteps(AdmissionPolicy):
             return ["it signs: activate another key first"] if self._is_signer(key) else []
         if is_revoked:
             return ["it is revoked"]
+        if key.spec.authority and not key.status.certificate:
+            return ["it has no certificate: sign its request, and put the chain into spec.chain"]
         if key.state == VERIFYING:
             return self._back_reasons(key, now)
         if self._is_signer(key):
@@ -176,7 +178,8 @@ class SigningKeySteps(AdmissionPolicy):
 
     def _stepped(self, new: SigningKey, old: SigningKey, now: datetime) -> Any:
         """The status after a change of the state; whatever was sent does not count."""
-        status = old.status
+        # A new chain was checked before: see signing_key_material.py.
+        status = old.status if new.spec.chain == old.spec.chain else new.status
         if new.state == old.state:
             return status
         times = status.times

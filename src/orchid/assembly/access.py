@@ -429,7 +429,7 @@ class Access:
             self.feed,
             tokens=self.long_tokens,
             issued=self.issued,
-            keys_of=self.authority_keys.of,
+            authority_keys=self.authority_keys,
         )
         return SigningKeySteps(
             names,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from orchid.access.authority_keys import AuthorityKeyIndex
 from orchid.access.token_secrets import TokenSecrets
 from orchid.admission.signing_key_conditions import (
     AuthorityKeyConditions,
@@ -25,9 +26,9 @@ def key_conditions(
     *,
     tokens: LongTokens,
     issued: IssuedCounts,
-    keys_of: Callable[[str], list[SigningKey]],
+    authority_keys: AuthorityKeyIndex,
 ) -> Callable[[SigningKey], KeyConditions]:
-    """The conditions for a key; `keys_of`: the keys of an authority."""
+    """The conditions for a key, by its purpose."""
     publish = timedelta(seconds=settings.token_key_publish_time)
     authorities, bundles = feed.of(CertificateAuthority), feed.of(PublishedBundle)
 
@@ -44,5 +45,7 @@ def key_conditions(
 
     secrets_of = TokenSecrets(feed, settings.names).of_key
     of_tokens = TokenKeyConditions(tokens.dependents, secrets_of, publish, settings.keys_elsewhere)
-    of_authorities = AuthorityKeyConditions(live_certificates, keys_of, publish, refresh_hint)
+    of_authorities = AuthorityKeyConditions(
+        live_certificates, authority_keys.of, authority_keys.below, publish, refresh_hint
+    )
     return lambda key: of_authorities if key.spec.authority else of_tokens

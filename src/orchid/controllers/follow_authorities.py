@@ -49,15 +49,17 @@ class AuthoritiesBySigner:
 
     def __init__(self) -> None:
         self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
+        self._by_name: dict[str, CertificateAuthority] = {}
 
     def take(self, event: WatchedChange[CertificateAuthority]) -> None:
         """Apply one event of a watch."""
         authority = event.object
         claims = self._by_signer.setdefault(authority.spec.signer_name, {})
         if event.type != DELETED:
-            claims[authority.name] = authority
+            claims[authority.name] = self._by_name[authority.name] = authority
             return
         claims.pop(authority.name, None)
+        self._by_name.pop(authority.name, None)
         if not claims:
             del self._by_signer[authority.spec.signer_name]
 
@@ -66,12 +68,16 @@ class AuthoritiesBySigner:
         found = self._by_signer.get(signer)
         return sorted(found.values(), key=lambda one: one.seniority) if found else []
 
+    def named(self, name: str) -> CertificateAuthority | None:
+        return self._by_name.get(name)
+
     @property
     def signers(self) -> list[str]:
         return list(self._by_signer)
 
     def clear(self) -> None:
         self._by_signer.clear()
+        self._by_name.clear()
 
 
 class AuthorityFollower:
@@ -184,18 +190,22 @@ async def read_authority(
     `cross`: certificates that issued chains contain besides.
     """
     place = key_location(key, names.system_namespace)
-    found = await read_secret(client, SecretLocation(place.namespace, place.name), cross)
+    # The chain of a key that another authority certified is in its object.
+    chain = key.status.certificate.encode() if key.status.request else b""
+    found = await read_secret(client, SecretLocation(place.namespace, place.name), cross, chain)
     if authority_key_id(found.chain_pem.decode("ascii")) != key.key_id:
         raise KeyMismatch(f"the Secret {place} has another key than {key.name}")
     return found
 
 
-async def read_secret(client: Client, place: SecretLocation, cross: str = "") -> Authority:
-    """The authority in a Secret; raises a Refusal with the problem."""
+async def read_secret(
+    client: Client, place: SecretLocation, cross: str = "", chain: bytes = b""
+) -> Authority:
+    """The authority in a Secret, by its own chain or by another; raises a Refusal."""
     secret = await client.find(Secret, place.name, place.namespace)
     if secret is None:
         raise SecretMissing(f"there is no Secret {place}, which should hold the key")
-    chain, private = secret.data.get(CERTIFICATE, b""), secret.data.get(KEY, b"")
+    chain, private = chain or secret.data.get(CERTIFICATE, b""), secret.data.get(KEY, b"")
     # Verifying a chain of RSA keys takes many milliseconds.
     return await asyncio.to_thread(Authority.load_untrusted, chain, private, cross=cross)
 

@@ -44,7 +44,12 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Trigger, TryAgain
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.authorities.issuer_chain import may_sign_lists, refuse_out_of_time
+from orchid.credentials.authorities.issuer_chain import (
+    issuer_key_id,
+    may_sign_lists,
+    refuse_out_of_time,
+    subject_key_id,
+)
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
 from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import (
@@ -71,7 +76,7 @@ from orchid.kinds.signing_key import (
     select,
 )
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
-from orchid.wire.errors import AlreadyExists, Forbidden
+from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
@@ -95,6 +100,10 @@ class KeyLost(AuthorityUnusable):
 
 class NoKey(AuthorityUnusable):
     """No key of the authority may sign."""
+
+
+class ChainMissing(AuthorityUnusable):
+    """An authority elsewhere has not signed the request yet."""
 
 
 class KeyNotSealed(AuthorityUnusable):
@@ -172,6 +181,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         try:
             self._refuse_second(found)
             await self._adopt(found)
+            status = replace(status, request=self._request(found))
             chosen = select(self._keys_of(found), self._revoked.values(), found.name)
             authority = await self._signer(found, chosen)
             status = replace(
@@ -180,7 +190,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 not_after=min(link.not_valid_after_utc for link in authority.chain),
                 trust_bundle=await self._publish(found, chosen),
                 keys=tuple(map(_reference, chosen.verifying)),
-                cross_certificates=cross_chain(chosen),
+                cross_certificates=cross_chain(chosen) + self._cross_of_parent(found, authority),
             )
             refuse_out_of_time(authority.chain, now)
             ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(found))
@@ -214,11 +224,29 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     def _keys_of(self, found: CertificateAuthority) -> list[SigningKey]:
         return list(self._keys.get(found.name, {}).values())
 
+    def _request(self, found: CertificateAuthority) -> str:
+        """The request that an authority elsewhere has to sign, if there is one."""
+        requests = (key.status.request for key in self._keys_of(found) if _waits(key))
+        return next(requests, "")
+
+    def _cross_of_parent(self, found: CertificateAuthority, authority: Authority) -> str:
+        """The cross certificates of the authority above, if its present key signed this one."""
+        parent = found.spec.parent.authority if found.spec.parent else ""
+        above = self._index.named(parent) if parent else None
+        cross = above.status.cross_certificates if above else ""
+        if not cross:
+            return ""
+        certified = subject_key_id(certificates.parse_blocks(cross)[0])
+        return cross if certified == issuer_key_id(authority.certificate) else ""
+
     async def _adopt(self, found: CertificateAuthority) -> None:
         """Have a SigningKey for the present key of an authority."""
         stored = self._keys_of(found)
         if stored and found.spec.key is not None:
             return  # the others are created as SigningKeys
+        if found.spec.parent is not None and found.spec.key is not None:
+            await self._create_key(found, SigningKeySpec(algorithm=found.spec.key.algorithm))
+            return
         try:
             own = await self._present(found)
         except Refusal:
@@ -228,18 +256,25 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         chain = own.chain_pem.decode("ascii")
         same = [key for key in stored if key.key_id == authority_key_id(chain)]
         if not same:
-            name = next_name(stored, found.name, self._secret_of.__contains__)
-            new = SigningKey(
-                metadata=ObjectMeta(name=name), spec=SigningKeySpec(authority=found.name)
-            )
-            try:
-                self._take_key(await self._client.create(new))
-            except AlreadyExists:
-                raise TryAgain(f"there is a SigningKey {name} already") from None
+            await self._create_key(found, SigningKeySpec())
         elif same[0].status.certificate != chain and same[0].state != RETIRED:
             renewed = replace(same[0], status=replace(same[0].status, certificate=chain))
             await self._client.update_status(renewed)
             self._take_key(renewed)
+
+    async def _create_key(self, found: CertificateAuthority, spec: SigningKeySpec) -> None:
+        name = next_name(self._keys_of(found), found.name, self._secret_of.__contains__)
+        new = SigningKey(metadata=ObjectMeta(name=name), spec=replace(spec, authority=found.name))
+        try:
+            self._take_key(await self._client.create(new))
+        except AlreadyExists:
+            raise TryAgain(f"there is a SigningKey {name} already") from None
+        except Invalid as refused:
+            raise NoKey(str(refused)) from None
+        except Forbidden as refused:
+            if UNSEALED_STORE in str(refused):
+                raise KeyNotSealed(f"{UNSEALED_STORE}: {HOW_TO_SEAL}") from None
+            raise
 
     async def _present(self, found: CertificateAuthority) -> Authority:
         """The authority in its own Secret; its key is created if it never had one."""
@@ -256,6 +291,9 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     async def _signer(self, found: CertificateAuthority, chosen: KeySelection) -> Authority:
         if chosen.signer is None:
+            waiting = [key.name for key in self._keys_of(found) if _waits(key)]
+            if waiting:
+                raise ChainMissing(f"the request of {waiting[0]} waits for a signature elsewhere")
             raise NoKey("every key of the authority is revoked")
         try:
             return await read_authority(self._client, chosen.signer, self._names)
@@ -406,6 +444,11 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         elif not is_good:
             reason = EXPIRING if condition.type == EXPIRING else condition.reason
             self._events.record(self.name, about, reason, condition.message, type_=WARNING)
+
+
+def _waits(key: SigningKey) -> bool:
+    """Whether a key waits for a certificate from elsewhere."""
+    return bool(key.status.request) and not key.status.certificate and key.state != RETIRED
 
 
 def _lost(missing: SecretMissing) -> KeyLost:

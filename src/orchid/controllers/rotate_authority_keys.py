@@ -72,6 +72,8 @@ class RotateAuthorityKeys(RotateKeys):
         authority, signer = self._authorities.get(group.authority), group.chosen.signer
         if authority is None or not authority.is_automatic or authority.spec.key is None:
             return None
+        if any(key.state == PUBLISHED for key in group.stored):
+            return None  # it waits for a certificate from elsewhere
         if signer is not None and not self.must_go(signer):
             planned = schedule_of(signer, authority)
             if planned is None or self._clock.now() < planned.publish:

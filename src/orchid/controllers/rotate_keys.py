@@ -274,7 +274,10 @@ class RotateKeys(Controller[SigningKey]):
         if signer and signer.state == PUBLISHED:
             await self._set(signer, ACTIVE)
             text = f"Signs {signer.purpose.signs}: there is no other key."
-            self._record(signer, "ActivatedEarly", text, WARNING)
+            if signer.is_first:
+                self._record(signer, "Activated", text)
+            else:
+                self._record(signer, "ActivatedEarly", text, WARNING)
             return True
         return False
 
@@ -455,6 +458,9 @@ class RotateKeys(Controller[SigningKey]):
             return Condition(type=READY, status=FALSE, reason=KEY_LOST, message=text)
         if key.state == RETIRED:
             return Condition(type=READY, status=FALSE, reason=RETIRED, message="It is Retired.")
+        if key.status.request and not key.status.certificate:
+            text = "Its request waits for a signature elsewhere; the chain goes into spec.chain."
+            return Condition(type=READY, status=FALSE, reason="ChainMissing", message=text)
         text = f"{'Signs and verifies' if is_signer else 'Verifies'} {key.purpose.signs}."
         reason = "Signs" if is_signer else "Verifies"
         return Condition(type=READY, status=TRUE, reason=reason, message=text)

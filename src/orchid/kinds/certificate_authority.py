@@ -101,6 +101,22 @@ class AuthoritySubject(Wire):
     ] = ()
 
 
+class AuthorityParent(Wire):
+    """The authority above an intermediate one."""
+
+    authority: Annotated[
+        str, proto(1), describe("A CertificateAuthority of this server, which signs its keys.")
+    ] = ""
+    external: Annotated[
+        bool,
+        proto(2),
+        describe(
+            "Another authority, for example an offline root, signs the request in the status. The "
+            "signed chain goes into `chain` of the SigningKey."
+        ),
+    ] = False
+
+
 AUTOMATIC, MANUAL = "Automatic", "Manual"
 
 
@@ -163,6 +179,13 @@ class CertificateAuthoritySpec(Wire):
             "an operator does. Default: Automatic if the server creates the key."
         ),
     ] = ""
+    parent: Annotated[
+        AuthorityParent | None,
+        proto(8),
+        describe(
+            "The authority above, if this one is an intermediate; only with `key`. Immutable."
+        ),
+    ] = None
     acme: Annotated[
         AcmeTerms | None,
         proto(12),
@@ -213,6 +236,11 @@ class CertificateAuthorityStatus(Wire):
             "Certificates that issued chains contain besides, in PEM, for verifiers that trust "
             "only an earlier key."
         ),
+    ] = ""
+    request: Annotated[
+        str,
+        proto(7),
+        describe("A certificate request in PEM that an external parent has to sign."),
     ] = ""
 
 
@@ -298,6 +326,7 @@ class Rules(Strategy[CertificateAuthority]):
             ("key", new.spec.key, old.spec.key),
             ("subject", new.spec.subject, old.spec.subject),
             ("duration", new.spec.duration, old.spec.duration),
+            ("parent", new.spec.parent, old.spec.parent),
         ):
             yield from immutable(SPEC / name, now, before)
         if new.spec != old.spec:
@@ -401,6 +430,8 @@ def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
     elif spec.rotation == AUTOMATIC and spec.secret_ref is not None:
         text = "the server does not create keys for it: add a SigningKey with another Secret"
         yield forbidden(SPEC / "rotation", text)
+    if spec.parent is not None:
+        yield from parent_errors(spec)
     if (spec.key is None) == (spec.secret_ref is None):
         yield required(SPEC, "exactly one of key and secretRef")
     elif spec.key is not None:
@@ -418,6 +449,14 @@ def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
             yield forbidden(SPEC / "subject", text)
         if spec.duration:
             yield forbidden(SPEC / "duration", text)
+
+
+def parent_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
+    place, parent = SPEC / "parent", spec.parent or AuthorityParent()
+    if spec.key is None:
+        yield forbidden(place, "the chain is in the Secret")
+    if bool(parent.authority) == parent.external:
+        yield required(place, "exactly one of authority and external")
 
 
 def subject_errors(named: AuthoritySubject) -> Iterator[FieldError]:

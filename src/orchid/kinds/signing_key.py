@@ -74,9 +74,11 @@ ACTIVATABLE, RETIRABLE = "Activatable", "Retirable"
 TOKENS: Final = "tokens"
 PRIVATE_KEY: Final = "tls.key"  # in the data of a Secret
 LONGEST_PUBLIC_KEY: Final = 16 * 1024  # bytes of PEM
+LONGEST_CHAIN: Final = 64 * 1024  # bytes of PEM
 NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
 LONGEST_PREFIX: Final = 240  # characters; with a number, a name has at most 253
+CHANGED_BY_STEPS: Final = ("certificate", "keyID", "publishTime", "times")
 _numbered = re.compile(r"(.+)-([1-9][0-9]{0,8})").fullmatch
 
 
@@ -131,6 +133,14 @@ class SigningKeySpec(Wire):
         proto(5),
         describe("Published, Active, Verifying or Retired. A new key is Published."),
     ] = always(str)
+    chain: Annotated[
+        str,
+        proto(6),
+        describe(
+            "The certificate for the request in the status, and the chain above it, in PEM; it may "
+            "be renewed."
+        ),
+    ] = ""
 
 
 class SigningKey(Object):
@@ -221,6 +231,7 @@ def select(
         and key.state in (PUBLISHED, ACTIVE, VERIFYING)
         and not key.is_file
         and key.key_id
+        and (key.status.certificate or not authority)
         and key.key_id not in revoked
     ]
     active = sorted((key for key in usable if key.state == ACTIVE), key=_activation, reverse=True)
@@ -305,6 +316,8 @@ class Rules(Strategy[SigningKey]):
             text = f"must be {key_prefix(spec.authority)}- and a number without leading zeros"
             yield invalid(METADATA / "name", new.name, text)
         yield from source_errors(new)
+        if spec.chain:
+            yield forbidden(SPEC / "chain", "a new key has no certificate yet")
         wanted = first_state(new)
         if spec.state in STATES and spec.state != wanted:
             yield invalid(STATE, spec.state, f"a new key of this source is {wanted}")
@@ -312,7 +325,11 @@ class Rules(Strategy[SigningKey]):
             yield unsupported(STATE, spec.state, STATES)
 
     def validate_update(self, new: SigningKey, old: SigningKey) -> Iterator[FieldError]:
-        yield from immutable(SPEC, replace(new.spec, state=""), replace(old.spec, state=""))
+        yield from immutable(SPEC, _constant(new.spec), _constant(old.spec))
+        if len(new.spec.chain) > LONGEST_CHAIN:
+            yield too_long(SPEC / "chain", LONGEST_CHAIN)
+        elif new.spec.chain != old.spec.chain and not old.status.request:
+            yield forbidden(SPEC / "chain", "the key has no request that another authority signs")
         if new.state == old.state:
             return
         if new.state not in STATES:
@@ -347,7 +364,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
         # The server fills in the status whatever was sent: see admission/signing_key_material.py
         # and admission/signing_key_steps.py.
         creates=("metadata", "spec", "status"),
-        writes=("metadata", "spec", "status.times", "status.publishTime"),
+        writes=("metadata", "spec", *(f"status.{field}" for field in CHANGED_BY_STEPS)),
         columns=COLUMNS,
         selectable={
             "spec.authority": lambda key: key.spec.authority,
@@ -368,6 +385,11 @@ def declare(names: Naming) -> Kind[SigningKey]:
             ),
         ),
     )
+
+
+def _constant(spec: SigningKeySpec) -> SigningKeySpec:
+    """The part of a spec that never changes."""
+    return replace(spec, state="", chain="")
 
 
 def with_defaults(new: SigningKey) -> SigningKey:

@@ -98,3 +98,8 @@ class SigningKeyStatus(Wire):
     revocation_list: Annotated[
         str, proto(12), describe("The name of its revocation list, below /crl/.")
     ] = ""
+    request: Annotated[
+        str,
+        proto(13),
+        describe("Of an authority below another elsewhere: its certificate request, in PEM."),
+    ] = ""

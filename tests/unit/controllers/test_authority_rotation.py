@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from orchid.client.client import ListSelection
 from orchid.controllers.publish_trust_bundles import bundle_name
@@ -41,6 +42,7 @@ from tests.unit.controllers.test_keep_authorities import (
     create,
     from_secret,
     issued,
+    until_not_ready,
     until_ready,
 )
 from tests.unit.controllers.test_revocation_lists import fetched, list_of
@@ -483,3 +485,142 @@ async def test_a_blocked_successor_is_an_event(timed: Beside) -> None:
         event = await world.until(blocked)
 
     assert event.involved_object.name == "web-2"
+
+
+# -- intermediates -----------------------------------------------------------------------------
+
+
+async def test_an_authority_below_another_issues_chains_to_its_root(
+    world: Beside, tmp_path: Path
+) -> None:
+    """The chain of a leaf has the intermediate; the bundle of its signer is the root."""
+    async with world.running(KEEPER, SIGNING, ROTATION, LISTS):
+        await create(world, "root", signerName="example.com/root", subject={"commonName": "Root"})
+        await until_ready(world, "root")
+        await create(world, parent={"authority": "root"})
+        ready = await until_ready(world)
+        leaf, between = await issued(world)
+        await state(world, "web-1", ACTIVE)
+        await list_of(world, 0, "web")
+        await list_of(world, 0, "root")
+        lists = await fetched(world, "/crl/web.pem") + await fetched(world, "/crl/root.pem")
+    root = await world.admin.get(CertificateAuthority, "root")
+    bundle = await world.admin.get(ClusterTrustBundle, ready.status.trust_bundle)
+
+    assert between.subject.rfc4514_string() == "CN=Web CA"
+    assert between.issuer.rfc4514_string() == "CN=Root"
+    assert bundle.spec.trust_bundle == root.status.certificate
+    assert Verifier(tmp_path).accepts([leaf, between], bundle.spec.trust_bundle, lists)
+
+
+async def test_a_root_key_is_not_retired_while_an_intermediate_depends_on_it(
+    timed: Beside, tmp_path: Path
+) -> None:
+    """After the rotation of both, chains verify with either root."""
+    world = timed
+    async with world.running(KEEPER, SIGNING, ROTATION):
+        await create(world, "root", signerName="example.com/root", subject={"commonName": "Root"})
+        await until_ready(world, "root")
+        await create(world, parent={"authority": "root"})
+        await until_ready(world)
+        await new_key(world, "root-2", "root")
+        await make_activatable(world, "root-2")
+        await step(world, "root-2", ACTIVE)
+        await state(world, "root-1", VERIFYING)
+        world.clock.ahead = timedelta(minutes=3)
+        with pytest.raises(Invalid) as rejected:
+            await step(world, "root-1", RETIRED)
+        await new_key(world, "web-2")
+        await make_activatable(world, "web-2")
+        await step(world, "web-2", ACTIVE)
+        found = await world.until_like(
+            CertificateAuthority,
+            "web",
+            condition=lambda one: (
+                bool(one.status.cross_certificates) and one.status.keys[0].name == "web-2"
+            ),
+        )
+        chain = await issued(world)
+    anchors_found = await anchors(world)
+
+    assert "keys of intermediate authorities depend on it: web-1" in str(rejected.value)
+    assert found.status.cross_certificates
+    assert len(chain) == 3  # the intermediate, and the cross certificate of the new root
+    world.clock.ahead = timedelta()
+    verifier = Verifier(tmp_path)
+    for root in ("root-1", "root-2"):
+        assert verifier.accepts(chain, anchors_found[root]), root
+
+
+def signed_elsewhere(request: str, root: Authority, *, ca: bool = True) -> str:
+    """The certificate that an offline root makes of a request, and the root."""
+    asked = x509.load_pem_x509_csr(request.encode())
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(asked.subject)
+        .issuer_name(root.certificate.subject)
+        .public_key(asked.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + 300 * DAY)
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(asked.public_key()), False)
+    )
+    private: Any = load_pem_private_key(root.key_pem().reveal().encode(), None)
+    made = builder.sign(private, hashes.SHA256())
+    return pem(made) + root.chain_pem.decode()
+
+
+async def install(world: Beside, name: str, chain: str) -> None:
+    key = await world.admin.get(SigningKey, name)
+    await world.admin.update(replace(key, spec=replace(key.spec, chain=chain)))
+
+
+async def test_an_offline_root_signs_the_request_of_an_authority(
+    world: Beside, tmp_path: Path
+) -> None:
+    """Until then it is not Ready, and says so; the chain is checked before it is used."""
+    root = Authority.create("Offline Root", now=world.clock.now())
+    async with world.running(KEEPER, SIGNING, ROTATION):
+        await create(world, parent={"external": True})
+        waiting = await until_not_ready(world, "ChainMissing")
+        other = Authority.create("Other", now=world.clock.now())
+        request = waiting.status.request
+        for bad, text in (
+            ("nothing", "at least one CERTIFICATE PEM block"),
+            (signed_elsewhere(request, root, ca=False), "does not have the CA bit set"),
+            (other.chain_pem.decode(), "private key does not match public key"),
+            (signed_elsewhere(request, root) + other.chain_pem.decode(), "do not form a chain"),
+        ):
+            with pytest.raises(Invalid, match=r"spec\.chain: Invalid value") as refused:
+                await install(world, "web-1", bad)
+            assert text in str(refused.value)
+        with pytest.raises(Invalid, match="it has no certificate"):
+            await step(world, "web-1", ACTIVE)
+        await install(world, "web-1", signed_elsewhere(request, root))
+        ready = await until_ready(world)
+        chain = await issued(world)
+
+    bundle = await world.admin.get(ClusterTrustBundle, ready.status.trust_bundle)
+    assert ready.status.request == ""
+    assert bundle.spec.trust_bundle == root.chain_pem.decode()
+    assert Verifier(tmp_path).accepts(chain, bundle.spec.trust_bundle)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"parent": {}}, "exactly one of authority and external"),
+        ({"parent": {"authority": "a", "external": True}}, "exactly one of authority and external"),
+        ({"parent": {"authority": "none"}}, "spec.parent.authority: Not found"),
+    ],
+)
+async def test_a_parent_that_cannot_be_is_refused(
+    world: Beside, spec: dict[str, Any], text: str
+) -> None:
+    """With the field and the reason."""
+    with pytest.raises(Invalid) as refused:
+        await create(world, **spec)
+
+    assert text in str(refused.value)

@@ -2,6 +2,10 @@
 
     orchid ca new web --signer example.com/web      the server creates the key
     orchid ca import web --signer example.com/web --cert ca.crt --key ca.key
+    orchid ca new web --signer example.com/web --parent corp     signed by the authority corp
+    orchid ca new web --signer example.com/web --external        signed elsewhere:
+    orchid ca request web > web.csr                 the request for an offline root, and
+    orchid ca install web chain.pem                 the chain that it signed
     orchid ca list                                  authorities and their expiry
     orchid ca show web                              its state, its terms, its certificate
     orchid ca rotate web --wait 25h                 have the next key sign, once that is possible
@@ -22,7 +26,7 @@ from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 from orchid.commands.terminal.flags import add_wait, name_argument, names_argument, no_arguments
-from orchid.commands.terminal.objects import ListColumn, show_list
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
     USAGE,
     Cell,
@@ -36,6 +40,7 @@ from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 KIND, VERSION = "CertificateAuthority", "v1alpha1"
+WAITS = "ChainMissing"  # the reason of an authority whose request is not signed yet
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +53,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
                 "create an authority from a certificate and its key",
                 _import_arguments,
                 _import,
+            ),
+            (
+                "request",
+                "print the request that an authority elsewhere has to sign",
+                name_argument("authority"),
+                _request,
+            ),
+            (
+                "install",
+                "install the chain that an authority elsewhere signed",
+                _install_arguments,
+                _install,
             ),
             ("list", "list authorities", no_arguments, _list),
             ("show", "show an authority", _show_arguments, _show),
@@ -96,6 +113,12 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--common-name", default="", help="common name of its subject (default: NAME)"
     )
+    above = parser.add_mutually_exclusive_group()
+    parent = above.add_argument("--parent", default="", help="the authority that signs its keys")
+    completed(parent, "authority")
+    above.add_argument(
+        "--external", action="store_true", help="another authority signs its request elsewhere"
+    )
     parser.add_argument(
         "--for", dest="life", type=times.duration_of, metavar="365d", help="its lifetime"
     )
@@ -107,7 +130,61 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     spec["subject"] = {"commonName": chosen.common_name or chosen.name}
     if chosen.life is not None:
         spec["duration"] = f"{chosen.life}s"
+    if chosen.parent:
+        spec["parent"] = {"authority": chosen.parent}
+    if chosen.external:
+        spec["parent"] = {"external": True}
     return _make(chosen, server, spec)
+
+
+# -- chains that are signed elsewhere ------------------------------------------------------
+
+
+def _request(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    found = server.get(place(server, chosen.name))
+    request = _status(found).get("request") or ""
+    if not request:
+        raise Complaint(f"{chosen.name} has no request that waits for a signature")
+    if not print_for_programs(chosen.output, {"request": request}):
+        say(request.rstrip("\n"))
+    return 0
+
+
+def _install_arguments(parser: argparse.ArgumentParser) -> None:
+    name_argument("authority")(parser)
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="PEM: the certificate and the chain above it"
+    )
+    parser.add_argument(
+        "--key", default="", metavar="NAME", help="the SigningKey (default: the one that waits)"
+    )
+
+
+def _install(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.credentials import files
+    from orchid.credentials.refusals import Refusal
+
+    try:
+        chain = files.read_bounded(chosen.file).decode("latin-1")
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+    name = chosen.key or _waiting_key(server, chosen.name)
+    found = server.get(key.place(server, name))
+    found["spec"]["chain"] = chain
+    changed = server.put(key.place(server, name), found)
+    if not print_for_programs(chosen.output, changed):
+        say(f"installed the chain of {name}")
+    return 0
+
+
+def _waiting_key(server: ServerConnection, authority: str) -> str:
+    """The key whose request has no certificate yet."""
+    for one in server.items(key.place(server)):
+        status = one.get("status") or {}
+        is_waiting = status.get("request") and not status.get("certificate")
+        if one["spec"].get("authority") == authority and is_waiting:
+            return name_of(one)
+    raise Complaint(f"no key of {authority} waits for a chain; --key renews that of another")
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
@@ -181,7 +258,9 @@ def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> i
     )
     made = _wait_for(server, made, chosen.wait)
     if not print_for_programs(chosen.output, made):
-        say(f"{chosen.name} issues for {chosen.signer}")
+        is_waiting = _condition(made, "Ready").get("reason") == WAITS
+        done = "waits for its chain; next: orchid ca request" if is_waiting else "issues for"
+        say(f"{chosen.name} {done} {chosen.name if is_waiting else chosen.signer}")
     return 0
 
 
@@ -191,7 +270,7 @@ def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
     for _ in polls(seconds):
         found = server.get(place(server, name))
         ready = _condition(found, "Ready")
-        if ready.get("status") == "True":
+        if ready.get("status") == "True" or ready.get("reason") == WAITS:
             return found
         if ready:
             raise Complaint(f"{name} is not ready: {ready['reason']}: {ready['message']}")

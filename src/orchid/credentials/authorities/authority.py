@@ -30,7 +30,9 @@ from orchid.credentials.authorities.authority_keys import (
     generate,
     signer,
 )
+from orchid.credentials.authorities.authority_request import authority_request
 from orchid.credentials.authorities.issuer_chain import (
+    may_certify,
     may_sign_lists,
     purposes,
     refuse_out_of_time,
@@ -60,6 +62,7 @@ from orchid.credentials.x509.revocation_list import (
     encode_list_body,
     refuse_unsound_list,
 )
+from orchid.credentials.x509.serial_numbers import Random, new_serial
 from orchid.credentials.x509.signing_request import SigningRequest
 from orchid.credentials.x509.usages import (
     CLIENT_AUTH,
@@ -76,11 +79,6 @@ POD_SHORTEST = datetime.timedelta(hours=1)
 # Short lifetimes start now, so that back-dating does not shorten them.
 SHORT_LIFE = datetime.timedelta(hours=8)
 CA_LIFETIME = datetime.timedelta(days=3650)
-
-Random = Callable[[int], bytes]
-
-_SERIAL_TIME_BITS = 42  # milliseconds, until the year 2109
-_SERIAL_RANDOM_BITS = 84
 
 
 class SignedCertificate(msgspec.Struct, frozen=True):
@@ -147,7 +145,7 @@ class Authority:
             key_usages=key_usage_bits(("cert sign", "crl sign")),
             authority=True,
         )
-        body = encode_body(template, _serial(now, random), identifier, encoded, b"")
+        body = encode_body(template, new_serial(now, random), identifier, encoded, b"")
         certificate = certificates.parse(assemble(body, identifier, sign(body)))
         return cls((certificate,), key, random=random)
 
@@ -225,6 +223,14 @@ class Authority:
     def key_pem(self) -> SecretValue:
         """The private key; write it only to a file of mode 0600."""
         return SecretValue(encode_private(self._private))
+
+    def request(self) -> str:
+        """A certificate request for the same name and key, in PEM."""
+        return authority_request(self.certificate.subject, self._private)
+
+    def below(self, chain: Sequence[x509.Certificate]) -> "Authority":
+        """The same key with another chain, issuing certificate first."""
+        return Authority(chain, self._private, random=self._random)
 
     def sign(
         self,
@@ -381,6 +387,8 @@ class Authority:
         It ends with the earlier of both. Verifiers that trust only this authority accept the
         certificates of the other one by it.
         """
+        if not may_certify(self.certificate):
+            raise NotPermittedToSign("its path length permits no authority below")
         parts = certificates.read_parts(certificates.encode(other))
         template = Template(
             subject=certificates.read_name(parts.subject),
@@ -453,7 +461,7 @@ class Authority:
 
         `above`: the chain to append; None for that of the authority.
         """
-        serial = _serial(now, self._random)
+        serial = new_serial(now, self._random)
         body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
         # The library only parses certificates with a signature; this one is empty.
         candidate = assemble(body, self._algorithm, b"")
@@ -494,18 +502,6 @@ def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
         for data in dict.fromkeys(map(certificates.encode, chain))
         if (parts := certificates.read_parts(data)).issuer != parts.subject
     )
-
-
-def _serial(now: datetime.datetime, random: Random) -> int:
-    """A serial number: the time, then 84 random bits; always positive, always 16 octets.
-
-    It is the name of the certificate's record. Names in the order of time are stored in the same
-    pages, and listed in the order of issue.
-    """
-    moment = int(now.timestamp() * 1000) & (1 << _SERIAL_TIME_BITS) - 1
-    number = int.from_bytes(random((_SERIAL_RANDOM_BITS + 7) // 8), "big")
-    number &= (1 << _SERIAL_RANDOM_BITS) - 1
-    return ((1 << _SERIAL_TIME_BITS | moment) << _SERIAL_RANDOM_BITS) | number
 
 
 def lifetime_of(not_before: datetime.datetime, not_after: datetime.datetime) -> datetime.timedelta:

@@ -56,15 +56,6 @@ class Template(msgspec.Struct, frozen=True):
     encoded_subject: bytes = b""
     key_id: bytes = b""
 
-    @property
-    def subject_name(self) -> bytes:
-        """The subject in DER."""
-        return self.encoded_subject or self.subject.encode()
-
-    @property
-    def subject_key_id(self) -> bytes:
-        return self.key_id or key_digest(self.spki)
-
 
 def encode_body(
     template: Template, serial: int, algorithm: bytes, issuer: bytes, authority_key: bytes
@@ -78,7 +69,7 @@ def encode_body(
         algorithm,
         issuer,
         _encode_validity(template.not_before, template.not_after),
-        template.subject_name,
+        template.encoded_subject or template.subject.encode(),
         template.spki,
         der.encode(EXTENSIONS, extensions),
     )
@@ -91,7 +82,11 @@ def assemble(body: bytes, algorithm: bytes, signature: bytes) -> bytes:
 
 def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
     usages = _encode_usages(template.key_usages, template.extended_usages, template.authority)
-    found = [usages, _encode_subject_key(template.subject_key_id)]
+    if template.key_id:
+        key_id = der.encode(der.OCTET_STRING, template.key_id)
+        found = [usages, encode_extension(_SUBJECT_KEY_ID, key_id)]
+    else:
+        found = [usages, BEFORE_KEY_ID + key_digest(template.spki)]
     if authority_key:
         found.append(encode_authority_key(authority_key))
     if alternative := _encode_alternative_names(template):
@@ -120,12 +115,6 @@ def _encode_usages(
         found += encode_extension(_EXTENDED_KEY_USAGE, der.encode(der.SEQUENCE, *purposes))
     constraints = der.encode(der.SEQUENCE, _TRUE if authority else b"")
     return found + encode_extension(_BASIC_CONSTRAINTS, constraints, critical=True)
-
-
-def _encode_subject_key(key_id: bytes) -> bytes:
-    if len(key_id) == KEY_ID_OCTETS:
-        return BEFORE_KEY_ID + key_id
-    return encode_extension(_SUBJECT_KEY_ID, der.encode(der.OCTET_STRING, key_id))
 
 
 @lru_cache(maxsize=16)

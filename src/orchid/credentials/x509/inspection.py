@@ -11,7 +11,7 @@ import datetime
 from cryptography import x509
 
 from orchid.credentials.refusals import MalformedCertificate, UnsoundCertificate
-from orchid.credentials.x509.certificate_body import Template
+from orchid.credentials.x509.certificate_body import Template, key_digest
 from orchid.credentials.x509.certificates import (
     CertificateContents,
     read,
@@ -90,7 +90,7 @@ def _are_as_agreed(extensions: x509.Extensions, template: Template, authority_ke
         == (_AUTHORITY if template.authority else _NO_AUTHORITY)
         and critical == must_be_critical
         and values.pop(x509.SubjectKeyIdentifier, None)
-        == x509.SubjectKeyIdentifier(template.subject_key_id)
+        == x509.SubjectKeyIdentifier(template.key_id or key_digest(template.spki))
         and bits_of(values.pop(x509.KeyUsage, None)) == template.key_usages
         and purposes_of(values.pop(x509.ExtendedKeyUsage, None)) == template.extended_usages
         and values.pop(x509.AuthorityKeyIdentifier, None) == _authority_key(authority_key)

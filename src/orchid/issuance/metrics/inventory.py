@@ -46,11 +46,6 @@ class _Record(Wire):
     spec: _Spec
     status: _Status = field(default_factory=_Status)
 
-    @property
-    def is_revoked(self) -> bool:
-        """Whether it is revoked for good: a hold can be lifted."""
-        return self.status.revoked is not None and self.status.revoked.reason != HOLD
-
 
 _decode = msgspec.json.Decoder(_Record).decode
 
@@ -142,11 +137,12 @@ class IssuedCounts:
             return
         end = int(spec.not_after.timestamp())
         tallies = [self._ends[spec.signer_name]]
-        if not record.is_revoked:
+        revoked = record.status.revoked
+        if revoked is None or revoked.reason == HOLD:  # a hold can be lifted
             key = spec.authority_key
             tallies.append(self._of_keys[(key, "" if key else spec.signer_name)])
         for tally in tallies:
-            tally[end] += number
+            tally[end] = tally.get(end, 0) + number
             if not tally[end]:
                 del tally[end]
 
