@@ -123,13 +123,13 @@ class TokenExchanger:
 
     async def exchange(self, wanted: WantedToken) -> ExchangedToken:
         """Issue a token; raises ExchangeRefused."""
-        issuer = self._subjects.issuer_of(wanted.subject_token) or OTHER
         try:
             found = await self._exchanged(wanted)
         except ExchangeRefused as refusal:
+            issuer = self._subjects.issuer_of(wanted.subject_token) or OTHER
             self.exchanges.count(issuer, refusal.outcome)
             raise
-        self.exchanges.count(issuer, ISSUED)
+        self.exchanges.count(found.subject.issuer, ISSUED)
         return found
 
     async def _exchanged(self, wanted: WantedToken) -> ExchangedToken:
