@@ -170,7 +170,11 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         """Delete undecided requests that this one replaces: nobody needs to decide about them."""
         for other in list(self._waiting.get(subject, {}).values()):
             if _age(other) < _age(csr) and await self._order(other) is not None:
-                await self._client.delete_gone(CertificateSigningRequest, other)
+                # Only this version of it: somebody may have decided meanwhile.
+                version = other.metadata.resource_version
+                await self._client.delete_gone(
+                    CertificateSigningRequest, other, resource_version=version
+                )
 
     def _approvals(self, subject: Subject) -> Iterator[tuple[KeptApproval, IssuedCertificate]]:
         """Approvals by people that led to a certificate, which is not revoked."""
