@@ -27,8 +27,9 @@ from orchid.commands.diagnosis.findings import (
 from orchid.commands.terminal import times
 from orchid.credentials import keys
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import read_private, refuse_exposed
+from orchid.credentials.files import read_bounded, read_private, refuse_exposed
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
 from orchid.data_directory import certificate_files
 from orchid.server.audit import policy as audit_policy
 from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
@@ -121,6 +122,27 @@ def _renewal(path: Path, here: Installation) -> str:
     if path == here.settings.data_dir / "serving.crt":
         return "restart the server: it makes a new one"
     return f"replace {path} and its key; docs/operations.md says how"
+
+
+def client_authority(here: Installation) -> Iterator[Finding]:
+    """The server accepts the client certificates that it signs; other authorities may be meant."""
+    given, names = here.settings.given, here.settings.names
+    if not given.client_ca_file:
+        return
+    pairs = {pair.signer: pair.certificate for pair in signing_files(given, names)}
+    signing = Path(pairs[names.client_signer] or pairs[""] or here.files.ca_certificate)
+    try:
+        signer, *_ = certificates.parse_blocks(read_bounded(signing))
+        accepted = certificates.parse_blocks(read_bounded(Path(given.client_ca_file)))
+    except (Refusal, ValueError):
+        return  # reported by the other checks
+    if signer in accepted:
+        yield good("client certificates that this server signs are accepted by it")
+    else:
+        yield note(
+            f"client certificates that this server signs are refused by it: {given.client_ca_file} "
+            f"does not contain {signing}"
+        )
 
 
 def token_keys(here: Installation) -> Iterator[Finding]:
@@ -268,6 +290,7 @@ FILE_CHECKS: Final[dict[str, Check]] = {
     "keys": key_files,
     "pairs": certificates_and_keys,
     "expiry": certificate_ends,
+    "client CA": client_authority,
     "token keys": token_keys,
     "clock": clock,
     "store": store,

@@ -286,3 +286,31 @@ def test_every_check_has_a_name_of_its_own_and_a_sentence() -> None:
     """The two lists are joined by name; what a check is for is in its docstring."""
     assert not FILE_CHECKS.keys() & SERVER_CHECKS.keys()
     assert all(check.__doc__ for check in (*FILE_CHECKS.values(), *SERVER_CHECKS.values()))
+
+
+@pytest.mark.parametrize(
+    ("own", "state", "words"),
+    [(True, "good", "are accepted by it"), (False, "note", "does not contain")],
+)
+def test_client_certificates_of_our_own_are_accepted_or_not(
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    own: bool,
+    state: str,
+    words: str,
+) -> None:
+    """--client-ca-file replaces our own authority; that may be meant, so it is no fault."""
+    other = Authority.create("other", now=datetime.datetime.now(datetime.UTC))
+    bundle = other.certificate_pem + ((data / "ca.crt").read_bytes() if own else b"")
+    (tmp_path / "clients.crt").write_bytes(bundle)
+    capsys.readouterr()
+
+    flags = ("--data-dir", str(data), "--client-ca-file", str(tmp_path / "clients.crt"))
+    code = cli.main(["doctor", "-o", "json", *flags])
+
+    found = json.loads(capsys.readouterr().out)["findings"]
+    (finding,) = [each for each in found if each["check"] == "client CA"]
+    assert (code, finding["state"]) == (0, state)
+    assert words in finding["text"]
