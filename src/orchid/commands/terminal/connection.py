@@ -49,7 +49,7 @@ UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 NOT_YET_VALID, EXPIRED = 9, 10
 
 # Sent with POST, though they change nothing.
-_ONLY_ASKED = ("reviews", "/token")
+_ONLY_ASKED = ("reviews", "reviewbatches", "searches", "/token")
 
 
 class CommandRefused(Complaint):
