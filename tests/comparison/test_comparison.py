@@ -58,6 +58,8 @@ def test_a_server_on_a_file_answers_as_one_on_etcd(tmp_path: Path) -> None:
         ]
         first, second = (Client(server.url) for server in servers)
         operations, missing = common_operations(first, second, admin)
+        # The names of certificates are their serial numbers, which no two servers share.
+        operations = [one for one in operations if one.resource != "certificatesearches"]
         grammar = Grammar(operations, tokens, "cmp", seed=11)
         comparison = Comparison((first, second), admin, "cmp")
         comparison.prepare(grammar.namespaces, grammar.rights())

@@ -18,6 +18,8 @@ from tests.upgrades.population import ADMIN, CORE, FLAGS, SIGNING, decoded, prob
 from tests.upgrades.recording import Recording, put, recordings
 
 LARGEST_FILE = 250_000
+# Decided requests and Events end after a while, Leases of servers when their process is gone.
+ENDING = ("certificates/certificatesigningrequests/", "core/events/", "coordination/leases/")
 every_recording = pytest.mark.parametrize(
     "recording", recordings(), ids=lambda recording: recording.commit
 )
@@ -46,7 +48,7 @@ def test_data_directory_is_opened_and_nothing_is_lost(recording: Recording, tmp_
     after = asyncio.run(keys_of(data / "orchid.db"))
     assert found == []
     assert json.loads(decoded(issued.split(".")[0]))["kid"] == made.key_id
-    assert before - after == set()
+    assert {key for key in before - after if not key.startswith(ENDING)} == set()
     assert store_format.KEY in after
 
 

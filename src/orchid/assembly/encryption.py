@@ -106,6 +106,7 @@ class Sealing:
             REFUSED, "Whether the file of sealing keys was changed and is not used.",
             joins=Joining.MOST,
         )  # fmt: skip
+        self._refused.set(0)
         self.changed: Callable[[], None] = lambda: None  # called when other keys are used
         self.metrics: tuple[Metric, ...] = (_SealedValues(store, self._resources), self._refused)
         store.is_shared = self._is_shared

@@ -69,7 +69,7 @@ def test_bytes_that_differ_from_what_was_agreed_are_not_signed(
 def test_a_serial_number_that_is_not_ours_is_not_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zero, and numbers of more than twenty octets, are refused."""
     for serial in (0, 1 << 159):
-        monkeypatch.setattr(authority_module, "_serial", lambda *_, serial=serial: serial)
+        monkeypatch.setattr(authority_module, "new_serial", lambda *_, serial=serial: serial)
         with pytest.raises(UnsoundCertificate):
             sign(request())
 
