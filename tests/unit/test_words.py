@@ -18,7 +18,7 @@ SEARCHED = (
 )
 SUFFIXES = {".py", ".md", ".toml", ".yaml", ".sh", ".txt"}
 PRIVATE = re.compile(
-    r"(?<![a-z]) (?: (?:un)?told"  # say: reported, returned, logged, notified
+    r"(?<![a-z]) (?: (?:un)?told | tells"  # say: reported, returned, logged, notified
     r" | whoever"  # the caller, the requester, the client
     r" | anew"  # again
     r" | t(?:ake|akes|aken|aking|ook)[\s_]+back"  # revoke

@@ -273,7 +273,7 @@ def parse(data: bytes, where: str) -> AgentConfiguration:
 
 def _decode(wanted: type, value: Any) -> Seconds:
     if wanted is not Seconds:
-        raise NotImplementedError
+        raise TypeError(f"a field of type {wanted} has no decoder")
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
         raise ValueError(f"{value!r} is not a duration like 90s, 5m or 720h")
     return Seconds(sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(value)))

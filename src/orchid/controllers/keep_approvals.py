@@ -256,7 +256,7 @@ def _kept(message: str) -> KeptApproval | None:
 
 
 def _age(csr: CertificateSigningRequest) -> tuple[datetime, int]:
-    """Sort key; the revision tells apart requests of the same second."""
+    """Sort key; the revision orders requests of the same second."""
     meta = csr.metadata
     return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), int(meta.resource_version)
 

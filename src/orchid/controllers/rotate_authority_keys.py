@@ -16,7 +16,15 @@ from typing import Final, NamedTuple
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
-from orchid.controllers.rotate_keys import REFRESH, KeyGroup, RotateKeys, RotationTimes, group_key
+from orchid.controllers.rotate_keys import (
+    REFRESH,
+    KeyGroup,
+    RotateKeys,
+    RotationTimes,
+    group_key,
+    rights,
+    rights_at_home,
+)
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
@@ -24,7 +32,7 @@ from orchid.controllers.runtime.loop import Key, Running, Trigger
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
-from orchid.kinds.role import CORE, READ, may_record_events, rule
+from orchid.kinds.role import rule
 from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec, next_name
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
@@ -130,20 +138,9 @@ CONTROLLER = ControllerDeclaration(
     long_name="authority-key-rotation-controller",
     account="authority-key-rotation-controller",
     rights=lambda names: (
-        rule(
-            ("activate", "create", "delete", "retire", "update", *READ),
-            names.identity,
-            ("signingkeys",),
-        ),
-        rule(("update",), names.identity, ("signingkeys/status",)),
-        rule(
-            ("list", "watch"), names.identity, ("certificateauthorities", "credentialrevocations")
-        ),
-        may_record_events(names),
+        *rights(names),
+        rule(("list", "watch"), names.identity, ("certificateauthorities",)),
     ),
-    rights_at_home=lambda names: (
-        rule(("delete", "list", "watch"), CORE, ("secrets",)),
-        rule(("list", "watch"), names.coordination, ("leases",)),
-    ),
+    rights_at_home=rights_at_home,
     build=build,
 )

@@ -24,6 +24,7 @@ from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Gone, Key, Trigger, TryAgain
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.lease import Lease, LiveServers, server_label
+from orchid.kinds.role import CORE, READ, PolicyRule, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     ACTIVATABLE,
@@ -482,3 +483,22 @@ def _reasons(refusal: ApiError) -> str:
     causes = refusal.details.causes if refusal.details else ()
     texts = [one.message.removeprefix("Forbidden: ") for one in causes]
     return "; ".join(texts) or refusal.message
+
+
+def rights(names: Naming) -> tuple[PolicyRule, ...]:
+    """Rights of a controller that rotates keys."""
+    steps = ("activate", "create", "delete", "retire", "update", *READ)
+    return (
+        rule(steps, names.identity, ("signingkeys",)),
+        rule(("update",), names.identity, ("signingkeys/status",)),
+        rule(("list", "watch"), names.identity, ("credentialrevocations",)),
+        may_record_events(names),
+    )
+
+
+def rights_at_home(names: Naming) -> tuple[PolicyRule, ...]:
+    """Its rights in the system namespace: private keys that may no longer sign, and servers."""
+    return (
+        rule(("delete", "list", "watch"), CORE, ("secrets",)),
+        rule(("list", "watch"), names.coordination, ("leases",)),
+    )

@@ -12,13 +12,18 @@ from datetime import datetime
 
 from orchid.client.client import Client
 from orchid.clock import Clock, whole_seconds
-from orchid.controllers.rotate_keys import KeyGroup, RotateKeys, RotationTimes
+from orchid.controllers.rotate_keys import (
+    KeyGroup,
+    RotateKeys,
+    RotationTimes,
+    rights,
+    rights_at_home,
+)
 from orchid.controllers.runtime.context import ControllerContext, KeyRotation
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.credentials.keys import MADE_ALGORITHMS
-from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.signing_key import PUBLISHED, SigningKey, SigningKeySpec, next_name
 from orchid.outbound.failures import CallFailed
 from orchid.wire.meta import ObjectMeta
@@ -104,19 +109,7 @@ CONTROLLER = ControllerDeclaration(
     name="token-key-rotation",
     long_name="token-key-rotation-controller",
     account="token-key-rotation-controller",
-    rights=lambda names: (
-        rule(
-            ("activate", "create", "delete", "retire", "update", *READ),
-            names.identity,
-            ("signingkeys",),
-        ),
-        rule(("update",), names.identity, ("signingkeys/status",)),
-        rule(("list", "watch"), names.identity, ("credentialrevocations",)),
-        may_record_events(names),
-    ),
-    rights_at_home=lambda names: (
-        rule(("delete", "list", "watch"), CORE, ("secrets",)),
-        rule(("list", "watch"), names.coordination, ("leases",)),
-    ),
+    rights=rights,
+    rights_at_home=rights_at_home,
     build=build,
 )

@@ -72,7 +72,7 @@ class Chain:
         self._audit = audit
         self._metrics = metrics
         self._request_timeout = request_timeout
-        self._tells_all = log.isEnabledFor(logging.DEBUG)
+        self._logs_requests = log.isEnabledFor(logging.DEBUG)
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = self._monotonic()
@@ -98,7 +98,7 @@ class Chain:
                     self._audit.complete(exchange, answer)
                 took = self._monotonic() - started - exchange.waited
                 self._metrics.observe(exchange, answer, took)
-                if self._tells_all:
+                if self._logs_requests:
                     log.debug("request.answered", extra=_log_fields(exchange, answer, took))
         return answer
 

@@ -105,7 +105,7 @@ def test_sealing_keys(data: Path, metrics: str, expected: list[tuple[str, str]])
 
 
 def test_a_sealing_key_is_a_year_old(data: Path) -> None:
-    """The file tells its age by when it was changed."""
+    """The age of the file is the time since its last change."""
     old = (NOW - timedelta(days=400)).timestamp()
     os.utime(data / "encryption.yaml", (old, old))
 
