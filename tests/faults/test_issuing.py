@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchid.access.revocations import Revocations
-from orchid.admission.record_issued import RecordIssued
+from orchid.admission.certificates.record_issued import RecordIssued
 from orchid.credentials.x509 import pem
 from orchid.server.sockets.messages import Peer
 from orchid.store.interface import ABSENT, Change

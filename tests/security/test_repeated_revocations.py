@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchid.admission.repeated_revocations import MOST_OF_ONE_TARGET, RepeatedRevocations
+from orchid.admission.revocation.repeated_revocations import MOST_OF_ONE_TARGET, RepeatedRevocations
 from orchid.wire.naming import ORCH
 from orchid.wire.text import timestamp
 from tests.api.world import ALICE, Api

@@ -1,7 +1,7 @@
 """revoke-cert: revokes a certificate, signed by its requester or with its own key.
 
 The revocation is created through the API by its holder, as any holder of a certificate may do: see
-admission/revocation_permission.py.
+admission/revocation/revocation_permission.py.
 """
 
 import hashlib

@@ -41,27 +41,27 @@ from orchid.access.revocations import Revocations
 from orchid.access.server_leases import ServerLeases
 from orchid.access.signer_authorities import SignerAuthorities
 from orchid.access.token_keys import FileKeys, StoredKeys, TokenKeys
-from orchid.admission.authority_dependents import AuthorityDependents
+from orchid.admission.authorities.dependents import AuthorityDependents
+from orchid.admission.authorities.own_signers import OwnSigners
+from orchid.admission.authorities.unsealed_keys import REFUSAL, UnsealedKeys
 from orchid.admission.bound_object import BoundObject
-from orchid.admission.cluster_records import ClusterRecords
-from orchid.admission.cluster_revocation import ClusterRevocation
+from orchid.admission.certificates.cluster_records import ClusterRecords
+from orchid.admission.certificates.four_eyes import FourEyes
+from orchid.admission.certificates.policy_forecast import PolicyForecast
+from orchid.admission.certificates.record_issued import Issuers, RecordIssued
+from orchid.admission.certificates.signer_permission import AuthoritiesOf, SignerPermission
+from orchid.admission.certificates.subject_restriction import SubjectRestriction
 from orchid.admission.exchange_policy_authors import ExchangePolicyAuthors
-from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
-from orchid.admission.node_restriction import NodeRestriction
-from orchid.admission.own_signers import OwnSigners
+from orchid.admission.nodes.node_restriction import NodeRestriction
 from orchid.admission.owner_permission import OwnerPermission
-from orchid.admission.policy_forecast import PolicyForecast
-from orchid.admission.record_issued import Issuers, RecordIssued
-from orchid.admission.revocation_permission import RevocationPermission
-from orchid.admission.revoked_keys import RevokedKeys
+from orchid.admission.revocation.cluster_revocation import ClusterRevocation
+from orchid.admission.revocation.revocation_permission import RevocationPermission
+from orchid.admission.revocation.revoked_keys import RevokedKeys
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
-from orchid.admission.signer_permission import AuthoritiesOf, SignerPermission
-from orchid.admission.signing_key_material import SigningKeyMaterial
-from orchid.admission.signing_key_steps import SigningKeySteps
-from orchid.admission.subject_restriction import SubjectRestriction
-from orchid.admission.unsealed_keys import REFUSAL, UnsealedKeys
+from orchid.admission.signing_keys.material import SigningKeyMaterial
+from orchid.admission.signing_keys.steps import SigningKeySteps
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.assembly.anonymous_paths import anonymous_paths

@@ -4,7 +4,8 @@ Without --encryption-provider-config the embedded store has a file of its own in
 created at the first start (orchid/data_directory.py) apart from the database: a copy of one without
 the other reveals nothing. Servers over etcd must share their keys: there, nothing is encrypted
 unless a file is given. Without one the server warns at start, and refuses to create keys of
-authorities (admission/unsealed_keys.py). A file with the provider `identity` confirms plain text.
+authorities (admission/authorities/unsealed_keys.py). A file with the provider `identity` confirms
+plain text.
 
 `Sealing` follows the file while the server runs. A file that lacks a key with which values are
 still sealed is not loaded: the server goes on with the previous one until no value needs that key.

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from orchid.access.authority_keys import AuthorityKeyIndex
 from orchid.access.token_secrets import TokenSecrets
-from orchid.admission.signing_key_conditions import (
+from orchid.admission.signing_keys.conditions import (
     AuthorityKeyConditions,
     KeyConditions,
     TokenKeyConditions,

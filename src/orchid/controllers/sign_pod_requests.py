@@ -219,7 +219,8 @@ CONTROLLER = ControllerDeclaration(
         rule(READ, names.certificates, ("podcertificaterequests",)),
         rule(("update",), names.certificates, ("podcertificaterequests/status",)),
         rule(("sign",), names.certificates, ("signers",), names.pod_client_signer),
-        # For the signers of authorities and no others: see admission/signer_permission.py.
+        # For the signers of authorities and no others: see
+        # admission/certificates/signer_permission.py.
         rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
         rule(("get",), names.identity, ("signingkeys",)),
         rule(("get",), CORE, ("nodes", "pods", "serviceaccounts")),

@@ -135,7 +135,8 @@ CONTROLLER = ControllerDeclaration(
         rule(READ, names.certificates, ("certificatesigningrequests",)),
         rule(("update",), names.certificates, ("certificatesigningrequests/status",)),
         rule(("sign",), names.certificates, ("signers",), *names.signing_signers),
-        # For the signers of authorities and no others: see admission/signer_permission.py.
+        # For the signers of authorities and no others: see
+        # admission/certificates/signer_permission.py.
         rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
         rule(("get",), names.identity, ("signingkeys",)),
         may_record_events(names),

@@ -50,7 +50,7 @@ class PolicyExplainer:
         clock: Clock,
         four_eyes: bool = True,
     ) -> None:
-        """`four_eyes`: whether the writer of a policy may not use it (admission/four_eyes.py)."""
+        """`four_eyes`: no writer of a policy may use it (admission/certificates/four_eyes.py)."""
         self._names = names
         self._feed = feed
         self._offload = offload

@@ -8,7 +8,7 @@ the profile that `issues` describes (`profile`). The server creates the key, or 
 in a Secret; this object never holds it: see controllers/keep_authorities.py. Each key of an
 authority is a SigningKey (kinds/signing_key.py); the status has the certificate of the one that
 signs. That a signer has one authority, and who may create it, is an admission question:
-admission/own_signers.py.
+admission/authorities/own_signers.py.
 """
 
 import hashlib

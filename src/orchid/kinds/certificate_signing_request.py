@@ -11,9 +11,10 @@ Three endpoints write to it, each with rules of its own:
                          └------Failed--------> failed
 
 The server records the requester in the spec, and the approver in notes that no client sees, for
-the inventory (admission/record_issued.py). A decision or an outcome is final. The right to decide
-and to sign is checked by admission/signer_permission.py, the limits of a signer by
-credentials/authorities/profiles.py, changes of conditions by wire/request_conditions.py.
+the inventory (admission/certificates/record_issued.py). A decision or an outcome is final. The
+right to decide and to sign is checked by admission/certificates/signer_permission.py, the limits of
+a signer by credentials/authorities/profiles.py, changes of conditions by
+wire/request_conditions.py.
 """
 
 import hashlib

@@ -2,7 +2,8 @@
 
 Start with `Rules`. The name of a signer's bundle begins with the signer name, so that a bundle
 cannot claim another signer, and its signer is immutable. credentials/x509/trust_anchors.py
-validates the anchors; admission/signer_permission.py checks the right to write a signer's bundle.
+validates the anchors; admission/certificates/signer_permission.py checks the right to write a
+signer's bundle.
 """
 
 from collections.abc import Iterable, Iterator

@@ -6,13 +6,14 @@
 Exactly one of `certificate`, `token`, `account`, `authority`, `key` and `user` is set. A server
 refuses the credential from the next request after it received the change (access/revocations.py).
 Permission and the fields that the server fills in are admission
-(admission/revocation_permission.py). Deleting a revocation of a user, or with the reason
+(admission/revocation/revocation_permission.py). Deleting a revocation of a user, or with the reason
 certificateHold, lifts it; all others stay until the credential has expired. A second revocation of
 the same credential is only accepted if it revokes more or has a more serious reason; it supersedes
 the first (`is_superseded_by`).
 
 With `cluster` it revokes a credential of that Kubernetes cluster (kinds/cluster.py), and none of
-this server; without it, the reverse. The rules for those are in admission/cluster_revocation.py.
+this server; without it, the reverse. The rules for those are in
+admission/revocation/cluster_revocation.py.
 """
 
 from collections.abc import Iterator
@@ -348,7 +349,7 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
         scope=Scope.CLUSTER,
         rules=Rules(),
         writes=("metadata", "spec"),
-        # The server always fills this in: see admission/revocation_permission.py.
+        # The server always fills this in: see admission/revocation/revocation_permission.py.
         creates=("metadata", "spec", "status.expires"),
         columns=COLUMNS,
         selectable={

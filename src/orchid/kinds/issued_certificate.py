@@ -1,10 +1,10 @@
 """IssuedCertificate: the inventory. One object per certificate issued by this server.
 
 Its name is the serial number in lower-case hex. It is written in the same commit as the
-certificate of the request (admission/record_issued.py), so that every certificate is recorded.
-Clients cannot create or edit it, except that a controller records the certificates of clusters
-(kinds/cluster.py), under names of their own. controllers/mark_revoked.py writes `status`, and
-controllers/clean_issued.py deletes it some time after the certificate has expired. It holds no
+certificate of the request (admission/certificates/record_issued.py), so that every certificate is
+recorded. Clients cannot create or edit it, except that a controller records the certificates of
+clusters (kinds/cluster.py), under names of their own. controllers/mark_revoked.py writes `status`,
+and controllers/clean_issued.py deletes it some time after the certificate has expired. It holds no
 secret.
 """
 
@@ -185,7 +185,8 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
         scope=Scope.CLUSTER,
         verbs=("create", "delete", "get", "list", "watch"),
         writes=(),
-        creates=("metadata", "spec"),  # of clusters only: see admission/cluster_records.py
+        # Of clusters only: see admission/certificates/cluster_records.py.
+        creates=("metadata", "spec"),
         columns=COLUMNS,
         selectable={
             "spec.signerName": lambda one: one.spec.signer_name,

@@ -6,10 +6,11 @@ Two endpoints write to it:
     status   the outcome: Issued, Denied or Failed, once          StatusRules
 
 There is no approval: the request names a Pod, its account and its Node, and each is checked by uid,
-at the create by admission/node_pod_certificates.py and before signing by the signer
+at the create by admission/nodes/node_pod_certificates.py and before signing by the signer
 (controllers/sign_pod_requests.py for the signers of this server). Permission to sign is checked in
-admission/signer_permission.py. The stub is an empty PKCS #10 request: it carries the public key and
-proves that the requester holds the private key. Nothing else of it gets into a certificate.
+admission/certificates/signer_permission.py. The stub is an empty PKCS #10 request: it carries the
+public key and proves that the requester holds the private key. Nothing else of it gets into a
+certificate.
 """
 
 import re

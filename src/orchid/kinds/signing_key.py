@@ -8,8 +8,8 @@
 `select` is the one function that chooses the signer and the verification keys from the stored
 objects; it reads no clock. The private key is never here: it is in the Secret at `key_location`.
 What differs between token keys and keys of authorities is declared in `KeyPurpose`. Rights and the
-conditions of each step are admission questions: admission/signing_key_material.py and
-admission/signing_key_steps.py.
+conditions of each step are admission questions: admission/signing_keys/material.py and
+admission/signing_keys/steps.py.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ CONDITIONS: Final = Path() / "status" / "conditions"
 
 PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Retired"
 STATES: Final = (PUBLISHED, ACTIVE, VERIFYING, RETIRED)
-# Every other change of the state is refused; admission/signing_key_steps.py judges these.
+# Every other change of the state is refused; admission/signing_keys/steps.py judges these.
 STEPS: Final = frozenset(
     {
         (PUBLISHED, ACTIVE),
@@ -361,8 +361,8 @@ def declare(names: Naming) -> Kind[SigningKey]:
         rules=Rules(),
         defaults=with_defaults,
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
-        # The server fills in the status whatever was sent: see admission/signing_key_material.py
-        # and admission/signing_key_steps.py.
+        # The server fills in the status whatever was sent: see admission/signing_keys/material.py
+        # and admission/signing_keys/steps.py.
         creates=("metadata", "spec", "status"),
         writes=("metadata", "spec", *(f"status.{field}" for field in CHANGED_BY_STEPS)),
         columns=COLUMNS,

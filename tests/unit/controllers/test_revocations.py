@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from cryptography import x509
 
-from orchid.admission.repeated_revocations import RepeatedRevocations
+from orchid.admission.revocation.repeated_revocations import RepeatedRevocations
 from orchid.client.client import ListSelection, WatchedChange
 from orchid.controllers.confirm_revocations import ConfirmRevocations
 from orchid.controllers.mark_revoked import MarkRevoked

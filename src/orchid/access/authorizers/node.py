@@ -7,7 +7,7 @@ the rest the fixed rules of the `system:node` role apply, narrowed to the node's
 the request alone shows them.
 
 Everything that is not allowed here is no opinion with a reason: RBAC may still allow it.
-admission/node_restriction.py checks what a node writes.
+admission/nodes/node_restriction.py checks what a node writes.
 """
 
 from collections.abc import Callable
@@ -127,7 +127,7 @@ class NodeAuthorizer:
         if target.namespace != self._lease_namespace:
             place = quote(self._lease_namespace)
             return undecided(f"can only access leases in the {place} system namespace")
-        # The name of a new one is in the body: admission/node_restriction.py checks it.
+        # The name of a new one is in the body: admission/nodes/node_restriction.py checks it.
         if target.verb != "create" and target.name != node:
             text = "can only access node lease with the same name as the requesting node"
             return undecided(text)
@@ -138,7 +138,7 @@ class NodeAuthorizer:
             text = "nodes may not access the status subresource of PodCertificateRequests"
             return undecided(text)
         if target.verb == "create":
-            return ALLOWED  # admission/node_pod_certificates.py checks the contents
+            return ALLOWED  # admission/nodes/node_pod_certificates.py checks the contents
         if target.verb == "get":
             entry = self._feed.of(PodCertificateRequest).get(target.namespace, target.name)
             if entry is not None and entry.object.spec.node_name == node:

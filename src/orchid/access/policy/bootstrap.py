@@ -260,7 +260,7 @@ class _Writer:
         self._role(discovery, rule(READ, group, ("clustertrustbundles",)))
         self._bind(discovery, self._group(AUTHENTICATED))
         # The holder of a certificate may revoke it. Other revocations need the verb revoke: see
-        # admission/revocation_permission.py.
+        # admission/revocation/revocation_permission.py.
         revoker = "system:own-certificate-revoker"
         self._role(revoker, rule(("create",), names.identity, ("credentialrevocations",)))
         self._bind(revoker, self._group(AUTHENTICATED))

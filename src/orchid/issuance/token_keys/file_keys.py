@@ -3,7 +3,7 @@
 If token keys are files, the files decide: the objects of source File only show the keys, so that
 `kubectl get signingkeys` and `orchid key list` work everywhere. Each server creates objects for its
 own keys and keeps their states current (`run`). The controller deletes those that no server has
-(controllers/rotate_token_keys.py). Clients cannot change them (admission/signing_key_steps.py).
+(controllers/rotate_token_keys.py). Clients cannot change them (admission/signing_keys/steps.py).
 """
 
 import asyncio

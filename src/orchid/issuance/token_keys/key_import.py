@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from orchid.admission.signing_key_material import create_key, private_key_secret
+from orchid.admission.signing_keys.material import create_key, private_key_secret
 from orchid.clock import Clock, whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.files import write_private

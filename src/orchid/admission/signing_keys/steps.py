@@ -10,7 +10,7 @@ any → Retired          retire           a CredentialRevocation names the key
 delete                 -                it is Retired, or Published and does not sign; or its
                                         authority is gone
 
-A rejection lists every reason; admission/signing_key_conditions.py has those that depend on the
+A rejection lists every reason; admission/signing_keys/conditions.py has those that depend on the
 purpose of the key. The controller gets the messages of its conditions by a dry run of the step. The
 server itself sets the times in the status: the time of an activation is later than that of any
 other key, so that the last one signs.
@@ -20,8 +20,8 @@ from collections.abc import Callable, Container
 from datetime import datetime
 from typing import Any, Final
 
-from orchid.admission.signing_key_conditions import KeyConditions, Servers, lacking
-from orchid.admission.signing_key_material import later_than
+from orchid.admission.signing_keys.conditions import KeyConditions, Servers, lacking
+from orchid.admission.signing_keys.material import later_than
 from orchid.clock import whole_seconds
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
@@ -178,7 +178,7 @@ class SigningKeySteps(AdmissionPolicy):
 
     def _stepped(self, new: SigningKey, old: SigningKey, now: datetime) -> Any:
         """The status after a change of the state; whatever was sent does not count."""
-        # A new chain was checked before: see signing_key_material.py.
+        # A new chain was checked before: see material.py.
         status = old.status if new.spec.chain == old.spec.chain else new.status
         if new.state == old.state:
             return status

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from orchid.admission.record_issued import Issuers, RecordIssued
+from orchid.admission.certificates.record_issued import Issuers, RecordIssued
 from orchid.engine.request import Target
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,

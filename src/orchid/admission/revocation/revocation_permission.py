@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orchid.admission.repeated_revocations import Already, RepeatedRevocations, stays
+from orchid.admission.revocation.repeated_revocations import Already, RepeatedRevocations, stays
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchid.admission.authority_dependents import AuthorityDependents
+from orchid.admission.authorities.dependents import AuthorityDependents
 from orchid.engine.request import Target
 from orchid.kinds import (
     certificate_authority,

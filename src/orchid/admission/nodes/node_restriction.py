@@ -10,8 +10,8 @@ compromised node gains nothing about other nodes, whatever roles it has.
 from collections.abc import Iterator
 from typing import Any
 
-from orchid.admission.node_labels import NodeLabels
-from orchid.admission.node_pod_certificates import NodePodCertificates
+from orchid.admission.nodes.node_labels import NodeLabels
+from orchid.admission.nodes.node_pod_certificates import NodePodCertificates
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import signing_request
 from orchid.engine.cache.feed import Feed

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from orchid.admission.signer_permission import (
+from orchid.admission.certificates.signer_permission import (
     ATTEST,
     REFUSALS,
     SIGN,

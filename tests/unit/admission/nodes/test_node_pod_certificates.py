@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchid.admission.node_restriction import NodeRestriction
+from orchid.admission.nodes.node_restriction import NodeRestriction
 from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.pod_certificate_request import (

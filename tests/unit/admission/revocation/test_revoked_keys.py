@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchid.admission.revoked_keys import RevokedKeys
+from orchid.admission.revocation.revoked_keys import RevokedKeys
 from orchid.engine.request import Target
 from orchid.kinds import credential_revocation
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchid.access.signer_authorities import SignerAuthorities
-from orchid.admission.own_signers import OwnSigners
+from orchid.admission.authorities.own_signers import OwnSigners
 from orchid.credentials.authorities.authority import Authority
 from orchid.engine.request import Target
 from orchid.kinds import certificate_authority

@@ -6,7 +6,7 @@ import pytest
 
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.signer_authorities import SignerAuthorities
-from orchid.admission.signer_permission import SignerPermission
+from orchid.admission.certificates.signer_permission import SignerPermission
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache

@@ -6,7 +6,7 @@ same commit as the object (`companions`), so that there is never one without the
 takes the verb `import` on the key, and the right to get the Secret that is named: a caller who
 knows the private key can issue a token of any account. Importing the key of an authority takes the
 rights of a user who creates that authority, too. A key of an authority without any source is the
-key that the authority has now (admission/authority_key_material.py).
+key that the authority has now (admission/signing_keys/authority_material.py).
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
-from orchid.admission.authority_key_material import (
+from orchid.admission.certificates.signer_permission import ATTEST, REFUSALS, SIGN, signer_targets
+from orchid.admission.signing_keys.authority_material import (
     CERTIFICATE,
     NewKey,
     SigningPlace,
     authority_material,
     installed,
 )
-from orchid.admission.signer_permission import ATTEST, REFUSALS, SIGN, signer_targets
 from orchid.clock import whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.authorities import rsa_process

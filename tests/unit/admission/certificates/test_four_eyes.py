@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchid.admission.four_eyes import FourEyes
+from orchid.admission.certificates.four_eyes import FourEyes
 from orchid.approval.deciding import BY_POLICY
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,

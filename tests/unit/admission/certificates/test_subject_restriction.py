@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchid.admission.subject_restriction import SubjectRestriction
+from orchid.admission.certificates.subject_restriction import SubjectRestriction
 from orchid.credentials.x509 import names as subject_names
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from cryptography import x509
 
-from orchid.admission.repeated_revocations import Already, RepeatedRevocations, stays
+from orchid.admission.revocation.repeated_revocations import Already, RepeatedRevocations, stays
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.verified_chain import has_ecdsa_key, other_fingerprints

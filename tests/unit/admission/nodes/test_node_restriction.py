@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchid.admission.node_restriction import NodeRestriction
+from orchid.admission.nodes.node_restriction import NodeRestriction
 from orchid.credentials.x509 import pem
 from orchid.engine.request import Target
 from orchid.kinds.certificate_signing_request import (

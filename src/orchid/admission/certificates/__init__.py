@@ -1,0 +1,1 @@
+"""Certificate requests, their approval, and the records of issued certificates."""

@@ -1,0 +1,1 @@
+"""Nodes: limits of what a node may write."""

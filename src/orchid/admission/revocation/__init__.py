@@ -1,0 +1,1 @@
+"""Revocations: who may create and lift them, and how often."""

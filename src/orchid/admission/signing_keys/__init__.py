@@ -1,0 +1,1 @@
+"""SigningKeys: creation, import and the steps of a rotation."""
