@@ -122,7 +122,7 @@ GROUPS = {
         ),
     ),
     "Rights": (
-        Command("roles", "list the roles that can be granted", "orchid.commands.rights.roles"),
+        Command("role", "make, list, show and delete roles", "orchid.commands.rights.role"),
         Command(
             "grant", "give a role to users, groups and accounts", "orchid.commands.rights.grant"
         ),

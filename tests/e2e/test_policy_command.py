@@ -161,3 +161,72 @@ def test_a_bad_file_is_reported(person: Person) -> None:
     assert "holds no ApprovalPolicy" in other.stderr
     assert "yaml" in broken.stderr
     assert "cannot read nowhere.yaml" in missing.stderr
+
+
+def somebody(admin: Person, name: str, server: Server) -> Person:
+    """A person with a certificate, in a directory of their own."""
+    home = admin.home / f"home-of-{name}"
+    home.mkdir()
+    admin.types("csr", "new", name, "--for", "1h")
+    admin.types("csr", "approve", name)
+    admin.types("csr", "fetch", name)
+    pair = ("--cert", f"{name}.crt", "--key", f"{name}.key")
+    admin.types("kubeconfig", *pair, "--out", str(home / "kubeconfig"))
+    return Person(home, home / "kubeconfig")
+
+
+def test_requester_sees_why_a_request_waits_without_more_rights(
+    person: Person, server: Server
+) -> None:
+    """The rights to create and read requests are enough for the reasons of the policies."""
+    person.types("policy", "apply", written(person, "team"), "--for-group", "system:authenticated")
+    person.types("role", "new", "asker", "--allow", "create,get certificatesigningrequests")
+    person.types("grant", "asker", "--user", "carol")
+    carol = somebody(person, "carol", server)
+
+    carol.types("csr", "new", "team-a", "--group", "operators", "--for", "1h")
+    shown = carol.types("csr", "show", "team-a").stdout
+    waited = carol.types("csr", "fetch", "team-a", "--wait", "3s", code=1).stderr
+
+    reason = "policy team: organizations"
+    assert reason in " ".join(shown.split())
+    assert [reason in line for line in waited.splitlines()] == [True, True]
+    assert "operators" in shown
+    assert carol.types("policy", "list", code=1).stderr  # its patterns stay hidden
+
+
+def test_role_of_ones_own_is_limited_to_a_signer(person: Person, server: Server) -> None:
+    """A copied approver approves for that signer alone; without a right on signers nothing is
+    limited.
+    """
+    person.types("ca", "new", "web", "--signer", "example.com/web")
+    narrow = ("--like", "certificate-approver", "--signer", "example.com/web")
+    made = person.types("role", "new", "web-approver", *narrow)
+    person.types("grant", "web-approver", "--user", "dave")
+    dave = somebody(person, "dave", server)
+    person.types(
+        "csr", "new", "w", "--serving", "--signer", "example.com/web", "--dns", "w.example"
+    )
+    person.types("csr", "new", "c")
+
+    dave.types("csr", "approve", "w")
+    refused = dave.types("csr", "approve", "c", code=1).stderr
+    wrong = ("role", "new", "x", "--like", "certificate-requester", "--signer", "example.com/web")
+
+    assert made.stdout == "made web-approver; give it with: orchid grant web-approver --user NAME\n"
+    assert 'not permitted to approve requests with signerName "orch.io/orch-apiserver' in refused
+    assert "none of the copied roles has rights on signers" in person.types(*wrong, code=2).stderr
+    assert "example.com/web" in person.types("role", "show", "web-approver").stdout
+    assert "web-approver" in person.types("role", "list", "-o", "name").stdout
+    assert person.types("role", "delete", "web-approver").stdout == "deleted web-approver\n"
+
+
+def test_limited_revoker_revokes_no_tokens(person: Person) -> None:
+    """Of the special verbs a copy has only those on its signers."""
+    narrow = ("--like", "credential-revoker", "--signer", "example.com/*")
+    rules = person.gets("role", "new", "r", *narrow)["rules"]
+
+    revoking = [rule for rule in rules if "revoke" in rule["verbs"]]
+    assert [(rule["resources"], rule["resourceNames"]) for rule in revoking] == [
+        (["signers"], ["example.com/*"])
+    ]

@@ -98,6 +98,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "token a/b/c --kubeconfig k": (2, "'a/b/c' is not NAMESPACE/ACCOUNT"),
     "token show nonsense": (2, "that is not a JSON web token: it does not have three parts"),
     "revoke nonsense --kubeconfig k": (2, "'nonsense' is none of csr/NAME, cert/SERIAL, token"),
+    "role new x --kubeconfig k": (2, "what does it allow? give --like or --allow"),
+    "role new x --allow secrets --kubeconfig k": (2, "'secrets' is not like 'get,list secrets'"),
     "completion fish2": (2, "did you mean fish?"),
     "--verson": (2, "did you mean --version?"),
     "key new text": (2, "text is already there"),

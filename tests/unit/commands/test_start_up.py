@@ -15,7 +15,7 @@ print(*sorted(sys.modules))
 
 
 @pytest.mark.parametrize(
-    "command", ["account", "bundle", "can", "csr", "grant", "policy", "roles", "status", "whoami"]
+    "command", ["account", "bundle", "can", "csr", "grant", "policy", "role", "status", "whoami"]
 )
 def test_command_loads_little(command: str) -> None:
     """Slow modules are imported where they are used, so that commands answer quickly."""

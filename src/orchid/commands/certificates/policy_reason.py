@@ -1,18 +1,21 @@
 """Why policies have not decided on a certificate request, for `csr show` and `csr fetch`.
 
 Start with `reason`. The approving controller reports it in an event about the request. A user who
-may not list events may still be allowed to create an ApprovalReview; a user with neither right
-gets no reason.
+may not list events may still be allowed to create an ApprovalReview. The requester needs neither
+right: a dry run of the same request returns the reasons as warnings.
 """
 
+from orchid.commands.accounts import whoami
+from orchid.commands.certificates.request_flags import place
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 
 EVENTS = path("api", "v1", "namespaces", "default", "events")  # of objects without a namespace
+SENT = ("request", "signerName", "usages", "expirationSeconds")
 
 
 def reason(server: ServerConnection, request: Json) -> str:
     """The reason why no policy has approved or denied a request; "" if there is none."""
-    for ask in (_reported, _reviewed):
+    for ask in (_reported, _reviewed, _forecast):
         try:
             if found := ask(server, request):
                 return found
@@ -38,3 +41,19 @@ def _reviewed(server: ServerConnection, request: Json) -> str:
     found: Json = server.post(path("apis", group, version, "approvalreviews"), review)["status"]
     selected = any(one["selected"] for one in found.get("policies") or ())
     return str(found.get("message") or "") if selected else ""
+
+
+def _forecast(server: ServerConnection, request: Json) -> str:
+    """The warnings of a dry run, which judges by its sender: for the requester only."""
+    spec = request["spec"]
+    if whoami.user_of(whoami.ask(server)).get("username") != spec.get("username"):
+        return ""
+    asked = {key: spec[key] for key in SENT if key in spec}
+    body = {
+        "apiVersion": server.api_version("certificates", "v1"),
+        "kind": "CertificateSigningRequest",
+        "metadata": {"generateName": "forecast-"},
+        "spec": asked,
+    }
+    warnings = server.rehearse(place(server), body)
+    return "; ".join(text for text in warnings if text.startswith("policy "))

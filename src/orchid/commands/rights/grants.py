@@ -28,7 +28,7 @@ ACCOUNTS = "system:serviceaccounts"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Flags: a role, its subjects, and a namespace."""
-    completed(parser.add_argument("role", metavar="ROLE", help="see: orchid roles"), "role")
+    completed(parser.add_argument("role", metavar="ROLE", help="see: orchid role list"), "role")
     for flag, words in (
         ("--user", "a user, by name"),
         ("--group", "a group of users"),
@@ -165,7 +165,7 @@ def _role(server: ServerConnection, role: str, namespace: str) -> Json:
                 raise
             continue
         return {"apiGroup": server.names.rbac, "kind": kind, "name": role}
-    raise Complaint(f"there is no role {role!r}; see: orchid roles")
+    raise Complaint(f"there is no role {role!r}; see: orchid role list")
 
 
 def _binding_name(reference: Json, subject: Json) -> str:

@@ -143,6 +143,16 @@ class ServerConnection:
     def post(self, target: str, body: Json) -> Json:
         return self._json("POST", target, body)
 
+    def rehearse(self, target: str, body: Json) -> list[str]:
+        """The warnings of a dry run that creates an object; nothing is printed or stored."""
+        try:
+            answer = self._api.exchange("POST", f"{target}?dryRun=All", body)
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from None
+        if answer.status not in SUCCESS:
+            raise CommandRefused(answer.status, self._refusal(answer.status, decoded(answer.data)))
+        return [printable(_warning_text(one)) for one in answer.headers.get_all("Warning") or ()]
+
     def post_form(self, target: str, fields: Sequence[tuple[str, str]]) -> Json:
         """Send a form to an OAuth endpoint; its errors have another format."""
         status, data = self._exchange("POST", target, urlencode(fields).encode())

@@ -75,10 +75,10 @@ def run(shell: Path, *command: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "reply"),
     [
-        ("orchid roles ", ["system:masters", "system:nodes"]),
+        ("orchid role show ", ["system:masters", "system:nodes"]),
         # A colon begins a new word for bash: what stands before it is not typed again.
-        ("orchid roles system:", ["masters", "nodes"]),
-        ("orchid roles --kubeconfig a=b system:m", ["masters", "nodes"]),
+        ("orchid role show system:", ["masters", "nodes"]),
+        ("orchid role show --kubeconfig a=b system:m", ["masters", "nodes"]),
     ],
 )
 def test_bash_asks_for_the_whole_line(shell: Path, line: str, reply: list[str]) -> None:
@@ -98,13 +98,22 @@ def test_bash_asks_for_the_whole_line(shell: Path, line: str, reply: list[str]) 
 @pytest.mark.system_package("fish")
 def test_fish_asks_for_the_whole_line(shell: Path) -> None:
     """fish completes words with a colon as they are."""
-    typed = "source orchid.fish; complete -C 'orchid roles --kubeconfig x system:m'"
+    typed = "source orchid.fish; complete -C 'orchid role show --kubeconfig x system:m'"
 
     replies = run(shell, "fish", "--no-config", "-c", typed)
 
     passed = json.loads((shell / "asked").read_text())
     assert replies == ["system:masters"]
-    assert passed == ["completion", "words", "orchid", "roles", "--kubeconfig", "x", "system:m"]
+    assert passed == [
+        "completion",
+        "words",
+        "orchid",
+        "role",
+        "show",
+        "--kubeconfig",
+        "x",
+        "system:m",
+    ]
 
 
 def test_zsh_script_is_zsh(shell: Path) -> None:
