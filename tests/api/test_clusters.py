@@ -210,7 +210,7 @@ async def test_calls_of_several_servers_add_up(server: Api) -> None:
     await cluster(server)
     client, clock = server.server.clients.of_user(SELF), server.server.clock
     other = ClusterCalls(clock)
-    other.answered("prod", denied=True)
+    other.answered("prod", clock.monotonic(), denied=True)
     await asked(server)
 
     await ClusterStatusWriter(other, client, clock).write()
@@ -255,6 +255,10 @@ async def test_the_name_of_a_cluster_has_no_dot(server: Api) -> None:
             {"account": {"namespace": "a", "name": "b", "issuedBefore": "2020-01-01T00:00:00Z"}},
             "spec.account.issuedBefore",
         ),
+        ({"account": {"namespace": "kube_system", "name": "b"}}, "spec.account.namespace"),
+        ({"account": {"namespace": "a", "name": "B"}}, "spec.account.name"),
+        ({"account": {"namespace": "a", "name": "b:c"}}, "spec.account.name"),
+        ({"token": {"jti": "a", "namespace": "a.b", "name": "c"}}, "spec.token.namespace"),
         ({"token": {"jti": "a", "issuer": "https://other.example"}}, "spec.token.issuer"),
         ({"certificate": {"requestName": "none"}}, "spec.certificate.requestName"),
         ({"certificate": {"serialNumber": "ab"}}, "spec.certificate.serialNumber"),
@@ -273,6 +277,17 @@ async def test_a_revocation_says_what_is_wrong_with_it(
 
     assert answer.status == 422, answer.text
     assert field in [cause["field"] for cause in answer.json["details"]["causes"]]
+
+
+async def test_an_id_with_its_prefix_is_warned_about(server: Api) -> None:
+    """Copied from an audit record as it is, it revokes nothing."""
+    await cluster(server)
+    prefixed = await revoke(server, "prefixed", token={"jti": TOKEN})
+    bare = await revoke(server, "bare", token={"jti": TOKEN.removeprefix("JTI=")})
+
+    assert any("JTI=" in text for text in prefixed.warnings)
+    assert not bare.warnings
+    assert await asked(server, "alice", TOKEN) == denied("bare")
 
 
 async def test_one_revocation_is_enough(server: Api) -> None:

@@ -252,3 +252,24 @@ async def test_a_fingerprint_stays_revoked_for_an_authority_that_came_later(
 
     assert answer.status == 403
     assert (await asked(server, "mallory", f"X509SHA256={SHA}"))["denied"] is True
+
+
+async def test_one_revoked_id_of_several_is_enough(server: Api) -> None:
+    """An API server may report several; their order, and ids of an unknown form, do not matter."""
+    await cluster(server)
+    await revoked(server, "a", token={"jti": "3f8a"})
+
+    for ids in (("JTI=other", "JTI=3f8a"), ("JTI=3f8a", ""), ("=", "JTI=", "JTI=3f8a", "JTI=3f8a")):
+        assert (await asked(server, "alice", *ids))["denied"] is True
+    for ids in (("jti=3f8a",), ("JTI=3F8A",), ("3f8a",), ("X509SHA256=3f8a",), ("JTI=3f8a ",)):
+        assert await asked(server, "alice", *ids) == NO_OPINION
+
+
+async def test_the_name_of_a_cluster_in_other_letters_is_another_cluster(server: Api) -> None:
+    """Neither the webhook nor a revocation finds one by a name that differs in case."""
+    await cluster(server)
+
+    answer = await server.call("POST", webhook("Prod"), review())
+    revoking = await revoke(server, "a", user={"username": "alice"}, cluster="PROD")
+
+    assert (answer.status, revoking.status) == (404, 422)

@@ -2,8 +2,8 @@
 
 Reads    all credentialrevocations, at start and then every hour
 Deletes  those past `status.expires` (of certificates: a week later, when CRLs no longer need
-         them), those of accounts that are gone or were created again since, those of clusters that
-         are gone, and those that another one of the same target repeats or extends
+         them), those of accounts that are gone or were created again since, and those that another
+         one of the same target repeats or extends (of removed clusters: clean_clusters.py)
 Never    one without a known expiry: of tokens that never expire
 """
 
@@ -14,7 +14,6 @@ from orchid.client.client import Client, ListSelection
 from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
-from orchid.kinds.cluster import Cluster
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.role import CORE, READ, rule
 from orchid.kinds.service_account import ServiceAccount
@@ -78,8 +77,6 @@ class CleanRevocations(Sweeper):
         if found.has_expired(oldest):
             return True
         made = found.metadata.creation_timestamp
-        if found.spec.cluster and made is not None and made <= oldest:
-            return await self._client.find(Cluster, found.spec.cluster) is None
         if found.account is None or made is None or made > oldest:
             return False
         namespace, name = found.account
@@ -94,7 +91,6 @@ CONTROLLER = ControllerDeclaration(
     rights=lambda names: (
         rule(("delete", *READ), names.identity, ("credentialrevocations",)),
         rule(("get",), CORE, ("serviceaccounts",)),
-        rule(("get",), names.identity, ("clusters",)),
     ),
     build=lambda client, context, events: CleanRevocations(client, context.clock),
 )

@@ -7,6 +7,7 @@ server that is killed loses the calls of its last minute.
 import asyncio
 import contextlib
 import logging
+from datetime import timedelta
 from typing import Final
 
 from orchid.access.clusters.calls import Calls, ClusterCalls
@@ -73,7 +74,8 @@ class ClusterStatusWriter:
             reason="Called",
             message="Its API server calls the webhook.",
         )
-        last = whole_seconds(calls.last)
+        ago = timedelta(seconds=self._clock.monotonic() - calls.last)
+        last = whole_seconds(now - ago)
         return replace(
             status,
             last_call=max(last, status.last_call) if status.last_call else last,

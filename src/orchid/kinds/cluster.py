@@ -9,7 +9,7 @@ nothing there: they identify the tokens and certificates of the cluster.
 """
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 from msgspec import field
@@ -36,6 +36,7 @@ CONDITIONS: Final = Path() / "status" / "conditions"
 LONGEST_ISSUER: Final = 1024
 LONGEST_URL: Final = 2048
 LARGEST_BUNDLE: Final = 256 * 1024
+CLOCKS_DIFFER: Final = timedelta(hours=1)  # at most, between two servers
 
 
 class ClusterCredential(Wire):
@@ -207,6 +208,17 @@ def name_errors(path: Path, name: str) -> Iterator[FieldError]:
         return
     for problem in subdomain_errors(name):
         yield invalid(path, name, problem)
+
+
+def is_of_removed(found: Object, cluster: Cluster | None) -> bool:
+    """Whether an object belongs to a cluster that was removed; `cluster` now has its name.
+
+    One that was created again within an hour of the object counts as the same.
+    """
+    if cluster is None:
+        return True
+    made, since = found.metadata.creation_timestamp, cluster.metadata.creation_timestamp
+    return made is not None and since is not None and made + CLOCKS_DIFFER < since
 
 
 def authorities_end(cluster: Cluster) -> datetime | None:

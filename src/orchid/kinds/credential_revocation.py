@@ -64,6 +64,7 @@ SPEC: Final = Path() / "spec"
 CONDITIONS: Final = Path() / "status" / "conditions"
 LONGEST_MESSAGE: Final = 1024
 LONGEST_USERNAME: Final = 1024
+JTI_PREFIX: Final = "JTI="  # of the id of a token in audit records and reviews
 
 
 class CredentialRevocationSpec(Wire):
@@ -260,6 +261,12 @@ class Rules(Strategy[CredentialRevocation]):
         self, new: CredentialRevocation, old: CredentialRevocation
     ) -> Iterator[FieldError]:
         yield from immutable(SPEC, new.spec, old.spec)
+
+    def warnings(
+        self, new: CredentialRevocation, old: CredentialRevocation | None
+    ) -> Iterator[str]:
+        if old is None and new.spec.token and new.spec.token.jti.startswith(JTI_PREFIX):
+            yield f"spec.token.jti: the id of a token is shown behind {JTI_PREFIX}, without it"
 
 
 class StatusRules(Strategy[CredentialRevocation]):

@@ -5,6 +5,7 @@ with the message of Kubernetes; the `..._errors` functions validate options and 
 The verbs decide which options they have and what these mean.
 """
 
+import functools
 import re
 import urllib.parse
 from collections.abc import Iterator, Sequence
@@ -96,6 +97,7 @@ def duration(text: str) -> float:
         raise BadRequest(f"invalid timeout specified in the request URL - time: {fault}") from None
 
 
+@functools.lru_cache(maxsize=64)  # a client sends the same time-out in each request
 def seconds_of(text: str) -> float:
     """Seconds in a duration like `1m30s`; raises ValueError."""
     negative, rest = text.startswith("-"), text[1:] if text[:1] in ("-", "+") else text

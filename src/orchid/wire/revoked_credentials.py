@@ -12,6 +12,7 @@ from msgspec import field
 
 from orchid.wire.fields import FieldError, Path, invalid, required, too_long, too_many
 from orchid.wire.meta import Time
+from orchid.wire.rules.names import label_errors, subdomain_errors
 from orchid.wire.struct import Wire, describe, proto
 
 LONGEST_ID: Final = 256
@@ -150,6 +151,7 @@ def token_errors(named: RevokedToken, path: Path) -> Iterator[FieldError]:
         yield too_long(path / "jti", LONGEST_ID)
     if bool(named.namespace) != bool(named.name):
         yield required(path / ("name" if named.namespace else "namespace"))
+    yield from name_errors(named, path)
     if named.issuer and (named.namespace or named.name):
         yield invalid(path / "issuer", named.issuer, "must not be given together with an account")
 
@@ -158,3 +160,13 @@ def account_errors(named: RevokedAccount, path: Path) -> Iterator[FieldError]:
     for name, value in (("namespace", named.namespace), ("name", named.name)):
         if not value:
             yield required(path / name)
+    yield from name_errors(named, path)
+
+
+def name_errors(named: RevokedToken | RevokedAccount, path: Path) -> Iterator[FieldError]:
+    """A name that no account can have would revoke nothing, without a word."""
+    rules = (("namespace", named.namespace, label_errors), ("name", named.name, subdomain_errors))
+    for name, value, rule in rules:
+        if value:
+            for problem in rule(value):
+                yield invalid(path / name, value, problem)

@@ -16,11 +16,13 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 
 from orchid.access.clusters.calls import ClusterCalls
+from orchid.client.client import ListSelection
 from orchid.controllers.check_clusters import CheckClusters
 from orchid.controllers.record_cluster_certificates import RecordClusterCertificates
 from orchid.controllers.runtime.context import ClusterConnection
 from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.kinds.cluster import INVENTORIED, Cluster, ClusterInventory, ClusterSpec
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import Role, rule
 from orchid.kinds.role_binding import RoleBinding, RoleRef, Subject
@@ -30,6 +32,7 @@ from orchid.outbound.remote import InvalidRemote
 from orchid.wire.conditions import Condition
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedUser
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside
 from tests.unit.controllers.test_issued_certificates import issued
@@ -178,6 +181,53 @@ async def test_a_token_is_renewed_when_half_of_its_life_is_over(world: Beside) -
     assert elsewhere.token in secret.data["kubeconfig"].decode()
 
 
+async def revoked(world: Beside, name: str, cluster: str = "prod") -> None:
+    spec = CredentialRevocationSpec(cluster=cluster, user=RevokedUser(username=name))
+    await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name=name), spec=spec))
+
+
+async def revocations(world: Beside) -> list[str]:
+    page = await world.admin.page(ListSelection(CredentialRevocation))
+    return sorted(one.name for one in page.items)
+
+
+async def cluster(world: Beside, name: str) -> None:
+    spec = ClusterSpec(issuer="https://prod.example")
+    await world.admin.create(Cluster(metadata=ObjectMeta(name=name), spec=spec))
+
+
+async def test_revocations_of_a_removed_cluster_are_removed_at_once(world: Beside) -> None:
+    """Also those that no controller saw being orphaned; those of other clusters stay."""
+    for name in ("first", "second", "third"):
+        await cluster(world, name)
+        await revoked(world, name, name)
+    await world.admin.delete(Cluster, "first")
+
+    async with world.running("cluster-cleaner"):
+        await world.until_gone(CredentialRevocation, "first")
+        await world.admin.delete(Cluster, "second")
+        await world.until_gone(CredentialRevocation, "second")
+
+    assert await revocations(world) == ["third"]
+
+
+async def test_revocations_of_a_former_cluster_of_the_name_are_removed(world: Beside) -> None:
+    """Though nobody saw that it was removed; one made within an hour may be of the new one."""
+    await cluster(world, "prod")
+    await revoked(world, "former")
+    await world.admin.delete(Cluster, "prod")
+    world.clock.ahead = timedelta(hours=2)
+    world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time too
+    await cluster(world, "prod")
+    world.clock.ahead -= timedelta(minutes=30)  # a server whose clock is behind
+    await revoked(world, "current")
+
+    async with world.running("cluster-cleaner"):
+        await world.until_gone(CredentialRevocation, "former")
+
+    assert await revocations(world) == ["current"]
+
+
 async def test_the_records_of_a_removed_cluster_are_removed(world: Beside) -> None:
     """Though their certificates are still valid."""
     await registered(world)
@@ -189,17 +239,14 @@ async def test_the_records_of_a_removed_cluster_are_removed(world: Beside) -> No
         await world.until_like(IssuedCertificate, name)
 
     await world.admin.delete(Cluster, "prod")
-    world.clock.ahead += timedelta(hours=2)
-    async with world.running("issued-cleaner"):
+    async with world.running("cluster-cleaner"):
         await world.until_gone(IssuedCertificate, name)
     assert await world.admin.find(IssuedCertificate, f"{leaf.serial_number:x}") is not None
 
 
 async def test_a_cluster_that_does_not_call_is_reported(world: Beside) -> None:
     """After ten minutes without a call; a call makes it connected again."""
-    await world.admin.create(
-        Cluster(metadata=ObjectMeta(name="prod"), spec=ClusterSpec(issuer="https://prod.example"))
-    )
+    await cluster(world, "prod")
     calls = ClusterCalls(world.clock)
     writer = ClusterStatusWriter(calls, world.admin, world.clock)
 
@@ -208,15 +255,15 @@ async def test_a_cluster_that_does_not_call_is_reported(world: Beside) -> None:
         found = []
         for _ in range(2):
             await checker.sweep()
-            cluster = await world.admin.get(Cluster, "prod")
-            found += [one.status for one in cluster.status.conditions]
+            current = await world.admin.get(Cluster, "prod")
+            found += [one.status for one in current.status.conditions]
         return found
 
     checker = CheckClusters(world.server.clients("cluster-checker"), world.clock)
     new = await connected()
     world.clock.ahead += timedelta(minutes=11)
     silent = await connected()
-    calls.answered("prod", denied=False)
+    calls.answered("prod", world.clock.monotonic(), denied=False)
     await writer.write()
     called = await connected()
     world.clock.ahead += timedelta(minutes=11)

@@ -4,7 +4,6 @@ Counted in memory, for metrics and for the status of the Clusters (issuance/clus
 """
 
 import asyncio
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -19,7 +18,7 @@ REVIEWS: Final = "orchid_cluster_reviews_total"
 class Calls(msgspec.Struct):
     """Calls of one cluster that are not in its status yet."""
 
-    last: datetime
+    last: float = 0.0  # when the last one came, on the monotonic clock
     answered: int = 0
     denied: int = 0
     malformed: int = 0
@@ -33,14 +32,18 @@ class ClusterCalls:
         text = "Calls of the webhook of clusters, by cluster and result."
         self.results = Counter(REVIEWS, text, "cluster", "result")
 
-    def answered(self, cluster: str, *, denied: bool) -> None:
-        calls = self._calls(cluster)
+    def answered(self, cluster: str, arrived: float, *, denied: bool) -> None:
+        """Count a review that came at a time of the monotonic clock."""
+        calls = self._unwritten.get(cluster) or self._first(cluster)
         calls.answered += 1
         calls.denied += denied
+        calls.last = arrived
         self.results.count(cluster, DENIED if denied else NO_OPINION)
 
     def malformed(self, cluster: str) -> None:
-        self._calls(cluster).malformed += 1
+        calls = self._unwritten.get(cluster) or self._first(cluster)
+        calls.malformed += 1
+        calls.last = self._clock.monotonic()
         self.results.count(cluster, MALFORMED)
 
     def unknown(self) -> None:
@@ -53,10 +56,6 @@ class ClusterCalls:
         self.called.clear()
         return taken
 
-    def _calls(self, cluster: str) -> Calls:
-        found = self._unwritten.get(cluster)
-        if found is None:
-            found = self._unwritten[cluster] = Calls(self._clock.now())
-            self.called.set()
-        found.last = self._clock.now()
-        return found
+    def _first(self, cluster: str) -> Calls:
+        self.called.set()
+        return self._unwritten.setdefault(cluster, Calls())

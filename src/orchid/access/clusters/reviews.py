@@ -64,6 +64,7 @@ class ClusterReviews:
     def __init__(self, feed: Feed, revocations: ClusterRevocations, calls: ClusterCalls) -> None:
         self._feed = feed
         self._clusters = feed.of(Cluster)
+        self._prefix = self._clusters.kind.key_prefix
         self._revocations = revocations
         self._calls = calls
 
@@ -74,7 +75,7 @@ class ClusterReviews:
         Unavailable if the store cannot say what is revoked: the API server's failurePolicy applies.
         """
         await self._feed.fresh_since(arrived)
-        if self._clusters.get("", cluster) is None:
+        if self._prefix + cluster not in self._clusters.entries:
             self._calls.unknown()
             raise NotFound(self._clusters.kind.about(cluster))
         try:
@@ -85,7 +86,7 @@ class ClusterReviews:
         if review.kind != KIND or review.api_version not in VERSIONS or len(ids) > MOST_IDS:
             raise self.malformed(cluster, f"not a {KIND} of {' or '.join(sorted(VERSIONS))}")
         revocation = self._revocations.find(cluster, review.spec.user, ids)
-        self._calls.answered(cluster, denied=revocation is not None)
+        self._calls.answered(cluster, arrived, denied=revocation is not None)
         if revocation is None:
             return _no_opinions[review.api_version]
         status = _Status(False, True, f"credential revoked by {revocation}")
@@ -93,6 +94,6 @@ class ClusterReviews:
 
     def malformed(self, cluster: str, why: str) -> BadRequest:
         """Count a call that is no review, and say so."""
-        if self._clusters.get("", cluster) is not None:
+        if self._prefix + cluster in self._clusters.entries:
             self._calls.malformed(cluster)
         return BadRequest(f"the body is no review: {why}")

@@ -16,7 +16,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.cluster import Cluster
+from orchid.kinds.cluster import Cluster, is_of_removed
 from orchid.kinds.issued_certificate import IssuedCertificate, cluster_record_name, record_of
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, Path, invalid, not_found, required
@@ -69,8 +69,9 @@ class ClusterRecords(AdmissionPolicy):
         """A record stays until its certificate has expired, or the cluster is removed."""
         if new is not None or not old.spec.cluster:
             return
-        end = old.spec.not_after
-        if end and end > request.now and self._clusters.get("", old.spec.cluster) is not None:
+        end, entry = old.spec.not_after, self._clusters.get("", old.spec.cluster)
+        is_orphan = entry is None or is_of_removed(old, entry.object)
+        if end and end > request.now and not is_orphan:
             text = f"the certificate is valid until {timestamp(end)}"
             raise Forbidden(kind.about(old.name), text)
 

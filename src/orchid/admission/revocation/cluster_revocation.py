@@ -23,7 +23,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
-from orchid.kinds.cluster import Cluster, authorities_end
+from orchid.kinds.cluster import Cluster, authorities_end, is_of_removed
 from orchid.kinds.credential_revocation import (
     SPEC,
     CredentialRevocation,
@@ -97,8 +97,8 @@ class ClusterRevocation(AdmissionPolicy):
 
     def _has_ended(self, old: CredentialRevocation, now: datetime) -> bool:
         entry = self._clusters.get("", old.spec.cluster)
-        if entry is None:
-            return True  # the webhook answers nobody
+        if entry is None or is_of_removed(old, entry.object):
+            return True
         expires = old.status.expires
         if expires is not None and old.spec.certificate and not old.spec.certificate.serial_number:
             # It may be of an authority that was added later and ends later.

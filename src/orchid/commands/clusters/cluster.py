@@ -290,11 +290,12 @@ def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
             raise Complaint("removing a cluster ends its revocations; add --yes", USAGE)
         if not meant:
             raise Complaint("not removed")
-    done = server.delete(place(server, name))
+    # The Cluster comes last: a removal that stopped half-way can be repeated.
     cluster_setup.remove_credential(server, name)
     if found["spec"].get("inventory"):
         cluster_inventory.remove(server, name)
         remark(f"in the cluster, delete its account: {cluster_inventory.DELETION}")
+    done = server.delete(place(server, name))
     if not print_for_programs(chosen.output, done):
         say(f"removed {name}")
     return 0
