@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from math import ceil
 from typing import Final
 
-from orchid.issuance.exchange.rate_limits import RateLimit
+from orchid.rate_limits import RateLimit
 from orchid.server.fairness import network_of
 
 MOST_CONCURRENT: Final = 10

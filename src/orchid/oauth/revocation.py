@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from orchid.client.client import Client
 from orchid.engine.interfaces import Authenticated, Rejected, TokenAuthenticator
-from orchid.issuance.exchange.rate_limits import RateLimit
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.oauth.callers import Callers, presented_secret
 from orchid.oauth.forms import (
@@ -25,6 +24,7 @@ from orchid.oauth.forms import (
     read_form,
 )
 from orchid.oauth.introspection import audiences_of, unverified_claims
+from orchid.rate_limits import RateLimit
 from orchid.server.exchange import Exchange
 from orchid.server.respond import head
 from orchid.server.sockets.messages import Response

@@ -24,7 +24,6 @@ from orchid.issuance.exchange.policy_index import (
     TooManyPolicies,
     claims_as_text,
 )
-from orchid.issuance.exchange.rate_limits import RateLimit
 from orchid.issuance.exchange.subject_tokens import (
     RETRY_AFTER,
     InvalidSubject,
@@ -43,6 +42,7 @@ from orchid.kinds.token_exchange_policy import (
 )
 from orchid.kinds.token_request import TokenRequest, TokenRequestSpec
 from orchid.metrics import Counter
+from orchid.rate_limits import RateLimit
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 
