@@ -2,8 +2,8 @@
 
 By its language: `console` is typed and its output compared (here, in test_readme_walk.py and in
 test_mtls_page.py); `yaml` is read by the part of the server that it is for, objects of the API by a
-running server; `toml` holds settings; `python` is run; `sh` is run beside a server; `nginx` is used
-by its own test. `text` is output, or a picture. Any other block is a mistake.
+running server; `toml` holds settings; `python` is run; `sh` is run beside a server; `nginx`, `apache` and
+`javascript` are used by tests of their pages. `text` is output, or a picture. Any other block is a mistake.
 
 Shell that needs more than a server says what: `sh needs=systemd` is typed by test_systemd.py on a
 real systemd. For the rest, named and counted in `ONLY_READ`, the shell is parsed, and its commands,
@@ -39,6 +39,7 @@ from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.connection import ServerConnection
 from orchid.credentials.x509.certificate_request import AlternativeNames
 from orchid.expressions.cel import Compiler
+from orchid.issuance.exchange.configuration import read_configuration as read_exchange
 from orchid.server.audit import policy as audit_policy
 from orchid.settings.checking import check
 from orchid.settings.encryption import read_configuration as read_encryption
@@ -53,6 +54,7 @@ FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 DEPLOY = ROOT / "deploy" / "README.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), DEPLOY]
 TYPED_ELSEWHERE = {"systemd": ["deploy/README.md", "docs/hosts.md", "docs/operations.md"]}
+USED_BY_THEIR_TESTS = ("nginx", "apache", "javascript")
 ONLY_READ = {
     "network": 2,  # make run, test and setup fetch packages; the tests run in what they made
     "supervisord": 1,  # its configuration is run by test_deploy.py
@@ -176,6 +178,7 @@ CONFIGURATIONS: dict[str, Callable[[bytes], object]] = {
     "AuthenticationConfiguration": lambda text: read_authentication(text, ORCH),
     "AuthorizationConfiguration": lambda text: read_authorization(text, Compiler()),
     "Policy": audit_policy.parse,
+    "TokenExchangeConfiguration": lambda text: read_exchange(text, f"{ORCH.identity}/v1alpha1", ()),
     "AgentConfiguration": lambda text: read_agent(text, "agent.yaml"),
 }
 
@@ -220,7 +223,7 @@ def try_block(block: Block, server: ServerConnection) -> None:
 
 def test_every_block_says_what_it_is() -> None:
     """A block without a language, or with one that nobody runs, would be read and never tried."""
-    known = {"console", "yaml", "toml", "sh", "python", "nginx", "text"}
+    known = {"console", "yaml", "toml", "sh", "python", "text", *USED_BY_THEIR_TESTS}
 
     assert [block.place for block in ALL if block.language not in known] == []
 
