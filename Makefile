@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation demo-rotation upgrade lock dist install man
+.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs upgrade lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -88,6 +88,12 @@ demo-cluster: .venv/.installed-dev
 	@test -x "$(KUBE_APISERVER)" || { echo "KUBE_APISERVER=path names no program"; exit 2; }
 	scripts/system-packages
 	$(BIN)/python -m tests.e2e.demo_cluster --kube-apiserver "$(KUBE_APISERVER)" $(ARGS)
+
+# Token exchange with google-auth, authlib, oauth4webapi, Apache and nginx, and a thousand tokens in one review.
+exchange-runs: export ORCHID_REVIEWED_TOKENS ?= 1000
+exchange-runs: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m pytest -v -n 0 tests/e2e/test_token_exchange.py tests/e2e/test_web_servers.py $(ARGS)
 
 # Two servers of an earlier commit are replaced under load, and started again; a minute or so:
 # make upgrade FROM=<commit>

@@ -1,7 +1,7 @@
 """A server that exchanges tokens of an issuer for those of the account ci/deployer.
 
-    with exchange_stage(tmp_path) as stage:
-        token = stage.exchanged(stage.issuer.github(aud=stage.url))
+with exchange_stage(tmp_path) as stage:
+    token = stage.exchanged(stage.issuer.github(aud=stage.url))
 """
 
 import json
@@ -89,9 +89,7 @@ class ExchangeStage:
 
     def introspect(self, token: str, caller: str = ADMIN) -> Any:
         form = urlencode({"token": token}).encode()
-        return self.admin.send(
-            "POST", "/oauth2/introspect", form, token=caller, headers=FORM
-        ).json
+        return self.admin.send("POST", "/oauth2/introspect", form, token=caller, headers=FORM).json
 
     def is_valid(self, token: str, audience: str) -> bool:
         body = {"spec": {"token": token, "audiences": [audience]}}
@@ -100,7 +98,8 @@ class ExchangeStage:
 
     def revoke(self, name: str, **token: str) -> None:
         self.make(
-            f"{IDENTITY}/credentialrevocations", {"metadata": {"name": name}, "spec": {"token": token}}
+            f"{IDENTITY}/credentialrevocations",
+            {"metadata": {"name": name}, "spec": {"token": token}},
         )
 
     def account(self, namespace: str, name: str, **annotations: str) -> str:

@@ -2,8 +2,9 @@
 
 By its language: `console` is typed and its output compared (here, in test_readme_walk.py and in
 test_mtls_page.py); `yaml` is read by the part of the server that it is for, objects of the API by a
-running server; `toml` holds settings; `python` is run; `sh` is run beside a server; `nginx`, `apache` and
-`javascript` are used by tests of their pages. `text` is output, or a picture. Any other block is a mistake.
+running server; `toml` holds settings; `python` is run; `sh` is run beside a server; `nginx`,
+`apache` and `javascript` are used by tests of their pages. `text` is output, or a picture. Any
+other block is a mistake.
 
 Shell that needs more than a server says what: `sh needs=systemd` is typed by test_systemd.py on a
 real systemd. For the rest, named and counted in `ONLY_READ`, the shell is parsed, and its commands,
