@@ -1,5 +1,6 @@
 """`orchid agent` on a host: from the join file to a renewed certificate, with a real server."""
 
+import base64
 import contextlib
 import http.client
 import json
@@ -51,6 +52,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         home = tmp_path_factory.mktemp("operator")
         operator = Person(home, started.kubeconfig)
         operator.types("ca", "new", "servers", "--signer", "example.com/servers")
+        mesh = ("ca", "new", "mesh", "--signer", "example.com/mesh")
+        operator.types(*mesh, "--trust-domain", "example.org")
         (home / "policy.yaml").write_text(POLICY)
         policy = ("policy", "apply", str(home / "policy.yaml"))
         operator.types(*policy, "--for-group", "system:nodes")
@@ -132,10 +135,10 @@ def test_once_joins_and_writes_a_verified_pair(
     host = Machine(tmp_path, operator)
     operator.types("account", "new", "shop/frontend")
     placed = ("host", "place", HOST, "shop/frontend", "--audience", "https://vault.example")
-    operator.types(*placed, "--api", "--signer", "orch.io/orch-apiserver-client-pod")
-    place = {
-        word: str(host.place / word) for word in ("web", "vault", "trust", "api", "own", "pod")
-    }
+    signers = ("--signer", "orch.io/orch-apiserver-client-pod", "--signer", "example.com/mesh")
+    operator.types(*placed, "--api", *signers)
+    words = ("web", "vault", "trust", "api", "own", "pod", "svid")
+    place = {word: str(host.place / word) for word in words}
     certificate = {"signer": "example.com/servers", "dnsNames": [HOST]}
     token = {"account": "shop/frontend", "audience": "https://vault.example"}
     bundle = {"signer": "example.com/servers", "formats": ["pem", "p12"], "password": "changeit"}
@@ -147,6 +150,11 @@ def test_once_joins_and_writes_a_verified_pair(
         {"name": "api", "directory": place["api"], "kubeconfig": {"account": "shop/frontend"}},
         {"name": "own", "directory": place["own"], "kubeconfig": {}},
         {"name": "pod", "directory": place["pod"], "certificate": by_pod},
+        {
+            "name": "svid",
+            "directory": place["svid"],
+            "certificate": {"signer": "example.com/mesh", "as": "shop/frontend"},
+        },
     )
 
     host.types("--once")
@@ -165,11 +173,30 @@ def test_once_joins_and_writes_a_verified_pair(
     assert f"system:node:{HOST}" in own
     subject = openssl("x509", "-in", host.place / "pod" / "tls.crt", "-noout", "-subject")
     assert "system:serviceaccount:shop:frontend" in subject
+    verify_svid(server, host.place / "svid", "spiffe://example.org/ns/shop/sa/frontend")
     assert (
         'orchid_agent_output_state{output="web",state="fresh"} 1'
         in (host.place / "agent.prom").read_text()
     )
     assert "fresh" in host.types("status").stdout
+
+
+def verify_svid(server: Server, svid: Path, spiffe_id: str) -> None:
+    """Verify an X.509-SVID for both purposes with the SPIFFE bundle that anybody can fetch."""
+    trust = ssl.create_default_context(cafile=str(server.data_dir / "ca.crt"))
+    connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=trust)
+    connection.request("GET", "/trust/mesh.json")
+    bundle = json.loads(connection.getresponse().read())
+    connection.close()
+    assert [key["use"] for key in bundle["keys"]] == ["x509-svid"]
+    (encoded,) = bundle["keys"][0]["x5c"]
+    anchors = svid.with_name("anchors.pem")
+    anchors.write_text(ssl.DER_cert_to_PEM_cert(base64.b64decode(encoded)))
+    for purpose in ("sslclient", "sslserver"):
+        checks = ("-x509_strict", "-purpose", purpose, "-CAfile", anchors)
+        openssl("verify", *checks, "-untrusted", svid / "tls.crt", svid / "tls.crt")
+    text = openssl("x509", "-in", svid / "tls.crt", "-noout", "-ext", "subjectAltName")
+    assert text.split()[-1] == f"URI:{spiffe_id}"
 
 
 def test_waiting_and_mistakes_have_their_exit_codes(operator: Person, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from orchid.approval.spiffe_requests import refuse_other_identity
 from orchid.credentials.authorities import profiles
 from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import NotPermitted
@@ -122,7 +123,7 @@ def case_of(
         lifetime = timedelta(seconds=expiration_seconds) if expiration_seconds else None
     profile = terms.profile if terms else _unknown(signer_name)
     usages = tuple(profile.usages(usages))
-    refusals = _refusals(profile, read, usages)
+    refusals = _refusals(profile, read, usages, user.username)
     certified = usages if refusals else profile.certified_usages(usages, read.key_algorithm)
     return Case(
         signer_name,
@@ -138,11 +139,14 @@ def _unknown(signer_name: str) -> Profile:
     return replace(profiles.legacy(signer_name, ()), default_usages=())
 
 
-def _refusals(profile: Profile, read: SigningRequest, usages: tuple[str, ...]) -> tuple[str, ...]:
+def _refusals(
+    profile: Profile, read: SigningRequest, usages: tuple[str, ...], username: str
+) -> tuple[str, ...]:
     if not usages:
         return ("it names no usages, and which ones its signer would give is not known",)
     try:
         profile.check(read, usages)
+        refuse_other_identity(profile, read, username)
         profile.certified_usages(usages, read.key_algorithm)
     except NotPermitted as refusal:
         return (f"the signer would refuse it: {refusal}",)

@@ -1,8 +1,9 @@
 """Issuing terms of a custom authority: the API type, and its profile.
 
 Start with `IssuingTerms`. `with_default_terms` fills in defaults, `listed_errors` and
-`lifetime_errors` validate, and `profile_of` makes the signing profile. The profiles of platform
-signers are in platform_signers.py.
+`lifetime_errors` validate, and `profile_of` makes the signing profile. An authority with a SPIFFE
+trust domain has fixed terms, except for keys and lifetimes. The profiles of platform signers are in
+platform_signers.py.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.names import SUBJECT_PARTS
 from orchid.credentials.x509.usages import ALL_USAGES
-from orchid.wire.fields import FieldError, Path, duplicate, invalid, unsupported
+from orchid.wire.fields import FieldError, Path, duplicate, forbidden, invalid, unsupported
 from orchid.wire.options import seconds_of
 from orchid.wire.struct import Wire, at_most, describe, proto, replace
 from orchid.wire.text import human_duration
@@ -29,6 +30,9 @@ KEYS: Final = ("ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072", "RSA-4096", "
 ALL_KEYS: Final = (*KEYS, "ECDSA-P521", "ML-DSA-65")
 MAX_DURATION: Final = "2160h"
 DEFAULT_DURATION: Final = "720h"
+SVID_NAMES: Final = ("uri",)
+SVID_MAX_DURATION, SVID_DEFAULT_DURATION = "24h", "1h"
+SVID_LONGEST: Final = timedelta(hours=24)
 
 # Usages that would let a holder issue certificates or CRLs.
 NOT_FOR_LEAVES: Final = ("cert sign", "crl sign")
@@ -79,28 +83,37 @@ class IssuingTerms(Wire):
     ] = False
 
 
-def with_default_terms(terms: IssuingTerms, duration: str) -> IssuingTerms:
-    """The terms with defaults: server certificates, for three months at most.
+def with_default_terms(
+    terms: IssuingTerms, duration: str, *, is_spiffe: bool = False
+) -> IssuingTerms:
+    """The terms with defaults: server certificates, for three months at most; or X.509-SVIDs.
 
     No certificate outlives its authority, so a shorter `duration` of the authority is used.
     """
-    longest = terms.max_duration or shorter_of(MAX_DURATION, duration)
+    most, usual = MAX_DURATION, DEFAULT_DURATION
+    if is_spiffe:
+        most, usual = SVID_MAX_DURATION, SVID_DEFAULT_DURATION
+    longest = terms.max_duration or shorter_of(most, duration)
     return replace(
         terms,
-        usages=terms.usages or USAGES,
-        names=terms.names or NAMES,
+        usages=terms.usages or (profiles.SVID_USAGES if is_spiffe else USAGES),
+        names=terms.names or (SVID_NAMES if is_spiffe else NAMES),
         keys=terms.keys or KEYS,
         max_duration=longest,
-        default_duration=terms.default_duration or shorter_of(DEFAULT_DURATION, longest),
+        default_duration=terms.default_duration or shorter_of(usual, longest),
     )
 
 
-def profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Profile:
+def profile_of(
+    signer_name: str, terms: IssuingTerms, chain: str = "", trust_domain: str = ""
+) -> Profile:
     """The profile from the terms of a signer and the constraints of its certificate chain, in
     PEM.
 
     Approval and signing use the same profile, so that every approved request can be signed.
     """
+    if trust_domain:
+        return _within_chain(_svid_profile(signer_name, terms, trust_domain), chain)
     made = profiles.own_authority(
         signer_name,
         usages=terms.usages,
@@ -115,8 +128,12 @@ def profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Profil
     return _within_chain(made, chain)
 
 
-def pod_profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Profile | None:
+def pod_profile_of(
+    signer_name: str, terms: IssuingTerms, chain: str = "", trust_domain: str = ""
+) -> Profile | None:
     """The same for certificates of Pods; None if the authority issues none."""
+    if trust_domain:
+        return profile_of(signer_name, terms, chain, trust_domain)
     if not terms.pods:
         return None
     made = profiles.pods(
@@ -128,6 +145,16 @@ def pod_profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Pr
         max_duration=duration_of(terms.max_duration) or MINIMUM_LIFETIME,
     )
     return _within_chain(made, chain)
+
+
+def _svid_profile(signer_name: str, terms: IssuingTerms, trust_domain: str) -> Profile:
+    return profiles.svids(
+        signer_name,
+        trust_domain=trust_domain,
+        keys=terms.keys,
+        max_duration=duration_of(terms.max_duration) or MINIMUM_LIFETIME,
+        default_duration=duration_of(terms.default_duration) or MINIMUM_LIFETIME,
+    )
 
 
 def _within_chain(made: Profile, chain: str) -> Profile:
@@ -146,14 +173,36 @@ def listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
     yield from choice_errors(path / "subject", terms.subject, tuple(SUBJECT_PARTS))
 
 
-def lifetime_errors(terms: IssuingTerms, path: Path, life: timedelta) -> Iterator[FieldError]:
+def svid_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
+    """Validate the terms of an authority with a trust domain: the standard fixes most of them."""
+    text = "fixed by spec.trustDomain"
+    if sorted(terms.usages) != sorted(profiles.SVID_USAGES):
+        yield invalid(path / "usages", list(terms.usages), text)
+    if terms.names != SVID_NAMES:
+        yield invalid(path / "names", list(terms.names), text)
+    for name, is_set in (
+        ("subject", terms.subject),
+        ("wildcards", terms.wildcards),
+        ("pods", terms.pods),
+    ):
+        if is_set:
+            yield forbidden(path / name, text)
+    yield from lifetime_errors(terms, path, SVID_LONGEST, POD_SHORTEST)
+
+
+def lifetime_errors(
+    terms: IssuingTerms,
+    path: Path,
+    life: timedelta,
+    shortest_default: timedelta = MINIMUM_LIFETIME,
+) -> Iterator[FieldError]:
     """Validate the lifetimes, given the lifetime of the authority."""
     longest = duration_of(terms.max_duration) or life
-    shortest = POD_SHORTEST if terms.pods else MINIMUM_LIFETIME
+    shortest = max(POD_SHORTEST if terms.pods else MINIMUM_LIFETIME, shortest_default)
     yield from duration_errors(path / "maxDuration", terms.max_duration, shortest, life)
-    if MINIMUM_LIFETIME <= longest <= life:
+    if shortest_default <= longest <= life:
         yield from duration_errors(
-            path / "defaultDuration", terms.default_duration, MINIMUM_LIFETIME, longest
+            path / "defaultDuration", terms.default_duration, shortest_default, longest
         )
 
 

@@ -1,4 +1,4 @@
-"""Decide on certificate requests: those of nodes, and those that a policy selects.
+"""Decide on certificate requests: of nodes, for own SPIFFE IDs, and those that a policy selects.
 
 Reads   certificatesigningrequests without a decision, and approvalpolicies
         issuedcertificates of nodes: a token bound to a host leads to one live certificate
@@ -65,6 +65,7 @@ from orchid.wire.user import HOSTS, NODE_PREFIX, UserInfo
 log = logging.getLogger(__name__)
 
 BY_NODE = "AutoApproved"
+BY_IDENTITY = "OwnIdentity"
 LOOK_AGAIN_SECONDS = 30.0  # a missing permission may be granted without an event
 _CONDITIONS = b'"conditions":[{'
 
@@ -122,10 +123,11 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # Decided requests and those of others are not decoded: there may be thousands of them.
         data = bytes(event.data)
-        concerns_policies = self.policies.any and _CONDITIONS not in data
+        may_decide = self.policies.any or self.authorities.any_trust_domain
+        is_open = may_decide and _CONDITIONS not in data
         if self._signer in data:
             self.hosts.take_request(event)
-        if event.type == DELETED or self._signer in data or concerns_policies:
+        if event.type == DELETED or self._signer in data or is_open:
             super().take(event)
 
     def _host_changed(self, user: str) -> None:
@@ -156,6 +158,10 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             if await self._may_ask(found, subresource):
                 await self._write(found, APPROVED, BY_NODE, message)
                 return None
+        if self._is_own_identity(found, case):
+            text = "The requester asks for its own SPIFFE ID."
+            await self._write(found, APPROVED, BY_IDENTITY, text)
+            return None
         again = await self._by_policy(found, case)
         if ways:
             recognised = " ".join(subresource for subresource, _ in ways)
@@ -164,6 +170,11 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
                 "but subject access review was not approved"
             )
         return again
+
+    def _is_own_identity(self, csr: CertificateSigningRequest, case: Case) -> bool:
+        """Whether an X.509-SVID is requested for the requester's own ID; the case checks that."""
+        terms = self._terms_of(csr.spec.signer_name) or self.authorities.terms(csr.spec.signer_name)
+        return terms is not None and bool(terms.profile.trust_domain) and not case.obstacles
 
     def _is_by_host_token(self, csr: CertificateSigningRequest) -> bool:
         return HOSTS in csr.spec.groups or self._names.bound_node_name in csr.spec.extra

@@ -50,12 +50,16 @@ class AuthoritiesBySigner:
     def __init__(self) -> None:
         self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
         self._by_name: dict[str, CertificateAuthority] = {}
+        self.with_trust_domain: set[str] = set()
 
     def take(self, event: WatchedChange[CertificateAuthority]) -> None:
         """Apply one event of a watch."""
         authority = event.object
         claims = self._by_signer.setdefault(authority.spec.signer_name, {})
+        self.with_trust_domain.discard(authority.name)
         if event.type != DELETED:
+            if authority.spec.trust_domain:
+                self.with_trust_domain.add(authority.name)
             claims[authority.name] = self._by_name[authority.name] = authority
             return
         claims.pop(authority.name, None)
@@ -78,6 +82,7 @@ class AuthoritiesBySigner:
     def clear(self) -> None:
         self._by_signer.clear()
         self._by_name.clear()
+        self.with_trust_domain.clear()
 
 
 class AuthorityFollower:
@@ -104,6 +109,11 @@ class AuthorityFollower:
         """The authorities that can sign."""
         found = (self.of(signer) for signer in self._index.signers)
         return [one for one in found if one is not None and one.is_ready]
+
+    @property
+    def any_trust_domain(self) -> bool:
+        """Whether an authority issues X.509-SVIDs."""
+        return bool(self._index.with_trust_domain)
 
     def terms(self, signer: str) -> SignerTerms | None:
         """The terms of a signer; None if it has no custom authority."""

@@ -310,6 +310,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             now=self._clock.now(),
             lifetime=found.lifetime,
             algorithm=found.spec.key.algorithm,
+            uris=found.uris,
         )
         place = secret_location(found, self._names)
         notes = {self._names.description_annotation: f"Key of CertificateAuthority {found.name}"}

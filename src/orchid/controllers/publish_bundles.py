@@ -158,7 +158,9 @@ class PublishBundles(Controller[PublishedBundle]):
                 uid=found.metadata.uid,
                 controller=True,
             )
-            self._made[found.name] = bundle_of_signers(found.name, [found.spec.signer_name], owner)
+            self._made[found.name] = bundle_of_signers(
+                found.name, [found.spec.signer_name], owner, trust_domain=found.spec.trust_domain
+            )
             yield "", found.name
 
     async def _owner_of(self, event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
@@ -295,11 +297,12 @@ def platform_bundles(signers: Mapping[str, Signer]) -> dict[str, PublishedBundle
 
 
 def bundle_of_signers(
-    name: str, signers: Iterable[str], *owners: OwnerReference
+    name: str, signers: Iterable[str], *owners: OwnerReference, trust_domain: str = ""
 ) -> PublishedBundle:
     sources = tuple(BundleSource(signer_name=signer) for signer in signers)
     meta = ObjectMeta(name=name, owner_references=owners)
-    return PublishedBundle(metadata=meta, spec=PublishedBundleSpec(sources=sources))
+    spec = PublishedBundleSpec(sources=sources, trust_domain=trust_domain)
+    return PublishedBundle(metadata=meta, spec=spec)
 
 
 def condition_of(

@@ -1,4 +1,4 @@
-"""Sign PodCertificateRequests for the platform's signer and for authorities with `issues.pods`.
+"""Sign PodCertificateRequests for the platform's signer and for authorities that issue to Pods.
 
 Reads   podcertificaterequests without an outcome; the Pod, the account and the Node of each;
         certificateauthorities, and the Secret with the key of one that is to sign
@@ -7,7 +7,8 @@ Never   signs for a signer of another party; deletes (clean_pod_requests.py)
 
 There is no approval: the request names a Pod that runs as the account. Not only nodes may create
 requests, so Pod, account and Node are read again here and compared by uid. The subject is that of
-the account, whatever the stub says; a stub with contents is denied. While an authority cannot sign,
+the account, or for an authority with a trust domain the SPIFFE ID of the account, whatever the stub
+says; a stub with contents is denied. While an authority cannot sign,
 its requests wait, and an event reports the reason.
 """
 
@@ -25,8 +26,9 @@ from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.controllers.signing_controller import SigningController
 from orchid.credentials.refusals import NotPermitted, Refusal, SigningFailed
+from orchid.credentials.spiffe_ids import account_id
 from orchid.credentials.x509 import certificates, signing_request
-from orchid.credentials.x509.names import account_subject
+from orchid.credentials.x509.names import DistinguishedName, account_subject
 from orchid.credentials.x509.signing_request import SigningRequest
 from orchid.kinds.certificate_authority import pod_profile
 from orchid.kinds.node import Node
@@ -161,18 +163,22 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
         return live
 
     def _sign(self, found: PodCertificateRequest, stub: SigningRequest, signer: Signer) -> bytes:
-        spec, namespace = found.spec, found.namespace
+        spec, namespace, profile = found.spec, found.namespace, signer.profile
         longest = timedelta(seconds=spec.max_expiration_seconds or 0)
+        account, uris = spec.service_account_name, tuple[str, ...]()
+        if profile.trust_domain:
+            subject = DistinguishedName()
+            uris = (account_id(profile.trust_domain, namespace, account),)
+        else:
+            user, groups = f"{ACCOUNT_PREFIX}{namespace}:{account}", groups_of_accounts(namespace)
+            subject = account_subject(user, groups, spec.service_account_uid)
         return signer.authority().sign_for_pod(
             stub,
-            account_subject(
-                f"{ACCOUNT_PREFIX}{namespace}:{spec.service_account_name}",
-                groups_of_accounts(namespace),
-                spec.service_account_uid,
-            ),
-            min(longest, signer.profile.max_duration),
-            profile=signer.profile,
+            subject,
+            min(longest, profile.max_duration, profile.default_duration),
+            profile=profile,
             now=self._clock.now(),
+            uris=uris,
             crl_url=signer.crl_url,
         )
 

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 
+from orchid.approval.spiffe_requests import refuse_other_identity
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.runtime.context import ControllerContext, Signer
@@ -101,8 +102,10 @@ class SignRequests(SigningController[CertificateSigningRequest]):
         return await asyncio.to_thread(self._sign, csr, signer, timedelta.max)
 
     def _sign(self, csr: CertificateSigningRequest, signer: Signer, longest: timedelta) -> bytes:
+        request = signing_request.parse_once(csr.spec.request or b"")
+        refuse_other_identity(signer.profile, request, csr.spec.username)
         return signer.authority().sign(
-            signing_request.parse_once(csr.spec.request or b""),
+            request,
             signer.profile.usages(csr.spec.usages),
             signer.profile.lifetime(csr.spec.expiration_seconds, longest),
             profile=signer.profile,

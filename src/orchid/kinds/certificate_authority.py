@@ -26,11 +26,13 @@ from orchid.approval.issuing_terms import (
     listed_errors,
     pod_profile_of,
     profile_of,
+    svid_errors,
     with_default_terms,
 )
 from orchid.credentials.authorities.authority_keys import ALGORITHMS, ECDSA_P256
 from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.spiffe_ids import domain_id
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.names import (
     DistinguishedName,
@@ -56,6 +58,7 @@ from orchid.wire.fields import (
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import PLATFORM_DOMAINS, SETS, Naming
 from orchid.wire.references import SecretReference, reference_errors
+from orchid.wire.rules.trust_domains import trust_domain_errors
 from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
 from orchid.wire.text import human_duration
@@ -191,6 +194,14 @@ class CertificateAuthoritySpec(Wire):
         proto(12),
         describe("Serve ACME clients at /acme/NAME/directory; not set: no ACME."),
     ] = None
+    trust_domain: Annotated[
+        str,
+        proto(13),
+        describe(
+            "A SPIFFE trust domain: the authority issues X.509-SVIDs to service accounts, each "
+            "with its own ID, without approval. Immutable."
+        ),
+    ] = ""
 
 
 class AuthorityKeyReference(Wire):
@@ -281,6 +292,12 @@ class CertificateAuthority(Object):
         return (duration_of(acme.approval_kept) if acme else None) or timedelta()
 
     @property
+    def uris(self) -> tuple[str, ...]:
+        """The alternative names of its own certificates."""
+        domain = self.spec.trust_domain
+        return (domain_id(domain),) if domain else ()
+
+    @property
     def distinguished_name(self) -> DistinguishedName:
         return self.name_of_key(1)
 
@@ -327,6 +344,7 @@ class Rules(Strategy[CertificateAuthority]):
             ("subject", new.spec.subject, old.spec.subject),
             ("duration", new.spec.duration, old.spec.duration),
             ("parent", new.spec.parent, old.spec.parent),
+            ("trustDomain", new.spec.trust_domain, old.spec.trust_domain),
         ):
             yield from immutable(SPEC / name, now, before)
         if new.spec != old.spec:
@@ -377,7 +395,7 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
     made = spec.key is not None and spec.secret_ref is None
     key = replace(spec.key, algorithm=spec.key.algorithm or ECDSA_P256) if spec.key else None
     duration = spec.duration or (DURATION if made else "")
-    issues = with_default_terms(spec.issues, duration)
+    issues = with_default_terms(spec.issues, duration, is_spiffe=bool(spec.trust_domain))
     acme = spec.acme and replace(spec.acme, approval_kept=spec.acme.approval_kept or APPROVAL_KEPT)
     made_spec = replace(spec, key=key, duration=duration, issues=issues, acme=acme)
     return replace(new, spec=made_spec)
@@ -386,13 +404,13 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
 def profile(authority: CertificateAuthority) -> Profile:
     """The signing profile of the authority."""
     spec, chain = authority.spec, authority.status.certificate
-    return profile_of(spec.signer_name, spec.issues, chain)
+    return profile_of(spec.signer_name, spec.issues, chain, spec.trust_domain)
 
 
 def pod_profile(authority: CertificateAuthority) -> Profile | None:
     """The profile of an authority for certificates of Pods; None if it issues none."""
     spec, chain = authority.spec, authority.status.certificate
-    return pod_profile_of(spec.signer_name, spec.issues, chain)
+    return pod_profile_of(spec.signer_name, spec.issues, chain, spec.trust_domain)
 
 
 def certificate_changes(
@@ -500,6 +518,11 @@ def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
     life = duration_of(spec.duration) or LONGEST_AUTHORITY
     if life >= SHORTEST_AUTHORITY:  # a shorter one is already reported
         yield from lifetime_errors(spec.issues, ISSUES, life)
+    if spec.trust_domain:
+        yield from trust_domain_errors(SPEC / "trustDomain", spec.trust_domain)
+        yield from svid_errors(spec.issues, ISSUES)
+        if spec.acme is not None:
+            yield forbidden(SPEC / "acme", "ACME has no identifiers for SPIFFE IDs")
     if spec.acme is not None:
         kept = SPEC / "acme" / "approvalKept"
         yield from duration_errors(kept, spec.acme.approval_kept, timedelta(), LONGEST_KEPT)

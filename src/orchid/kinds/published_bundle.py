@@ -9,7 +9,6 @@ they change (issuance/stored_edition.py); the package trust/ serves the editions
 records who fetched which.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Final
@@ -29,6 +28,7 @@ from orchid.wire.label_selectors import selects as labels_match
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.rules.names import path_segment_errors, subdomain_errors
+from orchid.wire.rules.trust_domains import trust_domain_errors
 from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
 
@@ -44,9 +44,6 @@ LONGEST_NAME: Final = 200  # the names of the ConfigMaps with its editions are l
 OPEN_STORE: Final = ".nopassword"
 REFRESH_HINT: Final = "5m"
 SHORTEST_HINT, LONGEST_HINT = timedelta(minutes=1), timedelta(hours=24)
-LONGEST_TRUST_DOMAIN: Final = 255
-
-_is_trust_domain = re.compile(r"[a-z0-9._-]+").fullmatch  # SPIFFE-ID, section 2.1
 
 
 class BundleSource(Wire):
@@ -278,7 +275,8 @@ def spec_errors(spec: PublishedBundleSpec) -> Iterator[FieldError]:
         if source in spec.sources[:index]:
             yield duplicate(SOURCES[index], source.name or source.signer_name)
     yield from duration_errors(SPEC / "refreshHint", spec.refresh_hint, SHORTEST_HINT, LONGEST_HINT)
-    yield from trust_domain_errors(spec.trust_domain)
+    if spec.trust_domain:
+        yield from trust_domain_errors(SPEC / "trustDomain", spec.trust_domain)
 
 
 def source_errors(source: BundleSource, path: Path) -> Iterator[FieldError]:
@@ -304,17 +302,6 @@ def _label_errors(selector: LabelSelector, path: Path) -> Iterator[FieldError]:
         yield required(path, "an empty selector would select every trust bundle without a signer")
     else:
         yield from selector_errors(selector, path)
-
-
-def trust_domain_errors(name: str) -> Iterator[FieldError]:
-    if not name:
-        return
-    if len(name) > LONGEST_TRUST_DOMAIN or not _is_trust_domain(name):
-        text = (
-            "a SPIFFE trust domain has lower case letters, digits, dots, dashes and underscores, "
-            f"{LONGEST_TRUST_DOMAIN} at most"
-        )
-        yield invalid(SPEC / "trustDomain", name, text)
 
 
 # --- tables -----------------------------------------------------------------------------------

@@ -214,3 +214,46 @@ def test_a_table_shows_the_key_and_the_end() -> None:
     assert columns["Expires"](authority(), NOW) == "<unknown>"
     assert columns["Expires"](replace(authority(), status=ended), NOW) == "expired"
     assert columns["Ready"](authority(), NOW) == "False"
+
+
+def test_a_trust_domain_fixes_most_terms() -> None:
+    """X.509-SVIDs for an hour, a day at most; the authority has the ID of the domain."""
+    mesh = authority(trustDomain="example.org")
+
+    terms = mesh.spec.issues
+    assert problems(mesh) == []
+    assert mesh.uris == ("spiffe://example.org",)
+    assert terms.usages == ("digital signature", "server auth", "client auth")
+    assert (terms.names, terms.max_duration, terms.default_duration) == (("uri",), "24h", "1h")
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"trustDomain": "Example.org"}, "spec.trustDomain"),
+        ({"trustDomain": "example.org/a"}, "spec.trustDomain"),
+        ({"trustDomain": "x" * 256}, "spec.trustDomain"),
+        ({"issues": {"usages": ["client auth"]}}, "spec.issues.usages"),
+        ({"issues": {"names": ["uri", "dns"]}}, "spec.issues.names"),
+        ({"issues": {"subject": ["commonName"]}}, "spec.issues.subject"),
+        ({"issues": {"wildcards": True}}, "spec.issues.wildcards"),
+        ({"issues": {"pods": True}}, "spec.issues.pods"),
+        ({"issues": {"maxDuration": "25h"}}, "spec.issues.maxDuration"),
+        ({"issues": {"defaultDuration": "10m"}}, "spec.issues.defaultDuration"),
+        ({"acme": {}}, "spec.acme"),
+    ],
+)
+def test_other_terms_do_not_fit_a_trust_domain(more: dict[str, Any], field: str) -> None:
+    """Each is refused at its field."""
+    found = problems(authority(**({"trustDomain": "example.org"} | more)))
+
+    assert len(found) == 1
+    assert found[0].startswith(f"{field}:")
+
+
+def test_a_trust_domain_stays() -> None:
+    """The certificate of the authority has it."""
+    old, new = authority(trustDomain="a.example"), authority(trustDomain="b.example")
+
+    found = [str(error) for error in KIND.rules.validate_update(new, old)]
+    assert any("spec.trustDomain" in one and "immutable" in one for one in found)

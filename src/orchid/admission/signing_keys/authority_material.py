@@ -88,6 +88,7 @@ def _created(new: NewKey, read: ReadSecret) -> Authority:
         now=new.now,
         lifetime=new.authority.lifetime,
         algorithm=new.key.spec.algorithm,
+        uris=new.authority.uris,
     )
     if new.parent is None:
         return made

@@ -102,6 +102,12 @@ def _term_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, type=times.duration_of, metavar="24h", help=words)
     parser.add_argument("--wildcards", action="store_true", help="allow names like *.example.com")
     parser.add_argument(
+        "--trust-domain",
+        default="",
+        metavar="example.org",
+        help="issue X.509-SVIDs of this SPIFFE trust domain to service accounts",
+    )
+    parser.add_argument(
         "--acme", action="store_true", help="serve ACME clients: see orchid acme key"
     )
     add_wait(parser)
@@ -243,6 +249,8 @@ def _terms(chosen: argparse.Namespace) -> Json:
         issues["wildcards"] = True
     given = {name: value for name, value in issues.items() if value}
     spec: Json = {"signerName": chosen.signer, "issues": given}
+    if chosen.trust_domain:
+        spec["trustDomain"] = chosen.trust_domain
     return {**spec, "acme": {}} if chosen.acme else spec
 
 

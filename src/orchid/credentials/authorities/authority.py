@@ -127,6 +127,7 @@ class Authority:
         now: datetime.datetime,
         lifetime: datetime.timedelta = CA_LIFETIME,
         algorithm: str = ECDSA_P256,
+        uris: Iterable[str] = (),
         random: Random = os.urandom,
     ) -> "Authority":
         """Create a key and a self-signed CA certificate; a subject may be a common name alone."""
@@ -143,6 +144,7 @@ class Authority:
             not_before=start - BACKDATE,
             not_after=start + lifetime,
             key_usages=key_usage_bits(("cert sign", "crl sign")),
+            uris=tuple(uris),
             authority=True,
         )
         body = encode_body(template, new_serial(now, random), identifier, encoded, b"")
@@ -226,7 +228,7 @@ class Authority:
 
     def request(self) -> str:
         """A certificate request for the same name and key, in PEM."""
-        return authority_request(self.certificate.subject, self._private)
+        return authority_request(self.certificate, self._private)
 
     def below(self, chain: Sequence[x509.Certificate]) -> "Authority":
         """The same key with another chain, issuing certificate first."""
@@ -280,15 +282,16 @@ class Authority:
         *,
         profile: Profile,
         now: datetime.datetime,
+        uris: tuple[str, ...] = (),
         crl_url: str = "",
     ) -> bytes:
-        """Sign a certificate for the key of a stub, with a subject that the signer chose.
+        """Sign a certificate for the key of a stub, with a subject and URIs that the signer chose.
 
         The lifetime counts from the start of the validity. Gives the PEM chain.
         """
         usages = profile.usages(())
         profile.refuse_key(stub)
-        profile.check(certificates.CertificateContents(subject), usages)
+        profile.check(certificates.CertificateContents(subject, uris=uris), usages)
         bits, extended = _agreed_usages(tuple(profile.certified_usages(usages, stub.key_algorithm)))
         not_before = now.replace(microsecond=0) - POD_BACKDATE
         self._refuse_ended(not_before, now)
@@ -302,6 +305,7 @@ class Authority:
             not_after=not_after,
             key_usages=bits,
             extended_usages=extended,
+            uris=uris,
             crl_url=crl_url if self._signs_lists else "",
         )
 
@@ -398,6 +402,7 @@ class Authority:
             not_before=now.replace(microsecond=0) - BACKDATE,
             not_after=min(self._end, other.not_valid_after_utc),
             key_usages=key_usage_bits(("cert sign", "crl sign")),
+            uris=certificates.uris_of(other),
             crl_url=crl_url if self._signs_lists else "",
             authority=True,
         )

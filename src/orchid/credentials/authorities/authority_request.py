@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from orchid.credentials.authorities.authority_keys import AuthorityKey
+from orchid.credentials.x509.certificates import uris_of
 
 _NO_USAGES = dict.fromkeys(
     (
@@ -25,18 +26,21 @@ _NO_USAGES = dict.fromkeys(
 )
 
 
-def authority_request(subject: x509.Name, key: AuthorityKey) -> str:
-    """A certificate request for a subordinate authority, in PEM."""
+def authority_request(made: x509.Certificate, key: AuthorityKey) -> str:
+    """A certificate request for a subordinate authority, in PEM: name and URIs of a certificate."""
     builder = (
         x509.CertificateSigningRequestBuilder()
-        .subject_name(subject)
+        .subject_name(made.subject)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(
             x509.KeyUsage(key_cert_sign=True, crl_sign=True, **_NO_USAGES), critical=True
         )
     )
-    made = builder.sign(key, _digest(key))
-    return made.public_bytes(Encoding.PEM).decode("ascii")
+    if uris := uris_of(made):
+        names = [x509.UniformResourceIdentifier(uri) for uri in uris]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    request = builder.sign(key, _digest(key))
+    return request.public_bytes(Encoding.PEM).decode("ascii")
 
 
 def _digest(key: AuthorityKey) -> hashes.SHA256 | hashes.SHA384 | None:

@@ -2,10 +2,10 @@
 
 `client`, `node_client`, `node_serving` and `legacy` make the profiles of platform signers; they
 take the names with a meaning here (signer, groups, user prefix). `own_authority` makes that of a
-custom authority from lists. `Profile.check` is a checklist: first the signer's own rules, for
-platform signers in the order and with the messages of Kubernetes, then rules for every signer: no
-weak keys, no control characters or overlong names, no malformed addresses, no malformed or wildcard
-host names, and no reserved group in any spelling.
+custom authority from lists, `svids` that of one with a SPIFFE trust domain. `Profile.check` is a
+checklist: first the signer's own rules, for platform signers in the order and with the messages of
+Kubernetes, then rules for every signer: no weak keys, no control characters or overlong names, no
+malformed addresses, no malformed or wildcard host names, and no reserved group in any spelling.
 
 The same check runs twice, on the request and on the bytes before they are signed (authority.py).
 """
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from orchid.credentials.authorities.authority_keys import ML_DSA_65
 from orchid.credentials.authorities.issuer_limits import IssuerLimits
 from orchid.credentials.refusals import NotPermitted
+from orchid.credentials.spiffe_ids import account_id, is_account_id
 from orchid.credentials.x509.names import (
     SUBJECT_PARTS,
     USER_UID,
@@ -43,6 +44,9 @@ MINIMUM_LIFETIME = timedelta(minutes=10)
 
 # Types of alternative names: the name in settings, and the name in messages.
 ALTERNATIVE_NAMES = {"dns": "DNS", "ip": "IP", "uri": "URI", "email": "Email"}
+
+# X.509-SVID, section 4.3 and appendix A: both purposes, and no other use of the key.
+SVID_USAGES = (DIGITAL_SIGNATURE, SERVER_AUTH, CLIENT_AUTH)
 
 _MAX_DNS_NAME = 253
 # RFC 5280 says 64 for most, which the names of nodes and accounts exceed.
@@ -68,6 +72,7 @@ class Profile(msgspec.Struct, frozen=True):
     default_duration: timedelta = timedelta.max
     fits_usages: bool = False  # whether usages that the key does not support are omitted
     limits: IssuerLimits | None = None  # of the certificates above
+    trust_domain: str = ""  # of X.509-SVIDs: each requester gets its own SPIFFE ID only
 
     def within(self, limits: IssuerLimits | None) -> "Profile":
         """The same rules with the constraints of an authority's chain."""
@@ -264,6 +269,37 @@ def pods(
         keys=tuple(keys),
         max_duration=max_duration,
         fits_usages=True,
+    )
+
+
+def svids(
+    signer_name: str,
+    *,
+    trust_domain: str,
+    keys: Iterable[str],
+    max_duration: timedelta,
+    default_duration: timedelta,
+) -> Profile:
+    """X.509-SVIDs of service accounts: one URI, the SPIFFE ID, and nothing else."""
+
+    def rules(request: Named, asked: Sequence[str]) -> None:
+        if set(asked) != set(SVID_USAGES):
+            raise NotPermitted(f"the usages of an X.509-SVID are {', '.join(SVID_USAGES)}")
+        _refuse_alternative_names(request, "DNS", "Email", "IP")
+        if request.subject.attributes:
+            raise NotPermitted("the subject of an X.509-SVID must be empty")
+        if len(request.uris) != 1 or not is_account_id(request.uris[0], trust_domain):
+            form = account_id(trust_domain, "NAMESPACE", "NAME")
+            raise NotPermitted(f"an X.509-SVID has one URI, of the form {form}")
+
+    return Profile(
+        signer_name,
+        rules,
+        default_usages=SVID_USAGES,
+        keys=tuple(keys),
+        max_duration=max_duration,
+        default_duration=default_duration,
+        trust_domain=trust_domain,
     )
 
 

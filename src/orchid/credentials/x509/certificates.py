@@ -196,6 +196,14 @@ def read_contents(found: "ReadCertificate") -> CertificateContents:
     )
 
 
+def uris_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The URIs among the alternative names of a certificate."""
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.SubjectAlternativeName):
+            return tuple(extension.value.get_values_for_type(x509.UniformResourceIdentifier))
+    return ()
+
+
 def is_authority(certificate: x509.Certificate) -> bool:
     """Whether basic constraints are present and have the CA bit."""
     for extension in certificate.extensions:

@@ -310,3 +310,66 @@ def test_the_usages_are_the_23_of_the_specification() -> None:
     """The table is complete and sorted by bytes."""
     assert len(ALL_USAGES) == 23
     assert list(ALL_USAGES) == sorted(ALL_USAGES, key=str.encode)
+
+
+SVIDS = profiles.svids(
+    "example.com/mesh",
+    trust_domain="example.org",
+    keys=("ECDSA-P256",),
+    max_duration=timedelta(days=1),
+    default_duration=timedelta(hours=1),
+)
+SVID = x509.UniformResourceIdentifier("spiffe://example.org/ns/web/sa/frontend.v2")
+
+
+def test_an_svid_has_the_id_of_an_account() -> None:
+    """One URI, no subject, both purposes."""
+    SVIDS.check(parsed("", (), alternative_names=(SVID,)), SVIDS.usages(()))
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "spiffe://example.org",
+        "spiffe://example.org/ns/web",
+        "spiffe://example.org/ns/web/sa/",
+        "spiffe://example.org/ns/web/sa/a/b",
+        "spiffe://example.org/ns/web/sa/..",
+        "spiffe://example.org/ns/../sa/a",
+        "spiffe://example.org/ns/a.b/sa/a",
+        "spiffe://example.org/ns/web/sa/A",
+        "spiffe://example.org/ns/web/sa/a?b",
+        "spiffe://example.org/ns/web/sa/a#b",
+        "spiffe://example.org/ns/web/sa/%61",
+        "spiffe://example.org:1/ns/web/sa/a",
+        "spiffe://u@example.org/ns/web/sa/a",
+        "spiffe://example.org.evil/ns/web/sa/a",
+        "SPIFFE://example.org/ns/web/sa/a",
+        "https://example.org/ns/web/sa/a",
+    ],
+)
+def test_other_uris_are_no_ids(uri: str) -> None:
+    """The ID is computed from an account; there are no others."""
+    asked = parsed("", (), alternative_names=(x509.UniformResourceIdentifier(uri),))
+
+    with pytest.raises(NotPermitted, match="has one URI, of the form"):
+        SVIDS.check(asked, SVIDS.usages(()))
+
+
+@pytest.mark.parametrize(
+    ("asked", "usages", "text"),
+    [
+        (parsed("", ()), profiles.SVID_USAGES, "one URI"),
+        (parsed("", (), alternative_names=(SVID, SVID)), profiles.SVID_USAGES, "one URI"),
+        (parsed("", (), alternative_names=(SVID, DNS)), profiles.SVID_USAGES, "DNS"),
+        (parsed("app", (), alternative_names=(SVID,)), profiles.SVID_USAGES, "subject"),
+        (parsed("", (), alternative_names=(SVID,)), ("client auth",), "usages"),
+        (parsed("", (), alternative_names=(SVID,)), FULL_CLIENT, "usages"),
+    ],
+)
+def test_an_svid_has_nothing_else(
+    asked: signing_request.SigningRequest, usages: tuple[str, ...], text: str
+) -> None:
+    """Verifiers refuse some of these, and none of them is needed."""
+    with pytest.raises(NotPermitted, match=text):
+        SVIDS.check(asked, usages)
