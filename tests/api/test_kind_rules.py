@@ -10,6 +10,7 @@ from tests.api.world import Api
 NAMESPACES = "/api/v1/namespaces"
 SECRETS = "/api/v1/namespaces/default/secrets"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.orch.io/v1/namespaces/default/leases"
 MERGE = {"content-type": "application/merge-patch+json"}
 STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
@@ -264,6 +265,26 @@ async def test_marking_a_namespace_is_no_new_generation(server: Api) -> None:
 
     assert namespace.json["metadata"]["generation"] == 3
     assert config_map.json["metadata"]["generation"] == 4
+
+
+async def test_the_generation_counts_changes_of_the_spec(server: Api) -> None:
+    """It begins with 1, whatever a client sends; other fields and the status do not count."""
+    meta = {"name": "p", "generation": 7}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    await server.make(
+        "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}
+    )
+    made = await server.call("POST", PODS, {"metadata": meta, "spec": spec})
+    labelled = await server.call(
+        "PATCH", f"{PODS}/p", {"metadata": {"labels": {"a": "b"}, "generation": 5}}, headers=MERGE
+    )
+    changed = await server.call("PATCH", f"{PODS}/p", {"spec": {"nodeName": "n1"}}, headers=MERGE)
+    reported = await server.call(
+        "PATCH", f"{PODS}/p/status", {"status": {"phase": "Running"}}, headers=MERGE
+    )
+
+    answers = (made, labelled, changed, reported)
+    assert [one.json["metadata"]["generation"] for one in answers] == [1, 1, 2, 2]
 
 
 # --- Events ---------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.cluster import CONNECTED, Cluster
 from orchid.kinds.role import READ, rule
-from orchid.wire.conditions import FALSE, Condition, with_condition
+from orchid.wire.conditions import FALSE, Condition, with_conditions
 from orchid.wire.errors import Conflict, NotFound
-from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
 
 SILENT_AFTER: Final = timedelta(minutes=10)  # status is written once a minute
@@ -42,16 +41,14 @@ class CheckClusters(Sweeper):
             silent = Condition(
                 type=CONNECTED,
                 status=FALSE,
-                observed_generation=cluster.metadata.generation,
                 reason="NoCalls",
                 message=f"{text} `orchid cluster doctor` finds out why.",
             )
-            conditions = with_condition(cluster.status.conditions, silent, now)
-            if conditions == cluster.status.conditions:
+            reported = with_conditions(cluster, [silent], now)
+            if reported == cluster:
                 continue
-            status = replace(cluster.status, conditions=conditions)
             with contextlib.suppress(Conflict, NotFound):  # it was called meanwhile, or removed
-                await self._client.update_status(replace(cluster, status=status))
+                await self._client.update_status(reported)
 
 
 CONTROLLER = ControllerDeclaration(

@@ -30,11 +30,10 @@ from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.lease import Lease, server_label
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.service_account import ServiceAccount
-from orchid.wire.conditions import TRUE, Condition, with_condition
+from orchid.wire.conditions import TRUE, Condition, with_conditions
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.revoked_credentials import RevokedCertificate
-from orchid.wire.struct import replace
 
 LOOK_AGAIN = 1.0  # seconds
 REMOVED_AFTER = 10 * LASTS
@@ -66,14 +65,10 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
         condition = Condition(
             type=EFFECTIVE,
             status=TRUE,
-            observed_generation=found.metadata.generation,
             reason="Applied",
             message=f"Refused by every server ({len(live)}).",
         )
-        conditions = with_condition(found.status.conditions, condition, self._clock.now())
-        await self._client.update_status(
-            replace(found, status=replace(found.status, conditions=conditions))
-        )
+        await self._client.update_status(with_conditions(found, [condition], self._clock.now()))
         self._waiting.discard(key)
         await self._record(found, "Revoked")
         return None

@@ -75,7 +75,7 @@ from orchid.kinds.signing_key import (
     next_name,
     select,
 )
-from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
+from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
 from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
@@ -198,11 +198,9 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
             reason, message = type(refusal).__name__, str(refusal)
             ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
-        conditions = status.conditions
-        for one in (ready, *_of_certificate(status.certificate, now)):
-            timed = replace(one, observed_generation=found.metadata.generation)
-            conditions = with_condition(conditions, timed, now)
-        await self._report(found, replace(found, status=replace(status, conditions=conditions)))
+        conditions = ready, *_of_certificate(status.certificate, now)
+        reported = with_conditions(replace(found, status=status), conditions, now)
+        await self._report(found, reported)
         return self._pause(found, status.certificate, now)
 
     def _pause(self, found: CertificateAuthority, chain: str, now: datetime) -> float:

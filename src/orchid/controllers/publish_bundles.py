@@ -44,7 +44,7 @@ from orchid.kinds.published_bundle import (
     name_problems,
 )
 from orchid.kinds.role import CORE, READ, may_record_events, rule
-from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
+from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
@@ -200,9 +200,7 @@ class PublishBundles(Controller[PublishedBundle]):
         if ready.status == TRUE:
             status = await self._with_edition(found, content, now)
         status = await self._with_consumers(found, status, now)
-        ready = replace(ready, observed_generation=found.metadata.generation)
-        conditions = with_condition(status.conditions, ready, now)
-        await self._write(found, replace(found, status=replace(status, conditions=conditions)))
+        await self._write(found, with_conditions(replace(found, status=status), [ready], now))
         if status.sequence != found.status.sequence:
             named = {one.sequence for one in status.editions}
             await self._remove([one for one in await self._editions(found) if one[0] not in named])

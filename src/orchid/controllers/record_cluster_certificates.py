@@ -45,7 +45,7 @@ from orchid.kinds.secret import Secret
 from orchid.outbound.failures import CallFailed
 from orchid.outbound.remote import InvalidRemote
 from orchid.wire.codec import yaml_text
-from orchid.wire.conditions import FALSE, TRUE, Condition, with_condition
+from orchid.wire.conditions import FALSE, TRUE, Condition, with_conditions
 from orchid.wire.errors import AlreadyExists, ApiError, Conflict, Expired, Invalid, NotFound
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import KUBERNETES, Naming
@@ -181,18 +181,10 @@ class RecordClusterCertificates(Running):
         """Set the condition Inventoried, if it differs."""
         with contextlib.suppress(Conflict, NotFound):  # written again with the next list
             found = await self._client.get(Cluster, name)
-            condition = Condition(
-                type=INVENTORIED,
-                status=status,
-                observed_generation=found.metadata.generation,
-                reason=reason,
-                message=message,
-            )
-            now = self._clock.now()
-            conditions = with_condition(found.status.conditions, condition, now)
-            if conditions != found.status.conditions:
-                changed = replace(found.status, conditions=conditions)
-                await self._client.update_status(replace(found, status=changed))
+            condition = Condition(type=INVENTORIED, status=status, reason=reason, message=message)
+            reported = with_conditions(found, [condition], self._clock.now())
+            if reported != found:
+                await self._client.update_status(reported)
 
     # -- the token ----------------------------------------------------------------------------
 

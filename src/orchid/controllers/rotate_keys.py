@@ -40,7 +40,7 @@ from orchid.kinds.signing_key import (
     key_location,
     select,
 )
-from orchid.wire.conditions import FALSE, READY, TRUE, Condition, is_true, with_condition
+from orchid.wire.conditions import FALSE, READY, TRUE, Condition, is_true, with_conditions
 from orchid.wire.errors import AlreadyExists, ApiError, Forbidden, Invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -408,14 +408,10 @@ class RotateKeys(Controller[SigningKey]):
         )
         if self._refreshed.get(key.name) == facts:
             return
-        conditions = key.status.conditions
-        for one in await self._conditions(key, chosen):
-            timed = replace(one, observed_generation=key.metadata.generation)
-            conditions = with_condition(conditions, timed, self._clock.now())
+        reported = with_conditions(key, await self._conditions(key, chosen), self._clock.now())
+        conditions = reported.status.conditions
         before = {one.type: one.reason for one in key.status.conditions}
-        await self._client.update_status(
-            replace(key, status=replace(key.status, conditions=conditions))
-        )
+        await self._client.update_status(reported)
         self._refreshed[key.name] = facts
         self._report_unretired(key, conditions)
         for one in conditions:

@@ -103,6 +103,9 @@ class Kind(Generic[T]):
     # every field. `creates` is the same for a create, if it differs.
     writes: tuple[str, ...] | None = None
     creates: tuple[str, ...] | None = None
+    counts_generation: bool = (
+        False  # metadata.generation: 1, and 1 more for each change of the spec
+    )
     owned: tuple[str, ...] = ()  # ignored on write, but still recorded in managedFields
     may_update_unconditionally: bool = True
     creates_on_update: bool = False  # PUT of a missing object creates it

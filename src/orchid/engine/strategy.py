@@ -6,7 +6,8 @@ An update runs  admit -> prepare_for_update -> metadata rules -> validate_update
                 -> validate_times -> warnings -> review -> validate_transition -> store
 
 The writable fields of an endpoint are not a hook but data (`Kind.writes`, `Endpoint.writes`), and
-the engine restores all others before `prepare_for_update` sees the object.
+the engine restores all others before `prepare_for_update` sees the object. So is the generation
+(`Kind.counts_generation`).
 
 Hooks are pure: no I/O, no clock but `request.now`.
 """

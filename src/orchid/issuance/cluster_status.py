@@ -13,9 +13,9 @@ from typing import Final
 from orchid.access.clusters.calls import Calls, ClusterCalls
 from orchid.client.client import Client
 from orchid.clock import Clock, whole_seconds
-from orchid.kinds.cluster import CONNECTED, Cluster, ClusterStatus
+from orchid.kinds.cluster import CONNECTED, Cluster
 from orchid.outbound.failures import CallFailed
-from orchid.wire.conditions import TRUE, Condition, with_condition
+from orchid.wire.conditions import TRUE, Condition, with_conditions
 from orchid.wire.errors import ApiError, Conflict, NotFound
 from orchid.wire.struct import replace
 
@@ -59,28 +59,27 @@ class ClusterStatusWriter:
         for left in range(ATTEMPTS, 0, -1):
             found = await self._client.get(Cluster, cluster)
             try:
-                await self._client.update_status(replace(found, status=self._added(found, calls)))
+                await self._client.update_status(self._added(found, calls))
                 return
             except Conflict:  # another server added its part
                 if left == 1:
                     raise
 
-    def _added(self, found: Cluster, calls: Calls) -> ClusterStatus:
+    def _added(self, found: Cluster, calls: Calls) -> Cluster:
         status, now = found.status, self._clock.now()
         called = Condition(
             type=CONNECTED,
             status=TRUE,
-            observed_generation=found.metadata.generation,
             reason="Called",
             message="Its API server calls the webhook.",
         )
         ago = timedelta(seconds=self._clock.monotonic() - calls.last)
         last = whole_seconds(now - ago)
-        return replace(
+        counted = replace(
             status,
             last_call=max(last, status.last_call) if status.last_call else last,
             calls=status.calls + calls.answered,
             denials=status.denials + calls.denied,
             malformed=status.malformed + calls.malformed,
-            conditions=with_condition(status.conditions, called, now),
         )
+        return with_conditions(replace(found, status=counted), [called], now)

@@ -15,7 +15,6 @@ from msgspec import field
 from orchid.credentials.jwk import read_jwk_text
 from orchid.credentials.refusals import Refusal
 from orchid.engine.kind import Column, Kind, Scope
-from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import (
@@ -94,16 +93,6 @@ class AcmeAccount(Object):
 class Rules(Strategy[AcmeAccount]):
     """Key, contact and state may change; the service account and the authority are fixed."""
 
-    def prepare_for_create(self, new: AcmeAccount, request: Request) -> AcmeAccount:
-        return new.with_meta(generation=1)
-
-    def prepare_for_update(
-        self, new: AcmeAccount, old: AcmeAccount, request: Request
-    ) -> AcmeAccount:
-        if new.spec == old.spec:
-            return new
-        return new.with_meta(generation=old.metadata.generation + 1)
-
     def validate(self, new: AcmeAccount) -> Iterator[FieldError]:
         spec = new.spec
         for name, text in (
@@ -166,6 +155,7 @@ def declare(names: Naming) -> Kind[AcmeAccount]:
         version="v1alpha1",
         plural="acmeaccounts",
         scope=Scope.NAMESPACED,
+        counts_generation=True,
         rules=Rules(),
         defaults=with_defaults,
         columns=COLUMNS,

@@ -1,7 +1,7 @@
 """ApprovalPolicy: rules that approve certificate requests without a person.
 
     main      the terms (approval/terms.py), compiled on every write          Rules
-    status    the condition Ready                                             StatusRules
+    status    the condition Ready                                             ConditionRules
 
 A policy that does not compile is refused, so a stored policy is Ready. The approving controller
 sets Ready to False if it cannot use the policy later (`with_usability`). The evaluation of terms
@@ -17,32 +17,21 @@ from msgspec import field
 from orchid.approval.compiled import CompiledPolicy
 from orchid.approval.term_errors import term_errors, term_warnings
 from orchid.approval.terms import LEAVE, ApprovalPolicySpec
+from orchid.engine.condition_rules import COMPILED, CompiledRules, ConditionRules
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
-from orchid.engine.offload import LARGE_BYTES
 from orchid.engine.request import Request
-from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.expressions.cel import Compiler
-from orchid.wire.conditions import (
-    FALSE,
-    READY,
-    TRUE,
-    Condition,
-    condition_errors,
-    is_true,
-    with_condition,
-)
+from orchid.wire.conditions import FALSE, READY, Condition, is_true, with_conditions
 from orchid.wire.fields import FieldError, Path
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, describe, merge_key, proto, replace
+from orchid.wire.struct import Wire, describe, merge_key, proto
 from orchid.wire.user import MASTERS
 
 SPEC: Final = Path() / "spec"
-CONDITIONS: Final = Path() / "status" / "conditions"
 NOT_READY: Final = "the policy is not Ready"
 WRITER, IMPERSONATOR = "writer", "impersonator"  # notes of the last change of the spec
-COMPILED: Final = "Compiled"
 CANNOT_COMPILE: Final = "CannotCompile"
 TOO_SLOW: Final = "TooSlow"
 
@@ -75,41 +64,18 @@ class ApprovalPolicy(Object):
         return is_true(self.status.conditions, READY)
 
 
-class Rules(Strategy[ApprovalPolicy]):
+class Rules(CompiledRules[ApprovalPolicy]):
     """The main endpoint: terms that compile make the policy Ready."""
 
     def __init__(self) -> None:
         self._compiler = Compiler()
 
-    def prepare_for_create(self, new: ApprovalPolicy, request: Request) -> ApprovalPolicy:
-        return accepted(new.with_meta(generation=1), request)
-
-    def prepare_for_update(
-        self, new: ApprovalPolicy, old: ApprovalPolicy, request: Request
-    ) -> ApprovalPolicy:
-        if new.spec == old.spec:
-            return new
-        return accepted(new.with_meta(generation=old.metadata.generation + 1), request)
-
     def validate(self, new: ApprovalPolicy) -> Iterator[FieldError]:
         yield from term_errors(new.spec, SPEC, self._compiler)
-
-    def validate_update(self, new: ApprovalPolicy, old: ApprovalPolicy) -> Iterator[FieldError]:
-        # Stored specs stay writable, also where the expression library is not installed.
-        if new.spec != old.spec:
-            yield from self.validate(new)
 
     def warnings(self, new: ApprovalPolicy, old: ApprovalPolicy | None) -> Iterator[str]:
         if old is None or new.spec != old.spec:
             yield from term_warnings(new.spec, SPEC)
-
-
-class StatusRules(Strategy[ApprovalPolicy]):
-    """The `status` endpoint."""
-
-    def validate_update(self, new: ApprovalPolicy, old: ApprovalPolicy) -> Iterator[FieldError]:
-        if new.status != old.status:
-            yield from condition_errors(new.status.conditions, CONDITIONS)
 
 
 def declare(names: Naming) -> Kind[ApprovalPolicy]:
@@ -121,6 +87,7 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
         plural="approvalpolicies",
         short_names=("ap",),
         scope=Scope.CLUSTER,
+        counts_generation=True,
         rules=Rules(),
         writes=("metadata", "spec"),
         note=writers,
@@ -143,7 +110,7 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
             ),
             AGE,
         ),
-        endpoints=(Endpoint("status", writes=("metadata", "status"), rules=StatusRules()),),
+        endpoints=(Endpoint("status", writes=("metadata", "status"), rules=ConditionRules()),),
     )
 
 
@@ -168,41 +135,25 @@ def writers_in(notes: Mapping[str, str]) -> frozenset[str]:
     return frozenset(filter(None, (notes.get(WRITER), notes.get(IMPERSONATOR))))
 
 
-def accepted(new: ApprovalPolicy, request: Request) -> ApprovalPolicy:
-    """The policy with Ready set; a policy that does not compile is refused later, by `validate`."""
-    if new.spec.rules:
-        request.body_weight += LARGE_BYTES  # a short expression may take long to compile
-    return with_ready(new, TRUE, COMPILED, "The policy is in force.", request.now)
-
-
-def with_ready(
-    policy: ApprovalPolicy, status: str, reason: str, message: str, now: datetime
-) -> ApprovalPolicy:
-    ready = Condition(
-        type=READY,
-        status=status,
-        observed_generation=policy.metadata.generation,
-        reason=reason,
-        message=message,
-    )
-    conditions = with_condition(policy.status.conditions, ready, now)
-    return replace(policy, status=replace(policy.status, conditions=conditions))
-
-
 def with_usability(policy: ApprovalPolicy, problem: str, now: datetime) -> ApprovalPolicy:
     """Set Ready from the compile result; leave a condition set by others alone."""
     if problem and policy.is_ready:
-        return with_ready(policy, FALSE, CANNOT_COMPILE, problem, now)
+        return _unready(policy, CANNOT_COMPILE, problem, now)
     ours = any(one.reason == CANNOT_COMPILE for one in policy.status.conditions)
     if not problem and ours:
-        return with_ready(policy, TRUE, COMPILED, "The policy is in force.", now)
+        return with_conditions(policy, [COMPILED], now)
     return policy
 
 
 def too_slow(policy: ApprovalPolicy, problem: str, now: datetime) -> ApprovalPolicy:
     """The policy after its rules exceeded their limits: not Ready until its spec changes."""
     text = f"The policy is not in force: {problem}. Change its spec."
-    return with_ready(policy, FALSE, TOO_SLOW, text, now)
+    return _unready(policy, TOO_SLOW, text, now)
+
+
+def _unready(policy: ApprovalPolicy, reason: str, message: str, now: datetime) -> ApprovalPolicy:
+    unready = Condition(type=READY, status=FALSE, reason=reason, message=message)
+    return with_conditions(policy, [unready], now)
 
 
 def compiled(policy: ApprovalPolicy, compiler: Compiler) -> CompiledPolicy:

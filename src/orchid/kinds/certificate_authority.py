@@ -39,12 +39,13 @@ from orchid.credentials.x509.names import (
     has_control_characters,
     subject,
 )
+from orchid.engine.condition_rules import ConditionRules
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
-from orchid.wire.conditions import READY, Condition, condition_errors, is_true
+from orchid.wire.conditions import READY, Condition, is_true
 from orchid.wire.fields import (
     FieldError,
     Path,
@@ -65,7 +66,6 @@ from orchid.wire.text import human_duration
 
 SPEC: Final = Path() / "spec"
 ISSUES: Final = SPEC / "issues"
-CONDITIONS: Final = Path() / "status" / "conditions"
 UNSEALED_STORE: Final = "Secrets are not encrypted in the store"
 EXPIRING: Final = "Expiring"
 SIGNS_LISTS: Final = "SignsRevocationLists"
@@ -312,18 +312,6 @@ class CertificateAuthority(Object):
 class Rules(Strategy[CertificateAuthority]):
     """The main endpoint: signer, key and subject are immutable; the issuing terms may change."""
 
-    def prepare_for_create(
-        self, new: CertificateAuthority, request: Request
-    ) -> CertificateAuthority:
-        return new.with_meta(generation=1)
-
-    def prepare_for_update(
-        self, new: CertificateAuthority, old: CertificateAuthority, request: Request
-    ) -> CertificateAuthority:
-        return (
-            new if new.spec == old.spec else new.with_meta(generation=old.metadata.generation + 1)
-        )
-
     def validate(self, new: CertificateAuthority) -> Iterator[FieldError]:
         if new.name in RESERVED_NAMES:
             text = "reserved: the platform's authority has a revocation list of this name"
@@ -352,15 +340,12 @@ class Rules(Strategy[CertificateAuthority]):
             yield from issued_errors(new.spec)
 
 
-class StatusRules(Strategy[CertificateAuthority]):
+class StatusRules(ConditionRules[CertificateAuthority]):
     """The `status` endpoint."""
 
-    def validate_update(
+    def validate_status(
         self, new: CertificateAuthority, old: CertificateAuthority
     ) -> Iterator[FieldError]:
-        if new.status == old.status:
-            return
-        yield from condition_errors(new.status.conditions, CONDITIONS)
         if new.status.certificate and new.status.certificate != old.status.certificate:
             try:
                 certificates.parse_blocks(new.status.certificate)
@@ -378,6 +363,7 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
         plural="certificateauthorities",
         short_names=("ca",),
         scope=Scope.CLUSTER,
+        counts_generation=True,
         rules=Rules(),
         defaults=with_defaults,
         writes=("metadata", "spec"),

@@ -17,11 +17,11 @@ from msgspec import field
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.names import has_control_characters
+from orchid.engine.condition_rules import ConditionRules
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
-from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
-from orchid.wire.conditions import Condition, condition_errors, is_true
+from orchid.wire.conditions import Condition, is_true
 from orchid.wire.fields import FieldError, Path, invalid, required, too_long
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
@@ -32,7 +32,6 @@ from orchid.wire.text import human_duration
 CONNECTED: Final = "Connected"
 INVENTORIED: Final = "Inventoried"
 SPEC: Final = Path() / "spec"
-CONDITIONS: Final = Path() / "status" / "conditions"
 LONGEST_ISSUER: Final = 1024
 LONGEST_URL: Final = 2048
 LARGEST_BUNDLE: Final = 256 * 1024
@@ -123,14 +122,6 @@ class Rules(Strategy[Cluster]):
         """A label: the names of a cluster's records begin with its name and a dot."""
         return label_errors(name, prefix=prefix)
 
-    def prepare_for_create(self, new: Cluster, request: Request) -> Cluster:
-        return new.with_meta(generation=1)
-
-    def prepare_for_update(self, new: Cluster, old: Cluster, request: Request) -> Cluster:
-        if new.spec == old.spec:
-            return new
-        return new.with_meta(generation=old.metadata.generation + 1)
-
     def validate(self, new: Cluster) -> Iterator[FieldError]:
         yield from spec_errors(new.spec)
 
@@ -139,13 +130,10 @@ class Rules(Strategy[Cluster]):
             yield from spec_errors(new.spec)
 
 
-class StatusRules(Strategy[Cluster]):
+class StatusRules(ConditionRules[Cluster]):
     """The `status` endpoint."""
 
-    def validate_update(self, new: Cluster, old: Cluster) -> Iterator[FieldError]:
-        if new.status == old.status:
-            return
-        yield from condition_errors(new.status.conditions, CONDITIONS)
+    def validate_status(self, new: Cluster, old: Cluster) -> Iterator[FieldError]:
         for name in ("calls", "denials", "malformed"):
             count = getattr(new.status, name)
             if count < 0:
@@ -160,6 +148,7 @@ def declare(names: Naming) -> Kind[Cluster]:
         versions=("v1beta1",),
         plural="clusters",
         scope=Scope.CLUSTER,
+        counts_generation=True,
         rules=Rules(),
         writes=("metadata", "spec"),
         columns=COLUMNS,

@@ -25,12 +25,13 @@ from msgspec import field
 from orchid.approval.compiled import ACCOUNT_PREFIX
 from orchid.clock import whole_seconds
 from orchid.credentials.x509.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
+from orchid.engine.condition_rules import ConditionRules
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
-from orchid.wire.conditions import Condition, condition_errors, is_true
+from orchid.wire.conditions import Condition, is_true
 from orchid.wire.fields import (
     FieldError,
     Path,
@@ -61,7 +62,6 @@ EFFECTIVE: Final = "Effective"
 HOLD: Final = "certificateHold"
 COMPROMISED: Final = ("keyCompromise", "cACompromise", "aACompromise")
 SPEC: Final = Path() / "spec"
-CONDITIONS: Final = Path() / "status" / "conditions"
 LONGEST_MESSAGE: Final = 1024
 LONGEST_USERNAME: Final = 1024
 JTI_PREFIX: Final = "JTI="  # of the id of a token in audit records and reviews
@@ -227,7 +227,7 @@ class Rules(Strategy[CredentialRevocation]):
     def prepare_for_create(
         self, new: CredentialRevocation, request: Request
     ) -> CredentialRevocation:
-        return replace(new.with_meta(generation=1), spec=completed(new.spec, request.now))
+        return replace(new, spec=completed(new.spec, request.now))
 
     def validate(self, new: CredentialRevocation) -> Iterator[FieldError]:
         spec = new.spec
@@ -267,16 +267,6 @@ class Rules(Strategy[CredentialRevocation]):
     ) -> Iterator[str]:
         if old is None and new.spec.token and new.spec.token.jti.startswith(JTI_PREFIX):
             yield f"spec.token.jti: the id of a token is shown behind {JTI_PREFIX}, without it"
-
-
-class StatusRules(Strategy[CredentialRevocation]):
-    """The `status` endpoint."""
-
-    def validate_update(
-        self, new: CredentialRevocation, old: CredentialRevocation
-    ) -> Iterator[FieldError]:
-        if new.status != old.status:
-            yield from condition_errors(new.status.conditions, CONDITIONS)
 
 
 def gravity_of(reason: str) -> int:
@@ -354,6 +344,7 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
         plural="credentialrevocations",
         short_names=("crev",),
         scope=Scope.CLUSTER,
+        counts_generation=True,
         rules=Rules(),
         writes=("metadata", "spec"),
         # The server always fills this in: see admission/revocation/revocation_permission.py.
@@ -364,7 +355,7 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
             "spec.cluster": lambda one: one.spec.cluster,
         },
         records=revocations,
-        endpoints=(Endpoint("status", writes=("status.conditions",), rules=StatusRules()),),
+        endpoints=(Endpoint("status", writes=("status.conditions",), rules=ConditionRules()),),
     )
 
 

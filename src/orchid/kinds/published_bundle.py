@@ -16,12 +16,13 @@ from typing import Annotated, Final
 from msgspec import field
 
 from orchid.approval.issuing_terms import duration_errors, duration_of
+from orchid.engine.condition_rules import ConditionRules
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
-from orchid.wire.conditions import READY, Condition, condition_errors, is_true
+from orchid.wire.conditions import READY, Condition, is_true
 from orchid.wire.fields import FieldError, Path, duplicate, forbidden, invalid, required, too_many
 from orchid.wire.label_selectors import LabelSelector, conditions_of, selector_errors
 from orchid.wire.label_selectors import selects as labels_match
@@ -170,16 +171,6 @@ class Rules(Strategy[PublishedBundle]):
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         return tuple(name_problems(name, prefix=prefix))
 
-    def prepare_for_create(self, new: PublishedBundle, request: Request) -> PublishedBundle:
-        return new.with_meta(generation=1)
-
-    def prepare_for_update(
-        self, new: PublishedBundle, old: PublishedBundle, request: Request
-    ) -> PublishedBundle:
-        if new.spec == old.spec:
-            return new
-        return new.with_meta(generation=old.metadata.generation + 1)
-
     def validate(self, new: PublishedBundle) -> Iterator[FieldError]:
         yield from spec_errors(new.spec)
 
@@ -188,13 +179,10 @@ class Rules(Strategy[PublishedBundle]):
             yield from spec_errors(new.spec)
 
 
-class StatusRules(Strategy[PublishedBundle]):
+class StatusRules(ConditionRules[PublishedBundle]):
     """The `status` endpoint."""
 
-    def validate_update(self, new: PublishedBundle, old: PublishedBundle) -> Iterator[FieldError]:
-        if new.status == old.status:
-            return
-        yield from condition_errors(new.status.conditions, CONDITIONS)
+    def validate_status(self, new: PublishedBundle, old: PublishedBundle) -> Iterator[FieldError]:
         if new.status.sequence < old.status.sequence:
             place = Path() / "status" / "sequence"
             yield invalid(place, new.status.sequence, "must not decrease")
@@ -212,6 +200,7 @@ def declare(names: Naming) -> Kind[PublishedBundle]:
         plural="publishedbundles",
         short_names=("pb",),
         scope=Scope.CLUSTER,
+        counts_generation=True,
         rules=Rules(),
         defaults=with_defaults,
         writes=("metadata", "spec"),

@@ -26,12 +26,13 @@ from orchid.credentials.authorities.issuer_chain import spki_of, subject_key_id
 from orchid.credentials.refusals import Refusal, UnreadableKey
 from orchid.credentials.x509 import certificates, pem
 from orchid.credentials.x509.certificate_body import key_digest
+from orchid.engine.condition_rules import ConditionRules
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
-from orchid.wire.conditions import READY, condition_errors, is_true
+from orchid.wire.conditions import READY, is_true
 from orchid.wire.fields import (
     METADATA,
     FieldError,
@@ -53,7 +54,6 @@ from orchid.wire.text import human_duration
 
 SPEC: Final = Path() / "spec"
 STATE: Final = SPEC / "state"
-CONDITIONS: Final = Path() / "status" / "conditions"
 
 PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Retired"
 STATES: Final = (PUBLISHED, ACTIVE, VERIFYING, RETIRED)
@@ -302,14 +302,6 @@ def private_key_of(key: SigningKey, data: Mapping[str, bytes]) -> keys.TokenKey:
 class Rules(Strategy[SigningKey]):
     """The main endpoint: only the state changes."""
 
-    def prepare_for_create(self, new: SigningKey, request: Request) -> SigningKey:
-        return new.with_meta(generation=1)
-
-    def prepare_for_update(self, new: SigningKey, old: SigningKey, request: Request) -> SigningKey:
-        if new.spec == old.spec:
-            return new
-        return new.with_meta(generation=old.metadata.generation + 1)
-
     def validate(self, new: SigningKey) -> Iterator[FieldError]:
         spec, named = new.spec, _numbered(new.name)
         if named is None or named[1] != key_prefix(spec.authority):
@@ -340,12 +332,10 @@ class Rules(Strategy[SigningKey]):
             yield forbidden(STATE, "a key that was imported as a public key cannot sign")
 
 
-class StatusRules(Strategy[SigningKey]):
+class StatusRules(ConditionRules[SigningKey]):
     """The `status` endpoint."""
 
-    def validate_update(self, new: SigningKey, old: SigningKey) -> Iterator[FieldError]:
-        if new.status != old.status:
-            yield from condition_errors(new.status.conditions, CONDITIONS)
+    def validate_status(self, new: SigningKey, old: SigningKey) -> Iterator[FieldError]:
         if new.status.certificate != old.status.certificate:
             yield from certificate_errors(new.status)
 
@@ -358,6 +348,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
         versions=("v1beta1",),
         plural="signingkeys",
         scope=Scope.CLUSTER,
+        counts_generation=True,
         rules=Rules(),
         defaults=with_defaults,
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),

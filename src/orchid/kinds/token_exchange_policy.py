@@ -1,7 +1,7 @@
 """TokenExchangePolicy: an outside identity that gets tokens of an account of the same namespace.
 
     main      issuer, claims and rules of the outside token; account, audiences    Rules
-    status    the condition Ready, and when the policy was last used               StatusRules
+    status    the condition Ready, and when the policy was last used               ConditionRules
 
 The policy allows the exchange of a token if all its claims are equal, as text, and all its rules
 hold. The account must agree by its annotation (`agrees`). Deleting the policy invalidates all
@@ -17,10 +17,9 @@ import msgspec
 from msgspec import field
 
 from orchid.approval.issuing_terms import duration_errors, duration_of
+from orchid.engine.condition_rules import CompiledRules, ConditionRules
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
-from orchid.engine.offload import LARGE_BYTES
 from orchid.engine.request import Request
-from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.expressions.cel import (
     CLAIMS,
@@ -31,14 +30,7 @@ from orchid.expressions.cel import (
     LibraryMissing,
 )
 from orchid.ledger.entries import Fact
-from orchid.wire.conditions import (
-    READY,
-    TRUE,
-    Condition,
-    condition_errors,
-    is_true,
-    with_condition,
-)
+from orchid.wire.conditions import READY, Condition, is_true
 from orchid.wire.fields import (
     METADATA,
     FieldError,
@@ -58,7 +50,6 @@ from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto
 from orchid.wire.text import age
 
 SPEC: Final = Path() / "spec"
-CONDITIONS: Final = Path() / "status" / "conditions"
 MOST_CLAIMS: Final = 32
 MOST_RULES: Final = 32
 MOST_AUDIENCES: Final = 16
@@ -156,22 +147,12 @@ class TokenExchangePolicy(Object):
         return is_true(self.status.conditions, READY)
 
 
-class Rules(Strategy[TokenExchangePolicy]):
+class Rules(CompiledRules[TokenExchangePolicy]):
     """The main endpoint: a policy whose rules compile is Ready."""
 
     def __init__(self, names: Naming) -> None:
         self._compiler = Compiler()
         self._reserved = reserved_namespaces(names)
-
-    def prepare_for_create(self, new: TokenExchangePolicy, request: Request) -> TokenExchangePolicy:
-        return accepted(new.with_meta(generation=1), request)
-
-    def prepare_for_update(
-        self, new: TokenExchangePolicy, old: TokenExchangePolicy, request: Request
-    ) -> TokenExchangePolicy:
-        if new.spec == old.spec:
-            return new
-        return accepted(new.with_meta(generation=old.metadata.generation + 1), request)
 
     def validate(self, new: TokenExchangePolicy) -> Iterator[FieldError]:
         if new.namespace in self._reserved:
@@ -179,23 +160,6 @@ class Rules(Strategy[TokenExchangePolicy]):
             yield forbidden(METADATA / "namespace", text)
         yield from spec_errors(new.spec)
         yield from rule_errors(new.spec.rules, self._compiler)
-
-    def validate_update(
-        self, new: TokenExchangePolicy, old: TokenExchangePolicy
-    ) -> Iterator[FieldError]:
-        # Stored specs stay writable, also where the expression library is not installed.
-        if new.spec != old.spec:
-            yield from self.validate(new)
-
-
-class StatusRules(Strategy[TokenExchangePolicy]):
-    """The `status` endpoint."""
-
-    def validate_update(
-        self, new: TokenExchangePolicy, old: TokenExchangePolicy
-    ) -> Iterator[FieldError]:
-        if new.status != old.status:
-            yield from condition_errors(new.status.conditions, CONDITIONS)
 
 
 def declare(names: Naming) -> Kind[TokenExchangePolicy]:
@@ -206,12 +170,13 @@ def declare(names: Naming) -> Kind[TokenExchangePolicy]:
         plural="tokenexchangepolicies",
         short_names=("tep",),
         scope=Scope.NAMESPACED,
+        counts_generation=True,
         rules=Rules(names),
         defaults=with_defaults,
         writes=("metadata", "spec"),
         columns=COLUMNS,
         records=policy_changes,
-        endpoints=(Endpoint("status", writes=("metadata", "status"), rules=StatusRules()),),
+        endpoints=(Endpoint("status", writes=("metadata", "status"), rules=ConditionRules()),),
     )
 
 
@@ -219,21 +184,6 @@ def with_defaults(new: TokenExchangePolicy) -> TokenExchangePolicy:
     if new.spec.max_duration:
         return new
     return replace(new, spec=replace(new.spec, max_duration=DEFAULT_DURATION))
-
-
-def accepted(new: TokenExchangePolicy, request: Request) -> TokenExchangePolicy:
-    """The policy with Ready set; one that does not compile is refused later, by `validate`."""
-    if new.spec.rules:
-        request.body_weight += LARGE_BYTES  # a short expression may take long to compile
-    ready = Condition(
-        type=READY,
-        status=TRUE,
-        observed_generation=new.metadata.generation,
-        reason="Compiled",
-        message="The policy is in force.",
-    )
-    conditions = with_condition(new.status.conditions, ready, request.now)
-    return replace(new, status=replace(new.status, conditions=conditions))
 
 
 def policy_changes(

@@ -1,17 +1,20 @@
 """Conditions of an object: type, status, reason and time.
 
-Start with `Condition`. `with_condition` replaces the condition of its type in a list; the time of
-the last transition only changes with the status. `condition_errors` validates client input.
+Start with `Condition`. `with_conditions` sets conditions of an object, `with_condition` one of a
+list; the time of the last transition only changes with the status. `condition_errors` validates
+client input.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar, cast
 
 from orchid.clock import whole_seconds
 from orchid.wire.fields import FieldError, Path, duplicate, required, unsupported
-from orchid.wire.meta import Time
+from orchid.wire.meta import Object, Time
 from orchid.wire.struct import Wire, always, describe, null, proto, replace
+
+T = TypeVar("T", bound=Object)
 
 READY: Final = "Ready"
 TRUE: Final = "True"
@@ -64,6 +67,16 @@ def with_condition(
     if before is None:
         return (*conditions, timed)
     return tuple(timed if one.type == new.type else one for one in conditions)
+
+
+def with_conditions(one: T, conditions: Iterable[Condition], now: datetime) -> T:
+    """The object with these conditions, as observed at its generation."""
+    status = cast("Any", one).status
+    changed = status.conditions
+    for condition in conditions:
+        observed = replace(condition, observed_generation=one.metadata.generation)
+        changed = with_condition(changed, observed, now)
+    return replace(one, status=replace(status, conditions=changed))
 
 
 def condition_errors(conditions: Sequence[Condition], path: Path) -> Iterator[FieldError]:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from orchid.expressions.cel import Compiler
-from orchid.kinds.approval_policy import NOT_READY, ApprovalPolicy, compiled, declare
+from orchid.kinds.approval_policy import NOT_READY, ApprovalPolicy, compiled, declare, too_slow
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import KUBERNETES, ORCH
 from orchid.wire.struct import replace
@@ -24,7 +24,7 @@ def policy(**given: Any) -> ApprovalPolicy:
 
 
 def stored(**given: Any) -> ApprovalPolicy:
-    return KIND.rules.prepare_for_create(policy(**given), REQUEST)
+    return KIND.rules.prepare_for_create(policy(**given).with_meta(generation=1), REQUEST)
 
 
 def test_both_namings_have_the_same_group() -> None:
@@ -42,16 +42,16 @@ def test_a_stored_policy_is_ready() -> None:
     assert condition.last_transition_time == REQUEST.now
 
 
-def test_other_terms_are_another_generation() -> None:
-    """A new label changes nothing."""
-    old = stored()
-    other = replace(old, spec=spec(otherwise="deny"))
+def test_changed_terms_are_ready_again() -> None:
+    """A policy that was too slow is Ready after a change of its spec, not of its labels."""
+    old = too_slow(stored(), "slow", REQUEST.now)
+    other = replace(old, spec=spec(otherwise="deny")).with_meta(generation=2)
 
     same = KIND.rules.prepare_for_update(old.with_meta(labels={"a": "b"}), old, REQUEST)
     changed = KIND.rules.prepare_for_update(other, old, REQUEST)
 
-    assert same.metadata.generation == 1
-    assert changed.metadata.generation == 2
+    assert not same.is_ready
+    assert changed.is_ready
     assert changed.status.conditions[0].observed_generation == 2
 
 

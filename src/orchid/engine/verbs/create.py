@@ -105,7 +105,7 @@ class Creating:
     async def _checked(self, kind: Kind[T], new: T, request: Request) -> T:
         """Everything between decoding and storing."""
         new = await self._admission.admit(request, kind, new, None)
-        new = self._stamped(new, request)
+        new = self._stamped(kind, new, request)
         if kind.creates is not None:
             new = blank_unwritten(kind, new)
         new = kind.rules.prepare_for_create(new, request)
@@ -122,15 +122,21 @@ class Creating:
             refuse_set_version(new)
         return new
 
-    def _stamped(self, new: T, request: Request) -> T:
-        """Set the name, uid and creation time."""
+    def _stamped(self, kind: Kind[T], new: T, request: Request) -> T:
+        """Set the name, uid, creation time and generation."""
         meta = new.metadata
         name = meta.name
         if not name and meta.generate_name:
             name = meta.generate_name[:LONGEST_BASE] + self._random.suffix()
         born = whole_seconds(request.now)
-        meta = replace(meta, name=name, uid=self._random.uid(), creation_timestamp=born)
-        return replace(new, metadata=meta)
+        stamped = replace(
+            meta,
+            name=name,
+            uid=self._random.uid(),
+            creation_timestamp=born,
+            generation=1 if kind.counts_generation else meta.generation,
+        )
+        return replace(new, metadata=stamped)
 
     async def _tried(self, kind: Kind[T], new: T) -> Entry[T]:
         """The result of a dry run."""

@@ -100,6 +100,8 @@ class Updating:
         require_version(kind, new, entry)
         new = replace(new, metadata=carried_over(new.metadata, old.metadata))
         new = keep_unwritten(kind, endpoint, new, old)
+        if kind.counts_generation:
+            new = with_generation(new, old)
         new = rules.prepare_for_update(new, old, request)
         judge = functools.partial(_errors, kind, rules, new, old, request.now)
         weight = request.body_weight + len(entry.tail)
@@ -214,6 +216,13 @@ def require_version(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
         return
     if parse_version(wanted, of="") != entry.revision:
         raise Conflict(kind.about(new.name), MODIFIED)
+
+
+def with_generation(new: Any, old: Any) -> Any:
+    """Count a change of the spec."""
+    if new.spec == old.spec:
+        return new
+    return new.with_meta(generation=old.metadata.generation + 1)
 
 
 def carried_over(new: ObjectMeta, old: ObjectMeta) -> ObjectMeta:

@@ -161,7 +161,7 @@ class Rules(Strategy[Pod]):
         self._domain = names.domain
 
     def prepare_for_create(self, new: Pod, request: Request) -> Pod:
-        return replace(new.with_meta(generation=1), status={"phase": "Pending"})
+        return replace(new, status={"phase": "Pending"})
 
     def validate(self, new: Pod) -> Iterator[FieldError]:
         for name in ("serviceAccountName", "nodeName"):
@@ -208,6 +208,7 @@ def declare(names: Naming) -> Kind[Pod]:
         version="v1",
         plural="pods",
         scope=Scope.NAMESPACED,
+        counts_generation=True,
         rules=Rules(names),
         defaults=with_defaults,
         short_names=("po",),
