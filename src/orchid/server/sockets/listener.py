@@ -24,6 +24,7 @@ from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
 from orchid.server.sockets.messages import Handler, Recognize, Response
 from orchid.server.sockets.peer import host_and_port
+from orchid.server.sockets.stages import Stages
 from orchid.server.sockets.tls import TlsFiles
 from orchid.server.sockets.tls_channel import TlsChannel
 from orchid.server.sockets.turns import Turns
@@ -54,6 +55,7 @@ class Listener:
 
     _handshakes: Turns  # created when listening starts, and so is:
     _readings: Turns  # for connections with much data to decrypt
+    _stages: Stages  # for all others
 
     def __init__(
         self,
@@ -159,6 +161,7 @@ class Listener:
         self._service.streams = Turns(self._service.loop, PIECES_AT_ONCE)
         self._handshakes = Turns(self._service.loop, HANDSHAKES_AT_ONCE)
         self._readings = Turns(self._service.loop, READINGS_AT_ONCE)
+        self._stages = Stages(self._service.loop)
         self._accept_again()
         self._sweep()
 
@@ -289,6 +292,7 @@ class Listener:
             deadline=deadline,
             later=self._readings.wait,
             soon=self._readings.ask,
+            stages=self._stages,
             monotonic=self._service.monotonic,
         )
         self._shaking_hands.hold(channel, address)

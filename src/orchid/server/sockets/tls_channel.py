@@ -22,6 +22,7 @@ from math import inf
 from typing import Any, Final, cast
 
 from orchid.clock import Monotonic
+from orchid.server.sockets.stages import Stages
 from orchid.server.sockets.turns import Step
 
 
@@ -53,6 +54,7 @@ _SPARSE: Final = 80
 # The same, and some more, for clients that need not wait for a turn.
 _THIN: Final = 8
 _SMALL_RECORDS: Final = 256
+_HELD_BACK: Final = 16 << 10  # bytes of responses that may wait to be encrypted together
 _Bytes = bytes | bytearray | memoryview
 
 
@@ -80,9 +82,12 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         "_paused",
         "_protocol",
         "_queued",
+        "_received",
         "_soon",
+        "_stages",
         "_tls",
         "_transport",
+        "_unsent",
         "_waits",
         "deadline",
     )
@@ -99,10 +104,11 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         deadline: float,
         later: Callable[[Step], None],
         soon: Callable[[Step], None],
+        stages: Stages,
         monotonic: Monotonic,
     ) -> None:
         """`later` runs a step in a next turn of the event loop, a few of them in each; `soon` in
-        this one, if there is room in it.
+        this one, if there is room in it. `stages` runs the steps of short requests.
         """
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -112,12 +118,15 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         self._failed = failed
         self._later = later
         self._soon = soon
+        self._stages = stages
         self._monotonic = monotonic
         self._protocol: ServedProtocol | None = None
         self._closing = False
         self._connected = False
         self._waits = False  # for its turn in the handshake
         self._paused = False  # the protocol above has paused reading
+        self._received = b""  # a short piece that waits for its stage
+        self._unsent = b""  # short responses that wait for theirs
         self._backlog = bytearray()  # received data that waits to be decrypted
         self._queued = False  # for its turn to do that
         self._direct = _STRANGERS_PIECE_IN  # bytes that are decrypted without waiting for a turn
@@ -140,8 +149,11 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             incoming.write(data)
             self._wait_for_turn()
             return
-        if len(data) <= self._direct and not self._backlog:
-            self._decrypt(data, protocol)
+        if self._received:
+            self._decrypt_now()  # two pieces in one turn: it is no short request
+        elif len(data) <= self._direct and not self._backlog:
+            self._received = data
+            self._stages.receive(self)
             return
         self._backlog += data
         if self._queued:
@@ -155,8 +167,24 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         if self._queued and not self._closing:
             self._transport.pause_reading()
 
-    def _decrypt(self, data: bytes, protocol: ServedProtocol) -> None:
-        """Decrypt a piece, and pass on all of its data together."""
+    def decrypt_received(self) -> bytes:
+        """Decrypt a short piece in its stage."""
+        received, self._received = self._received, b""
+        if not received or self._protocol is None:
+            return b""  # it has been handled, or the connection is gone
+        return self._decrypt(received, self._protocol)
+
+    def handle(self, data: bytes) -> None:
+        """Pass on decrypted data."""
+        if self._protocol is not None:
+            self._protocol.data_received(data)
+
+    def _decrypt_now(self) -> None:
+        if data := self.decrypt_received():
+            self.handle(data)
+
+    def _decrypt(self, data: bytes, protocol: ServedProtocol) -> bytes:
+        """Decrypt a piece; its data all together, or nothing."""
         incoming, tls = self._incoming, self._tls
         incoming.write(data)
         sent, data, ended = len(data), b"", False
@@ -182,12 +210,19 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             self._empty = max(0, self._empty + sent - _SPARSE * len(data))
             if self._empty > _MOST_EMPTY:
                 self.abort()
-                return
+                return b""
+        if ended:
+            return self._last(data, protocol)
+        return data
+
+    def _last(self, data: bytes, protocol: ServedProtocol) -> bytes:
+        """Pass on the last data of the peer, and close."""
         if data:
             protocol.data_received(data)
-        if ended and not self._closing:
+        if not self._closing:
             protocol.eof_received()
             self.close()
+        return b""
 
     def _decrypt_backlog(self, *, rests: bool = False) -> None:
         """Decrypt received data, for a moment; the rest waits, and so does the socket.
@@ -200,7 +235,8 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             is_trusted = protocol.known and not self._empty
             piece = bytes(backlog[: _PIECE_IN if is_trusted else _SMALL_PIECE_IN])
             del backlog[: len(piece)]
-            self._decrypt(piece, protocol)
+            if data := self._decrypt(piece, protocol):
+                protocol.data_received(data)
             if self._monotonic() >= end:
                 break
         if self._closing or self._paused:
@@ -218,6 +254,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     def eof_received(self) -> bool:
         """A closed socket ends the channel: TLS has no half-closed connections here."""
+        self._decrypt_now()
         if self._protocol is not None:
             self._protocol.eof_received()
         return False
@@ -232,6 +269,8 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
+        self._unsent = b""
+        self._decrypt_now()  # what was sent before is still handled
         self._backlog.clear()
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
@@ -281,6 +320,21 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
     def write(self, data: _Bytes) -> None:
         if self._closing:
             return
+        if self._stages.handling and len(self._unsent) + len(data) <= _HELD_BACK:
+            if not self._unsent:
+                self._stages.send_later(self)
+            self._unsent += data
+            return
+        self.encrypt_unsent()
+        self._encrypt(data)
+
+    def encrypt_unsent(self) -> None:
+        """Encrypt and send the responses that were held back."""
+        if self._unsent:
+            unsent, self._unsent = self._unsent, b""
+            self._encrypt(unsent)
+
+    def _encrypt(self, data: _Bytes) -> None:
         if len(data) <= _PIECE:
             self._tls.write(data)
             self._transport.write(self._outgoing.read())
@@ -301,6 +355,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         """Send a close alert and close once everything is sent; the peer's is not waited for."""
         if self._closing:
             return
+        self.encrypt_unsent()
         self._closing = True
         with suppress(ssl.SSLError, OSError):  # it would wait for the peer's
             self._tls.unwrap()
@@ -309,6 +364,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     def abort(self) -> None:
         self._closing = True
+        self._unsent = b""
         if self._connected:
             self._transport.abort()
 
@@ -327,7 +383,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size()
+        return len(self._unsent) + self._transport.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "ssl_object":

@@ -1,0 +1,88 @@
+"""The requests of one turn of the event loop, in stages: decrypt all, handle all, encrypt all.
+
+Under load, many sockets are ready in one turn. The code of one stage then stays in the processor's
+caches for all of them, where the code of a complete request would evict its own beginning: with 32
+connections a get takes a quarter less CPU time (docs/decisions/0040-stages.md). Responses leave no
+later than before, because the event loop writes to its sockets at the end of a turn in any case.
+
+`Stages.receive` is called by a channel (tls_channel.py) with new data. While `handling`, channels
+may hold back short responses for the third stage. A channel that fails affects no other.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+# Connections that are served together. With more of them, the first response would wait longer.
+TOGETHER: Final = 32
+
+
+class StagedChannel(Protocol):
+    """A connection whose work is done in stages."""
+
+    def decrypt_received(self) -> bytes:
+        """Decrypt the data of this turn; empty if there is nothing to handle."""
+
+    def handle(self, data: bytes) -> None:
+        """Pass on decrypted data."""
+
+    def encrypt_unsent(self) -> None:
+        """Encrypt and send the responses that were held back."""
+
+    def abort(self) -> None:
+        """End the connection: its work has failed."""
+
+
+class Stages:
+    """The channels of one event loop that have work in this turn."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._received: list[StagedChannel] = []
+        self._unsent: list[StagedChannel] = []
+        self.handling = False
+
+    def receive(self, channel: StagedChannel) -> None:
+        """Handle the data of a channel, after all sockets of this turn were read."""
+        if not self._received:
+            self._loop.call_soon(self._run)
+        self._received.append(channel)
+
+    def send_later(self, channel: StagedChannel) -> None:
+        """Let a channel send in the third stage; only while `handling`."""
+        self._unsent.append(channel)
+
+    def _run(self) -> None:
+        received = self._received[:TOGETHER]
+        del self._received[:TOGETHER]
+        if self._received:
+            self._loop.call_soon(self._run)
+        decrypted = self._decrypt(received)
+        self.handling = True
+        for channel, data in decrypted:
+            try:
+                channel.handle(data)
+            except Exception as problem:
+                self._failed(channel, problem)
+        self.handling = False
+        unsent, self._unsent = self._unsent, []
+        for channel in unsent:
+            try:
+                channel.encrypt_unsent()
+            except Exception as problem:
+                self._failed(channel, problem)
+
+    def _decrypt(self, received: list[StagedChannel]) -> list[tuple[StagedChannel, bytes]]:
+        decrypted = []
+        for channel in received:
+            try:
+                if data := channel.decrypt_received():
+                    decrypted.append((channel, data))
+            except Exception as problem:
+                self._failed(channel, problem)
+        return decrypted
+
+    def _failed(self, channel: StagedChannel, problem: Exception) -> None:
+        """Treat an exception as the event loop treats one in a callback of a socket."""
+        message = "the work of a connection has failed"
+        self._loop.call_exception_handler({"message": message, "exception": problem})
+        channel.abort()

@@ -1,0 +1,322 @@
+"""Requests of one turn of the event loop are served in stages, and none is lost or reordered."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from typing import Any, cast
+
+import pytest
+import trustme
+
+from orchid.server.sockets.stages import TOGETHER, Stages
+from orchid.server.sockets.tls_channel import ServedProtocol, TlsChannel
+
+LARGE = 20_000  # bytes: more than a channel holds back
+
+
+class Loop:
+    """Runs the steps of a turn when the test says so."""
+
+    def __init__(self) -> None:
+        self.steps: list[Callable[[], None]] = []
+        self.problems: list[Any] = []
+
+    def call_soon(self, step: Callable[[], None]) -> None:
+        self.steps.append(step)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.problems.append(context["exception"])
+
+    def turn(self) -> None:
+        steps, self.steps = self.steps, []
+        for step in steps:
+            step()
+
+    def staged(self) -> Stages:
+        return Stages(cast(asyncio.AbstractEventLoop, self))
+
+
+class Recorded:
+    """A channel that writes down its stages; one of them may fail."""
+
+    def __init__(self, name: str, stages: Stages, log: list[str], fails: str = "") -> None:
+        self._name = name
+        self._stages = stages
+        self._log = log
+        self._fails = fails
+
+    def _step(self, stage: str) -> None:
+        self._log.append(f"{stage} {self._name}")
+        if stage == self._fails:
+            raise RuntimeError(stage)
+
+    def decrypt_received(self) -> bytes:
+        self._step("decrypt")
+        return b"data"
+
+    def handle(self, data: bytes) -> None:
+        assert self._stages.handling
+        self._step("handle")
+        self._stages.send_later(self)
+
+    def encrypt_unsent(self) -> None:
+        assert not self._stages.handling
+        self._step("encrypt")
+
+    def abort(self) -> None:
+        self._log.append(f"abort {self._name}")
+
+
+def test_each_stage_is_done_for_all_connections_before_the_next() -> None:
+    """All that is received in one turn is decrypted, then handled, then answered."""
+    loop = Loop()
+    log: list[str] = []
+    stages = loop.staged()
+    for name in "ab":
+        stages.receive(Recorded(name, stages, log))
+
+    loop.turn()
+
+    assert log == ["decrypt a", "decrypt b", "handle a", "handle b", "encrypt a", "encrypt b"]
+
+
+@pytest.mark.parametrize("stage", ["decrypt", "handle", "encrypt"])
+def test_a_connection_that_fails_affects_no_other(stage: str) -> None:
+    """It is aborted, and the failure is reported."""
+    loop = Loop()
+    log: list[str] = []
+    stages = loop.staged()
+    stages.receive(Recorded("bad", stages, log, fails=stage))
+    stages.receive(Recorded("good", stages, log))
+
+    loop.turn()
+
+    assert "abort bad" in log
+    assert "encrypt good" in log
+    assert "abort good" not in log
+    assert [str(problem) for problem in loop.problems] == [stage]
+
+
+def test_of_very_many_connections_a_few_are_served_together() -> None:
+    """The first ones are answered before the last ones are handled; all get their turn."""
+    loop = Loop()
+    log: list[str] = []
+    stages = loop.staged()
+    for number in range(2 * TOGETHER + 1):
+        stages.receive(Recorded(str(number), stages, log))
+
+    loop.turn()
+    first = [line for line in log if line.startswith("encrypt")]
+    while loop.steps:
+        loop.turn()
+
+    assert len(first) == TOGETHER
+    assert f"handle {TOGETHER}" not in log[: 3 * TOGETHER]
+    answered = [line for line in log if line.startswith("encrypt")]
+    assert answered == [f"encrypt {number}" for number in range(2 * TOGETHER + 1)]
+
+
+class Socket(asyncio.Transport):
+    """What a channel writes to its socket."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+class Upper(ServedProtocol):
+    """Answers with what it received, or as the test says."""
+
+    def __init__(self) -> None:
+        self.received: list[bytes] = []
+        self.answer: Callable[[bytes], Iterable[bytes]] = lambda data: [data]
+        self.closes = False
+
+    @property
+    def known(self) -> bool:
+        return True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.received.append(data)
+        for piece in self.answer(data):
+            self.transport.write(piece)
+        if self.closes:
+            self.transport.close()
+
+    def eof_received(self) -> bool:
+        self.received.append(b"<end>")
+        return False
+
+
+class Pair:
+    """A client and a channel, without a network between them."""
+
+    def __init__(self, authority: trustme.CA) -> None:
+        self.loop = Loop()
+        self.socket, self.upper = Socket(), Upper()
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(server)
+        server.num_tickets = 0
+        self.channel = TlsChannel(
+            server,
+            lambda step: step(),
+            lambda _: self.upper,
+            lambda _: None,
+            deadline=inf,
+            later=lambda step: step(),
+            soon=lambda step: step(),
+            stages=self.loop.staged(),
+            monotonic=lambda: 0.0,
+        )
+        self.channel.connection_made(self.socket)
+        client = ssl.create_default_context()
+        authority.configure_trust(client)
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = client.wrap_bio(self._in, self._out, server_hostname="localhost")
+        for _ in range(2):
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.channel.data_received(self._out.read())
+                self._in.write(bytes(self.socket.written))
+                self.socket.written.clear()
+        self.channel.data_received(self._out.read())
+        self.send(b"first")  # from now on the client is known
+        self.loop.turn()
+        assert self.answers() == b"first"
+        self.upper.received.clear()
+
+    def send(self, data: bytes) -> None:
+        self._tls.write(data)
+        self.channel.data_received(self._out.read())
+
+    def answers(self) -> bytes:
+        """What the client can decrypt so far."""
+        self._in.write(bytes(self.socket.written))
+        self.socket.written.clear()
+        found = b""
+        try:
+            while part := self._tls.read(1 << 16):
+                found += part
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            pass
+        return found
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair(trustme.CA())
+
+
+def test_a_request_is_answered_at_the_end_of_the_turn(pair: Pair) -> None:
+    pair.send(b"ask")
+    assert pair.upper.received == []
+
+    pair.loop.turn()
+
+    assert pair.answers() == b"ask"
+
+
+@pytest.mark.parametrize("sizes", [(10, 10, 10), (10, 5_000, 10), (5_000, 10, 40_000, 10)])
+def test_data_of_one_turn_keeps_its_order(pair: Pair, sizes: tuple[int, ...]) -> None:
+    """Short pieces wait for their stage, longer ones do not; none overtakes another."""
+    sent = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
+    for data in sent:
+        pair.send(data)
+    while pair.loop.steps:
+        pair.loop.turn()
+
+    assert b"".join(pair.upper.received) == b"".join(sent)
+    assert pair.answers() == b"".join(sent)
+
+
+def test_responses_of_one_turn_keep_their_order(pair: Pair) -> None:
+    """Short ones are held back, and sent before a long one that is not."""
+    pair.upper.answer = lambda _: [b"a" * 10, b"b" * LARGE, b"c" * 10]
+    pair.send(b"ask")
+    pair.loop.turn()
+
+    assert pair.answers() == b"a" * 10 + b"b" * LARGE + b"c" * 10
+
+
+def test_a_response_is_sent_before_the_connection_closes(pair: Pair) -> None:
+    pair.upper.closes = True
+    pair.send(b"ask")
+    pair.loop.turn()
+
+    assert pair.answers() == b"ask"
+    assert pair.socket.is_closed
+
+
+def test_a_response_that_is_held_back_counts_as_unsent(pair: Pair) -> None:
+    """Limits on unread data see it."""
+    sizes: list[int] = []
+
+    def twice(data: bytes) -> Iterator[bytes]:
+        for _ in range(2):
+            yield data
+            sizes.append(pair.channel.get_write_buffer_size())
+
+    pair.upper.answer = twice
+    pair.send(b"12345")
+    pair.loop.turn()
+
+    assert sizes == [5, 10]
+    assert pair.channel.get_write_buffer_size() == 0
+
+
+def test_a_request_before_the_end_of_the_connection_is_handled(pair: Pair) -> None:
+    """Its data comes before the end, although its stage would be later."""
+    pair.send(b"ask")
+    pair.channel.eof_received()
+    pair.loop.turn()
+
+    assert pair.upper.received == [b"ask", b"<end>"]
+
+
+def test_a_request_of_a_lost_connection_is_handled_once(pair: Pair) -> None:
+    """As if the connection had been lost a moment later; nothing is sent any more."""
+    pair.send(b"ask")
+    pair.channel.connection_lost(None)
+    pair.loop.turn()
+
+    assert pair.upper.received == [b"ask"]
+    assert pair.loop.problems == []
+    assert not pair.socket.written
+
+
+def test_an_aborted_connection_sends_nothing(pair: Pair) -> None:
+    """A response that was held back is dropped."""
+
+    def then_abort(data: bytes) -> Iterator[bytes]:
+        yield data
+        pair.channel.abort()
+
+    pair.upper.answer = then_abort
+    pair.send(b"ask")
+    pair.loop.turn()
+
+    assert not pair.socket.written
