@@ -20,6 +20,7 @@ import json
 import re
 import secrets
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -132,6 +133,50 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
     except OSError as problem:
         raise BadSettings(f"{problem.filename}: {problem.strerror}") from None
     return files
+
+
+def refused_credentials(settings: Settings, files: DataDirectory) -> Iterator[str]:
+    """Sentences about credentials that the server issues and then refuses, by its settings.
+
+    Files that cannot be read are reported elsewhere.
+    """
+    for find in (unverified_tokens, unaccepted_clients):
+        try:
+            if found := find(settings, files):
+                yield found
+        except (Refusal, ValueError):
+            continue
+
+
+def unverified_tokens(settings: Settings, files: DataDirectory) -> str:
+    """Whether the key that signs tokens does not verify them."""
+    named = [Path(path) for path in settings.given.service_account_key_file]
+    if settings.stores_token_keys or not named:
+        return ""
+    signing = keys.load_signing_key(files.signing_key)
+    verifying = {key.kid for path in named for key in keys.load_verification_keys(path)}
+    if signing.kid in verifying:
+        return ""
+    return (
+        f"the key that signs tokens ({files.signing_key}) is not among those that verify them: "
+        "every new token is refused; add it to --service-account-key-file"
+    )
+
+
+def unaccepted_clients(settings: Settings, files: DataDirectory) -> str:
+    """Whether the authority of client certificates is not one that clients may have."""
+    given, names = settings.given, settings.names
+    if not given.client_ca_file:
+        return ""
+    pairs = {pair.signer: pair.certificate for pair in signing_files(given, names)}
+    signing = Path(pairs[names.client_signer] or pairs[""] or files.ca_certificate)
+    signer, *_ = certificates.parse_blocks(read_bounded(signing))
+    if signer in certificates.parse_blocks(read_bounded(Path(given.client_ca_file))):
+        return ""
+    return (
+        f"client certificates that this server signs are refused by it: {given.client_ca_file} "
+        f"does not contain {signing}"
+    )
 
 
 def renew(settings: Settings, files: DataDirectory, now: datetime.datetime) -> bool:

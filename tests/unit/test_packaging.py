@@ -369,7 +369,7 @@ def test_promtool_takes_the_rules(how: tuple[str, str]) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
     assert answer.returncode == 0, answer.stdout + answer.stderr

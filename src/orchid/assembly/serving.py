@@ -5,6 +5,7 @@ worker.py runs a worker of it, remote_controllers.py the controllers alone.
 
 import asyncio
 import contextlib
+import logging
 import socket
 from typing import Any
 
@@ -19,6 +20,8 @@ from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.store.retention import Retention
 
+log = logging.getLogger(__name__)
+
 WORKER_PROGRAM = helper_process.command("orchid.worker")
 
 
@@ -30,6 +33,8 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
         # The store comes first: with its lock, only one server writes files in the directory.
         store = await opened.enter_async_context(opened_store(settings, clock))
         files = data_directory.prepare(settings, clock.now())
+        for problem in data_directory.refused_credentials(settings, files):
+            log.warning("settings.contradict: %s", problem)
         await opened.enter_async_context(sequenced(settings, files, store))
         if settings.given.workers > 1:
             from orchid.workers.parent import Parent  # noqa: PLC0415 -- most have one process

@@ -7,6 +7,7 @@ Never   touches keys of authorities (rotate_authority_keys.py)
 If token keys are files, objects only show them: those of keys that no server has are deleted.
 """
 
+import logging
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -29,6 +30,8 @@ from orchid.outbound.failures import CallFailed
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
+
+log = logging.getLogger(__name__)
 
 
 class RotateTokenKeys(RotateKeys):
@@ -78,6 +81,8 @@ class RotateTokenKeys(RotateKeys):
         for key in self._groups.get(authority, {}).values():
             if key.is_file and live and not any(key.key_id in server.keys for server in live):
                 await self._client.delete_gone(SigningKey, key)
+                why = "no server has it: its tokens are refused"
+                log.warning("tokens.key_removed", extra={"key": key.name, "why": why})
                 return True
         return False
 

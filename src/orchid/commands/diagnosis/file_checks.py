@@ -27,10 +27,9 @@ from orchid.commands.diagnosis.findings import (
 from orchid.commands.terminal import times
 from orchid.credentials import keys
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import read_bounded, read_private, refuse_exposed
+from orchid.credentials.files import read_private, refuse_exposed
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.x509 import certificates
-from orchid.data_directory import certificate_files
+from orchid.data_directory import certificate_files, unaccepted_clients, unverified_tokens
 from orchid.server.audit import policy as audit_policy
 from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
 from orchid.settings.signing_files import signing_files
@@ -126,23 +125,17 @@ def _renewal(path: Path, here: Installation) -> str:
 
 def client_authority(here: Installation) -> Iterator[Finding]:
     """The server accepts the client certificates that it signs; other authorities may be meant."""
-    given, names = here.settings.given, here.settings.names
-    if not given.client_ca_file:
+    if not here.settings.given.client_ca_file:
         return
-    pairs = {pair.signer: pair.certificate for pair in signing_files(given, names)}
-    signing = Path(pairs[names.client_signer] or pairs[""] or here.files.ca_certificate)
     try:
-        signer, *_ = certificates.parse_blocks(read_bounded(signing))
-        accepted = certificates.parse_blocks(read_bounded(Path(given.client_ca_file)))
+        problem = unaccepted_clients(here.settings, here.files)
     except (Refusal, ValueError):
         return  # reported by the other checks
-    if signer in accepted:
-        yield good("client certificates that this server signs are accepted by it")
-    else:
-        yield note(
-            f"client certificates that this server signs are refused by it: {given.client_ca_file} "
-            f"does not contain {signing}"
-        )
+    yield (
+        note(problem)
+        if problem
+        else good("client certificates that this server signs are accepted by it")
+    )
 
 
 def token_keys(here: Installation) -> Iterator[Finding]:
@@ -150,23 +143,19 @@ def token_keys(here: Installation) -> Iterator[Finding]:
     if here.settings.stores_token_keys:
         yield good("token keys are stored as SigningKey objects")
         return
-    named = [Path(path) for path in here.settings.given.service_account_key_file]
     if _unreadable(here.files.signing_key):
         return  # already reported
     try:
-        signing = keys.load_signing_key(here.files.signing_key)
-        verifying = [key for path in named for key in keys.load_verification_keys(path)]
+        problem = unverified_tokens(here.settings, here.files)
+        algorithm = keys.load_signing_key(here.files.signing_key).algorithm
     except Refusal as refusal:
         yield wrong(f"token keys: {refusal}")
         return
-    if named and signing.kid not in [key.kid for key in verifying]:
-        yield wrong(
-            f"the key that signs tokens ({here.files.signing_key}) is not among those that "
-            "verify them: every new token is refused",
-            "add it to --service-account-key-file",
-        )
-    else:
-        yield good(f"tokens are signed with {signing.algorithm}, and verified with the same key")
+    yield (
+        wrong(problem)
+        if problem
+        else good(f"tokens are signed with {algorithm}, and verified with the same key")
+    )
 
 
 def clock(here: Installation) -> Iterator[Finding]:
