@@ -49,12 +49,14 @@ from orchid.wire.codec import yaml_text
 from orchid.wire.naming import ORCH
 from tests.e2e.serving import running_server
 from tests.e2e.test_readme_walk import Walk, steps
+from tests.system_packages import require_program
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 DEPLOY = ROOT / "deploy" / "README.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), DEPLOY]
-TYPED_ELSEWHERE = {"systemd": ["deploy/README.md", "docs/hosts.md", "docs/operations.md"]}
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *HOW_TO, DEPLOY]
+TYPED_ELSEWHERE = {"systemd": ["deploy/README.md", "docs/hosts.md", "docs/how-to/backup.md"]}
 USED_BY_THEIR_TESTS = ("nginx", "apache", "javascript")
 ONLY_READ = {
     "network": 2,  # make run, test and setup fetch packages; the tests run in what they made
@@ -276,9 +278,12 @@ def test_block_is_what_the_server_takes(
 )
 def test_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -> None:
     """Typed one after the other, beside a server of the page's own."""
+    text = page.read_text()
+    for program in ("curl", "kubectl", "openssl"):
+        if f"$ {program} " in text:
+            require_program(program)
     with ExitStack() as servers:
         walk = Walk(tmp_path, servers)
-        text = page.read_text()
         start = "" if "$ orchid serve" in text else "```console\n$ orchid serve\n...\n```\n"
 
         walk.take(steps(start + text))

@@ -11,7 +11,7 @@ from tests.e2e.test_deploy import until
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "deploy" / "README.md"
-OPERATIONS = ROOT / "docs" / "operations.md"
+BACKUP = ROOT / "docs" / "how-to" / "backup.md"
 HOSTS = ROOT / "docs" / "hosts.md"
 BLOCK = re.compile(r"^```sh needs=systemd\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ANYWHERE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -46,7 +46,7 @@ def test_page_leads_to_a_supervised_server_with_etcd_and_a_dashboard(machine: Ma
     typed(machine, "systemctl kill --signal KILL orchid")
     until(lambda: "NRestarts=1" in machine.type("systemctl show orchid").stdout, "a restart")
     until(lambda: machine.type("systemctl is-active orchid").returncode == 0, "it serves again")
-    backup, restore = BLOCK.findall(OPERATIONS.read_text())
+    backup, restore = BLOCK.findall(BACKUP.read_text())
     restored = typed(machine, f"install -d -o orchid /backup\n{backup}{restore}")
     typed(machine, etcd)
     moved = typed(machine, move)
