@@ -58,7 +58,7 @@ from orchid.commands.terminal.output import (
 from orchid.commands.terminal.polling import polls
 
 PUBLISHED_KEYS = "/openid/v1/jwks"
-KIND, VERSION = "SigningKey", "v1alpha1"
+KIND, VERSION = "SigningKey", "v1beta1"
 PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Retired"
 TOKENS, SEALING = "tokens", "sealing"
 REJECTED, CONFLICT = 422, 409

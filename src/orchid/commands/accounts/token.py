@@ -260,11 +260,11 @@ def _reviewed(
     server: ServerConnection, tokens: list[str], chosen: argparse.Namespace
 ) -> list[Json]:
     body = {
-        "apiVersion": f"{server.names.identity}/v1alpha1",
+        "apiVersion": f"{server.names.identity}/v1beta1",
         "kind": "TokenReviewBatch",
         "spec": {"tokens": tokens, "audiences": chosen.audience},
     }
-    url = path("apis", server.names.identity, "v1alpha1", "tokenreviewbatches")
+    url = path("apis", server.names.identity, "v1beta1", "tokenreviewbatches")
     results: list[Json] = server.post(url, body)["status"]["results"]
     return results
 

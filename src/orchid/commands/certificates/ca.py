@@ -39,7 +39,7 @@ from orchid.commands.terminal.output import (
 from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
-KIND, VERSION = "CertificateAuthority", "v1alpha1"
+KIND, VERSION = "CertificateAuthority", "v1beta1"
 WAITS = "ChainMissing"  # the reason of an authority whose request is not signed yet
 
 

@@ -168,14 +168,14 @@ def _record(item: Json) -> Json:
 
 
 def place(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, "v1alpha1", "issuedcertificates", *parts)
+    return path("apis", server.names.identity, "v1", "issuedcertificates", *parts)
 
 
 def _key_id(server: ServerConnection, name: str) -> str:
     """The id of a SigningKey of an authority."""
     if not name:
         return ""
-    key = server.get(path("apis", server.names.identity, "v1alpha1", "signingkeys", name))
+    key = server.get(path("apis", server.names.identity, "v1beta1", "signingkeys", name))
     if not key["spec"].get("authority"):
         raise Complaint(f"{name} signs tokens; orchid key show {name} counts them", USAGE)
     return str(key["status"]["keyID"])

@@ -46,7 +46,8 @@ from orchid.commands.terminal.output import (
 )
 from orchid.commands.terminal.subcommands import add_subcommands, delete_each, run_subcommand
 
-KIND, VERSION = "ApprovalPolicy", "v1alpha1"
+KIND, VERSION = "ApprovalPolicy", "v1"
+SERVED = ("v1", "v1alpha1")
 LARGEST = 1 << 20
 STAR = "*"
 # Ignoring a misspelt selector would make the policy apply to everybody.
@@ -140,7 +141,8 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
-        answer = server.post(_place(server, "approvalpolicies") + STRICTLY, policy)
+        target = _place(server, "approvalpolicies") + STRICTLY
+        answer = server.post(target, _current(server, policy))
         done = "made"
     else:
         # With the version that was read, so that no concurrent change is lost.
@@ -151,6 +153,14 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if not print_for_programs(chosen.output, answer):
         say(f"{done} {name}")
     return 0
+
+
+def _current(server: ServerConnection, policy: Json) -> Json:
+    """The policy in the version that this program uses: the fields are the same in all."""
+    group = server.names.identity
+    if policy.get("apiVersion") in [f"{group}/{version}" for version in SERVED]:
+        return {**policy, "apiVersion": f"{group}/{VERSION}"}
+    return policy
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:

@@ -18,7 +18,7 @@ APPROVED, DENIED = "Approved", "Denied"
 WOULD_BE = {"Approve": "approved", "Deny": "denied", "Leave": "left"}
 # Decisions that the policy would change; a denied request that is left is still not approved.
 CHANGED = {(APPROVED, "Deny"), (APPROVED, "Leave"), (DENIED, "Approve")}
-VERSION = "v1alpha1"
+VERSION = "v1"
 
 Review = Callable[[Json], Json]
 

@@ -32,7 +32,7 @@ def _reported(server: ServerConnection, request: Json) -> str:
 
 
 def _reviewed(server: ServerConnection, request: Json) -> str:
-    group, version = server.names.identity, "v1alpha1"
+    group, version = server.names.identity, "v1"
     review = {
         "apiVersion": f"{group}/{version}",
         "kind": "ApprovalReview",

@@ -68,7 +68,7 @@ def _publish(chosen: argparse.Namespace, server: ServerConnection) -> int:
         if refused.status != NOT_FOUND:
             raise
         new = {
-            "apiVersion": f"{server.names.identity}/v1alpha1",
+            "apiVersion": f"{server.names.identity}/v1beta1",
             "kind": "PublishedBundle",
             "metadata": {"name": chosen.name},
             "spec": spec,
@@ -211,7 +211,7 @@ def _store(server: ServerConnection, stored: Json, seen: Json) -> Json:
 
 
 def _place(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, "v1alpha1", "publishedbundles", *parts)
+    return path("apis", server.names.identity, "v1beta1", "publishedbundles", *parts)
 
 
 def _moment(sequence: int) -> str:

@@ -310,7 +310,7 @@ def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted
 
 def _signer_of(server: ServerConnection, leaf: x509.Certificate, file: Path) -> str:
     serial = f"{leaf.serial_number:x}"
-    place = path("apis", server.names.identity, "v1alpha1", "issuedcertificates", serial)
+    place = path("apis", server.names.identity, "v1", "issuedcertificates", serial)
     try:
         return str(server.get(place)["spec"].get("signerName", ""))
     except CommandRefused as refused:

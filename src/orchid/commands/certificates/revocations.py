@@ -43,7 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def place(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, "v1alpha1", "credentialrevocations", *parts)
+    return path("apis", server.names.identity, "v1", "credentialrevocations", *parts)
 
 
 def target_of(one: Json) -> str:

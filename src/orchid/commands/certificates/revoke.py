@@ -274,7 +274,7 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
     """An authority by its name, or a signer by its own, which has a slash."""
     signer = name
     if "/" not in name:
-        place = path("apis", server.names.identity, "v1alpha1", "certificateauthorities", name)
+        place = path("apis", server.names.identity, "v1beta1", "certificateauthorities", name)
         signer = server.get(place)["spec"]["signerName"]
     text = f"every certificate of the signer {signer} issued until {before or 'now'}"
     return text, {"authority": {"signerName": signer, **_issued_before(before)}}
@@ -282,7 +282,7 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
 
 def _of_key(server: ServerConnection, name: str) -> Wanted:
     """A token key; verifiers that have cached it are out of the server's reach."""
-    found = server.get(path("apis", server.names.identity, "v1alpha1", "signingkeys", name))
+    found = server.get(path("apis", server.names.identity, "v1beta1", "signingkeys", name))
     status = found.get("status") or {}
     live = (status.get("dependents") or {}).get("live", 0)
     text = f"the token key {name} ({found['spec']['state']}) and every token that it has signed"
@@ -332,7 +332,7 @@ def _body(server: ServerConnection, chosen: argparse.Namespace, named: Json) -> 
     if chosen.message:
         spec["message"] = chosen.message
     return {
-        "apiVersion": f"{server.names.identity}/v1alpha1",
+        "apiVersion": f"{server.names.identity}/v1",
         "kind": KIND,
         "metadata": {"generateName": f"{next(iter(named))}-"},
         "spec": spec,

@@ -157,7 +157,7 @@ def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
         server,
         place(server),
         {
-            "apiVersion": f"{server.names.identity}/v1alpha1",
+            "apiVersion": f"{server.names.identity}/v1beta1",
             "kind": KIND,
             "metadata": {"name": chosen.name},
             "spec": {name: value for name, value in spec.items() if value},
@@ -268,7 +268,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def revocation_count(server: ServerConnection, name: str) -> int:
-    revocations = path("apis", server.names.identity, "v1alpha1", "credentialrevocations")
+    revocations = path("apis", server.names.identity, "v1", "credentialrevocations")
     return sum(1 for _ in server.items(revocations, {"fieldSelector": f"spec.cluster={name}"}))
 
 

@@ -7,7 +7,7 @@ from orchid.wire.naming import KUBERNETES
 
 def place(server: ServerConnection, *parts: str) -> str:
     """The path of a Cluster object, or of all."""
-    return path("apis", server.names.identity, "v1alpha1", "clusters", *parts)
+    return path("apis", server.names.identity, "v1beta1", "clusters", *parts)
 
 
 def issuer_of(cluster: ServerConnection) -> str:

@@ -154,7 +154,7 @@ def _try(server: ServerConnection, proof: Proof, before: WebhookCounts) -> Itera
             reason, advice = proof.counts().refusal(before, proof.cluster) or ("", "")
             yield wrong(f"{text}; {reason}" if reason else text, advice)
             return
-    revocations = path("apis", server.names.identity, "v1alpha1", "credentialrevocations")
+    revocations = path("apis", server.names.identity, "v1", "credentialrevocations")
     claims = tokens.decode(proof.stolen)[1]
     # A hold, so that it can be deleted again.
     spec = {
@@ -166,7 +166,7 @@ def _try(server: ServerConnection, proof: Proof, before: WebhookCounts) -> Itera
     made = server.post(
         revocations,
         {
-            "apiVersion": f"{server.names.identity}/v1alpha1",
+            "apiVersion": f"{server.names.identity}/v1",
             "kind": "CredentialRevocation",
             "metadata": {"generateName": "doctor-"},
             "spec": spec,

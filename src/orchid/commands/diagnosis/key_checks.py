@@ -13,7 +13,7 @@ OVERDUE: Final = 1.5  # periods
 
 
 def url_of(server: ServerConnection) -> str:
-    return path("apis", server.names.identity, "v1alpha1", "signingkeys")
+    return path("apis", server.names.identity, "v1beta1", "signingkeys")
 
 
 def stored_keys(here: Installation) -> Iterator[Finding]:

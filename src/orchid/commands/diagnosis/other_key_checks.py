@@ -122,7 +122,7 @@ def authorities(here: Installation) -> Iterator[Finding]:
     if here.server is None:
         return
     names = here.server.names
-    place = path("apis", names.identity, "v1alpha1", "certificateauthorities")
+    place = path("apis", names.identity, "v1beta1", "certificateauthorities")
     for one in here.server.items(place):
         name = one["metadata"]["name"]
         end = times.parse((one.get("status") or {}).get("notAfter"))

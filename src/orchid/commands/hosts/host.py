@@ -352,7 +352,7 @@ def revoke_certificate(server: ServerConnection, record: Json, reason: str, mess
     spec = record["spec"]
     named = {"serialNumber": spec["serialNumber"], "signerName": spec["signerName"]}
     body: Json = {
-        "apiVersion": f"{server.names.identity}/v1alpha1",
+        "apiVersion": f"{server.names.identity}/v1",
         "kind": "CredentialRevocation",
         "metadata": {"generateName": "certificate-"},
         "spec": {"certificate": named, "reason": reason, "message": message},
