@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs upgrade lock dist install man
+.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs upgrade lock dist image install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -124,8 +124,14 @@ lock: .venv/.installed-dev
 	scripts/lock $(ARGS)
 
 # Wheel, sdist, manual pages and SBOM of the last commit, into dist/: the same commit gives the same bytes.
+# Signed checksums: make dist MINISIGN_KEY=file
+dist: export MINISIGN_KEY ?=
 dist: setup
 	scripts/dist
+
+# The image of deploy/container, built from Debian's packages and started; as root, some minutes.
+image:
+	scripts/image $(ARGS)
 
 # Manual pages from the same declarations as --help, into dist/man1.
 man: setup

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -27,9 +28,10 @@ NAME = f"orchid_identity-{__version__}"
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that scripts/dist fills; it has compared two builds before it gives one."""
     folder = tmp_path_factory.mktemp("dist")
+    signing = {"MINISIGN_KEY": str(signing_key(folder.parent))} if shutil.which("minisign") else {}
     done = subprocess.run(
         [ROOT / "scripts" / "dist", folder],
-        env={**os.environ, "PYTHON": sys.executable},
+        env={**os.environ, "PYTHON": sys.executable, **signing},
         capture_output=True,
         text=True,
         check=False,
@@ -37,6 +39,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return folder
+
+
+def signing_key(folder: Path) -> Path:
+    """A secret key of minisign without a password; its public half is beside it."""
+    secret = folder / "minisign.key"
+    command = ["minisign", "-G", "-W", "-f", "-p", str(folder / "minisign.pub"), "-s", str(secret)]
+    subprocess.run(command, capture_output=True, check=True, timeout=60)
+    return secret
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +61,33 @@ def test_sums_are_those_of_the_files(built: Path) -> None:
         reversed(line.split()) for line in (built / "SHA256SUMS").read_text().splitlines()
     )
 
-    files = {path.name: path for path in built.iterdir() if path.name != "SHA256SUMS"}
+    files = {path.name: path for path in built.glob(f"{NAME}*")}
 
     parts = ("-py3-none-any.whl", ".tar.gz", "-man.tar.gz", ".cdx.json")
     assert set(listed) == {f"{NAME}{part}" for part in parts}
     assert listed == {
         name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
     }
+
+
+@pytest.mark.system_package("minisign")
+def test_signature_of_the_sums_is_verified_and_a_changed_line_is_not(
+    built: Path, tmp_path: Path
+) -> None:
+    """With `minisign`, as somebody who downloads a release does."""
+    changed = tmp_path / "SHA256SUMS"
+    changed.write_text((built / "SHA256SUMS").read_text().replace("a", "b"))
+    shutil.copy(built / "SHA256SUMS.minisig", tmp_path)
+    command = ["minisign", "-V", "-p", str(built.parent / "minisign.pub"), "-m"]
+
+    good, bad = (
+        subprocess.run([*command, file], capture_output=True, text=True, check=False, timeout=60)
+        for file in (built / "SHA256SUMS", changed)
+    )
+
+    assert good.returncode == 0, good.stderr
+    assert f"orchid-identity {__version__}" in good.stdout
+    assert bad.returncode != 0
 
 
 def test_two_builds_that_differ_are_refused(tmp_path: Path) -> None:
