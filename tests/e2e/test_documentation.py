@@ -144,6 +144,7 @@ def run_shell(text: str, server: ServerConnection) -> None:
     """Type shell as the administrator of a running server; every command must succeed."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     home = str(Path.cwd())
+    Path("orchid-data").symlink_to(server.files[0].parent)  # where commands look for it
     subprocess.run(
         ["bash", "-e", "-c", text],
         env={"PATH": path, "HOME": home, "KUBECONFIG": str(server.files[0])},

@@ -140,7 +140,11 @@ def signing_kids(server: ServerConnection, here: Installation) -> set[str]:
     if not here.settings.stores_token_keys:
         return {keys.load_signing_key(here.files.signing_key).kid}
     stored = server.get(url_of(server)).get("items", [])
-    return {one["status"]["keyID"] for one in stored if one["spec"]["state"] in SIGNING_STATES}
+    return {
+        one["status"]["keyID"]
+        for one in stored
+        if one["spec"]["state"] in SIGNING_STATES and not one["spec"].get("authority")
+    }
 
 
 def fetched(url: str, here: Installation) -> dict[str, Any]:

@@ -304,7 +304,7 @@ class ServerConnection:
         if status == UNAUTHORIZED:
             return (
                 f"{self.access.server} does not accept the credential of {who}: it may have "
-                f"expired, or belong to another server ({text})"
+                f"expired, be revoked, or belong to another server ({text})"
             )
         if status == FORBIDDEN:
             return (
