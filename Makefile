@@ -58,13 +58,14 @@ soak: .venv/.installed-dev
 overload: .venv/.installed-dev
 	$(BIN)/python -m benchmarks.overload $(ARGS)
 
-# Faults on both stores, so many minutes each, then crashes: make torture MINUTES=10
+# Faults on both stores, so many minutes each, then crashes, also of an agent: make torture MINUTES=10
 torture: export ORCHID_CRASH_ROUNDS ?= $(shell expr 20 '*' $(MINUTES))
 torture: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m tests.faults.run --store workers --minutes $(MINUTES) $(ARGS)
 	$(BIN)/python -m tests.faults.run --store etcd --minutes $(MINUTES) $(ARGS)
 	$(BIN)/python -m pytest -q -n 0 -o faulthandler_timeout=0 tests/e2e/test_crash.py
+	$(BIN)/python -m tests.faults.killed_renewals
 
 # Every recorded exchange in both namings, on a file, with workers and on etcd; and the protobuf ones.
 conformance: export ORCHID_STORES ?= sqlite,workers,etcd
