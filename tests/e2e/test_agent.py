@@ -10,9 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,10 +20,18 @@ from cryptography.hazmat.primitives import serialization
 
 from tests.e2e.issuing import openssl
 from tests.e2e.person import Person
-from tests.e2e.serving import Server, free_port, running_server
-from tests.system_packages import require_program
+from tests.e2e.serving import Server, running_server
+from tests.e2e.tls_services import (
+    PATIENCE,
+    Callers,
+    Nginx,
+    PostgreSql,
+    TlsService,
+    readable_directory,
+    until,
+)
 
-pytestmark = pytest.mark.system_package("openssl", "nginx")
+pytestmark = pytest.mark.system_package("openssl")
 
 HOST = "web-1.example.com"
 POLICY = """
@@ -43,7 +49,6 @@ spec:
   - expression: "request.dnsNames.all(n, user.username == 'system:node:' + n)"
     message: a host gets a certificate for its own name
 """
-PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +81,22 @@ class Machine:
         self.file = self.place / "agent.yaml"
         operator.types("host", "new", name, "--for", "1h", "--out", str(self.join))
 
-    def configure(self, *outputs: dict[str, object]) -> None:
+    def configure(
+        self,
+        *outputs: dict[str, object],
+        owner: str = "",
+        reload: dict[str, object] | None = None,
+    ) -> None:
         certificate = {"signer": "example.com/servers", "dnsNames": [self.name], "lifetime": "24h"}
         web: dict[str, object] = {
             "name": "web",
             "directory": str(self.web),
             "certificate": certificate,
         }
+        if owner:
+            web["owner"] = owner
+        if reload is not None:
+            web["reload"] = [reload]
         document = {
             "apiVersion": "identity.orch.io/v1alpha1",
             "kind": "AgentConfiguration",
@@ -119,13 +133,6 @@ class Machine:
             process.send_signal(signal.SIGTERM)
             code = process.wait(PATIENCE)
         assert code == 0, log.read_text()
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_once_joins_and_writes_a_verified_pair(
@@ -219,107 +226,41 @@ def test_waiting_and_mistakes_have_their_exit_codes(operator: Person, tmp_path: 
 # --- services that use the files --------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def nginx(home: Path, web: Path) -> Iterator[int]:
-    """An nginx that serves with the files of the agent."""
-    port = free_port()
-    configuration = home / "nginx.conf"
-    configuration.write_text(
-        f"""
-        {"user root;" if os.geteuid() == 0 else ""}
-        daemon off; pid {home}/nginx.pid; error_log {home}/nginx.log; worker_processes 1;
-        events {{}}
-        http {{
-          access_log off;
-          client_body_temp_path {home}/body; proxy_temp_path {home}/proxy;
-          fastcgi_temp_path {home}/fastcgi; uwsgi_temp_path {home}/uwsgi;
-          scgi_temp_path {home}/scgi;
-          server {{
-            listen 127.0.0.1:{port} ssl;
-            ssl_certificate {web}/tls.crt; ssl_certificate_key {web}/tls.key;
-            location / {{ return 200 "hello"; }}
-          }}
-        }}
-        """
-    )
-    process = subprocess.Popen([require_program("nginx"), "-c", configuration, "-p", home])
-    try:
-        until((home / "nginx.pid").exists, "nginx does not start")
-        yield port
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
+@pytest.mark.parametrize(
+    "service",
+    [
+        pytest.param(Nginx, marks=pytest.mark.system_package("nginx")),
+        pytest.param(PostgreSql, marks=pytest.mark.system_package("pg_ctlcluster")),
+    ],
+)
+def test_a_revoked_certificate_is_replaced_under_load(
+    operator: Person, service: type[TlsService]
+) -> None:
+    """The agent notices the revocation, the service presents the new one, and no call fails."""
+    with readable_directory() as place:
+        host = Machine(place, operator, f"{service.__name__.lower()}-1.example.com")
+        host.configure(owner=service.user())
+        host.types("--once")
+        first = host.leaf()
+        program = service(host.place / "service", host.web)
+        host.configure(owner=service.user(), reload=program.reload)
+        os.utime(host.web / "..data", (0, 0), follow_symlinks=False)  # written long ago
+        with (
+            program.running() as port,
+            host.running() as agent,
+            Callers(service, port, host.web / "ca.crt") as callers,
+        ):
+            until(lambda: callers.answers > 20, "the service does not answer")
+            operator.types("revoke", f"cert/{first.serial_number:x}", "--reason", "superseded")
+            agent.send_signal(signal.SIGHUP)
+            until(lambda: host.leaf() != first, "the certificate is not replaced")
+            new = host.leaf().public_bytes(serialization.Encoding.DER)
+            until(lambda: new in callers.served, "the service does not present the new one")
+            before = callers.answers
+            until(lambda: callers.answers > before + 20, "the service does not answer any more")
 
-
-class Callers:
-    """Clients that call nginx without a pause, each time over a new connection."""
-
-    def __init__(self, port: int, bundle: Path) -> None:
-        self.answers, self.failures = 0, list[str]()
-        self.served: set[bytes | None] = set()  # certificates that nginx presented
-        self._port, self._bundle = port, bundle
-        self._ended = threading.Event()
-        self._threads = [threading.Thread(target=self._call) for _ in range(2)]
-
-    def __enter__(self) -> "Callers":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _call(self) -> None:
-        while not self._ended.is_set():
-            context = ssl.create_default_context(cafile=str(self._bundle))
-            connection = http.client.HTTPSConnection(
-                "127.0.0.1", self._port, context=context, timeout=30
-            )
-            context.check_hostname = False  # the name is not that of this machine
-            try:
-                connection.connect()
-                presented = connection.sock.getpeercert(binary_form=True)
-                connection.request("GET", "/")
-                found = connection.getresponse().read()
-                self.served.add(presented)
-                self.answers += 1
-                if found != b"hello":
-                    self.failures.append(repr(found))
-            except (OSError, http.client.HTTPException) as error:
-                self.failures.append(repr(error))
-            finally:
-                connection.close()
-
-
-def test_a_revoked_certificate_is_replaced_under_load(operator: Person, tmp_path: Path) -> None:
-    """The agent notices the revocation, nginx presents the new one, and no request fails."""
-    host = Machine(tmp_path, operator, "nginx-1.example.com")
-    host.configure()
-    host.types("--once")
-    first = host.leaf()
-    reload = {"signal": "HUP", "pidFile": str(host.place / "nginx.pid")}
-    document = yaml.safe_load(host.file.read_text())
-    document["outputs"][0]["reload"] = [reload]
-    host.file.write_text(yaml.safe_dump(document))
-    os.utime(host.web / "..data", (0, 0), follow_symlinks=False)  # written long ago
-    with (
-        nginx(host.place, host.web) as port,
-        host.running() as agent,
-        Callers(port, host.web / "ca.crt") as callers,
-    ):
-        until(lambda: callers.answers > 20, "nginx does not answer")
-        operator.types("revoke", f"cert/{first.serial_number:x}", "--reason", "superseded")
-        agent.send_signal(signal.SIGHUP)
-        until(lambda: host.leaf() != first, "the certificate is not replaced")
-        new = host.leaf().public_bytes(serialization.Encoding.DER)
-        until(lambda: new in callers.served, "nginx does not present the new certificate")
-        before = callers.answers
-        until(lambda: callers.answers > before + 20, "nginx does not answer any more")
-
-    assert callers.failures == []
-    assert host.types("status").returncode == 0
+        assert callers.failures == []
+        assert host.types("status").returncode == 0
 
 
 def test_systemd_hears_of_the_agent(operator: Person, tmp_path: Path) -> None:

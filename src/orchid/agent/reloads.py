@@ -24,7 +24,7 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOGGED_OUTPUT: Final = 4096
 RETRY_SECONDS: Final = (10.0, 60.0, 300.0)  # then at each check
 POLL_SECONDS: Final = 0.5
-_LARGEST_PID_FILE: Final = 64
+_LARGEST_PID_FILE: Final = 4096  # that of PostgreSQL has eight lines
 
 monotonic = SystemClock.monotonic
 
@@ -52,19 +52,29 @@ def run_reload(action: Reload, output: Output, is_alive: Alive) -> None:
 
 
 def _send_signal(action: Reload) -> None:
-    """Send a signal to the process that a file names."""
+    """Send a signal to the process that the first line of a file names."""
+    file = Path(action.pid_file)
     try:
-        text = read_bounded(Path(action.pid_file), _LARGEST_PID_FILE).decode("ascii", "replace")
-        process = int(text.strip())
+        text = read_bounded(file, _LARGEST_PID_FILE).decode("ascii", "replace")
+        process = int(text.partition("\n")[0].strip())
         if process <= 1:
             raise ValueError
-        os.kill(process, getattr(signal, f"SIG{action.signal}"))
     except Refusal as refusal:
         raise ReloadFailed(str(refusal)) from None
     except ValueError:
-        raise ReloadFailed(f"{action.pid_file} does not hold the number of a process") from None
+        raise ReloadFailed(f"{file} does not hold the number of a process") from None
+    try:
+        _refuse_other_owner(file, process)
+        os.kill(process, getattr(signal, f"SIG{action.signal}"))
     except OSError as error:
         raise ReloadFailed(f"cannot signal process {process}: {error.strerror}") from None
+
+
+def _refuse_other_owner(file: Path, process: int) -> None:
+    """A file that a service writes as its own user may name only processes of that user."""
+    writer, owner = file.stat().st_uid, Path(f"/proc/{process}").stat().st_uid
+    if writer not in (os.geteuid(), owner):
+        raise ReloadFailed(f"process {process} does not belong to the owner of {file}")
 
 
 def _run(words: list[str], environment: dict[str, str], seconds: int, is_alive: Alive) -> None:
