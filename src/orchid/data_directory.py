@@ -8,9 +8,12 @@
 
 The directory is 0700, keys are 0600. Existing files are used; missing ones are created again. The
 serving certificate and the one of admin.kubeconfig are issued again, each with a new key, after two
-thirds of their lifetime, when the names of the server change, and when key and certificate do not
-match: at a start, and while the server runs (`renew`). The CA and the keys that sign or encrypt are
-never replaced.
+thirds of their lifetime, when the names of the server change, when another key of the cluster CA
+signs, and when key and certificate do not match: at a start, and while the server runs (`renew`).
+
+If the cluster CA is an object (the CertificateAuthority `cluster`), ca.crt has the certificates of
+all its keys in use, the signer's first (`write_authorities`), and ca.key is only the source of its
+first key. Otherwise neither they nor the other keys that sign or encrypt are ever replaced.
 """
 
 import base64
@@ -20,7 +23,7 @@ import json
 import re
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,7 +32,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.credentials import keys
-from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.authority import FIRST_NAME, Authority
 from orchid.credentials.expiry import CertificateFile
 from orchid.credentials.files import (
     read_bounded,
@@ -38,7 +41,7 @@ from orchid.credentials.files import (
     write_private,
 )
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.x509 import certificates
+from orchid.credentials.x509 import certificates, pem
 from orchid.credentials.x509.verified_chain import has_issued
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
@@ -51,7 +54,9 @@ ENCRYPTION_KEY_BYTES = 32
 ENCRYPTION = """# Encrypts secrets in the database. With this file and the database anyone can read
 # them; without it they are lost. To change keys: `orchid key rotate sealing`.
 """
-_EMBEDDED = re.compile(r"^ +(client-certificate|client-key)-data: (\S+)$", re.MULTILINE)
+_EMBEDDED = re.compile(
+    r"^ +(certificate-authority|client-certificate|client-key)-data: (\S+)$", re.MULTILINE
+)
 
 
 class DataDirectory(msgspec.Struct, frozen=True):
@@ -111,23 +116,25 @@ def certificate_files(settings: Settings, files: DataDirectory) -> list[Certific
     ]
 
 
-def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
+def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False) -> DataDirectory:
     """Create missing files; raises BadSettings for problems that a person has to fix.
 
-    Only for the server that has the store open: its lock excludes a second server.
+    Only for the server that has the store open: its lock excludes a second server. `shares`: also
+    files that servers over one etcd share, and that a start would take from the store.
     """
     root, given = settings.data_dir, settings.given
     make(settings)
     files = located(settings)
     try:
-        authority = _authority(files, now)
-        if not settings.stores_token_keys:
+        authority = _first_authority(files, settings, now, shares=shares)
+        if shares or not settings.stores_token_keys:
             make_signing_key(files, settings)
         if not given.ledger_key_file and not (own := files.ledger_keys[0]).exists():
             write_private(own, keys.encode_private(Ed25519PrivateKey.generate()).encode())
-        if not given.encryption_provider_config and not given.etcd_servers:
+        if shares or not (given.encryption_provider_config or given.etcd_servers):
             make_encryption(files, settings)
-        _renew(files, authority, settings, now)
+        if authority is not None:
+            renew_from(files, authority, settings, now)
     except Refusal as refusal:
         raise BadSettings(f"{root}: {refusal}") from None
     except OSError as problem:
@@ -185,15 +192,58 @@ def renew(settings: Settings, files: DataDirectory, now: datetime.datetime) -> b
     Raises Refusal and OSError. Blocks for a few milliseconds.
     """
     authority = Authority.load_files(files.ca_certificate, files.ca_key)
-    return _renew(files, authority, settings, now)
+    return renew_from(files, authority, settings, now)
 
 
-def _renew(
-    files: DataDirectory, authority: Authority, settings: Settings, now: datetime.datetime
+def renew_from(
+    files: DataDirectory,
+    authority: Authority,
+    settings: Settings,
+    now: datetime.datetime,
+    roots: bytes = b"",
 ) -> bool:
+    """The same with a given authority. `roots`: all that clients of the server trust, in PEM."""
     is_own = not settings.given.tls_cert_file
     serving = is_own and _serving_certificate(files, authority, settings, now)
-    return _kubeconfig(files, authority, settings, now) or serving
+    trusted = roots or authority.certificate_pem
+    return _kubeconfig(files, authority, settings, now, trusted) or serving
+
+
+def write_authorities(files: DataDirectory, found: Sequence[x509.Certificate]) -> bool:
+    """Write the certificates of the cluster CA's keys, unless they are there; return whether."""
+    try:
+        if certificates.parse_blocks(read_bounded(files.ca_certificate)) == list(found):
+            return False
+    except Refusal:
+        pass  # there is no such file yet, or it is damaged
+    write_private(files.ca_certificate, encoded_authorities(found))
+    return True
+
+
+def encoded_authorities(found: Sequence[x509.Certificate]) -> bytes:
+    blocks = (pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in found)
+    return b"".join(blocks)
+
+
+def file_authority(files: DataDirectory) -> Authority | None:
+    """The cluster CA of ca.key; None without that file, or if ca.crt has no certificate for it.
+
+    Raises Refusal if the key is open to others.
+    """
+    if not files.ca_key.exists() or not files.ca_certificate.exists():
+        return None
+    key = read_private(files.ca_key)
+    chain = read_bounded(files.ca_certificate)
+    try:
+        return Authority.load(chain, key)
+    except Refusal:
+        pass  # it has several keys
+    for one in certificates.parse_blocks(chain):
+        try:
+            return Authority.load(encoded_authorities([one]), key)
+        except Refusal:
+            continue  # of another key
+    return None
 
 
 def make(settings: Settings) -> None:
@@ -210,10 +260,29 @@ def make(settings: Settings) -> None:
         raise BadSettings(f"--data-dir: {problem.strerror}: {root}") from None
 
 
-def _authority(files: DataDirectory, now: datetime.datetime) -> Authority:
+def _first_authority(
+    files: DataDirectory, settings: Settings, now: datetime.datetime, *, shares: bool
+) -> Authority | None:
+    """The cluster CA before the store is loaded; None if only its objects can say which it is."""
+    if not settings.stores_authority:
+        return make_authority(files, now)
+    if not (files.ca_certificate.exists() or files.ca_key.exists()):
+        # Servers over one etcd share the CA of the first.
+        is_elsewhere = settings.given.etcd_servers and not shares
+        return None if is_elsewhere else make_authority(files, now)
+    if files.ca_key.exists():
+        read_private(files.ca_key)  # refuses a key that others can read
+    try:
+        return Authority.load_files(files.ca_certificate, files.ca_key)
+    except Refusal:
+        return None  # ca.crt has several keys, or ca.key is gone: its first key is Retired
+
+
+def make_authority(files: DataDirectory, now: datetime.datetime) -> Authority:
+    """The cluster CA of the files, which are created if there are none."""
     if files.ca_certificate.exists() or files.ca_key.exists():
         return Authority.load_files(files.ca_certificate, files.ca_key)
-    authority = Authority.create("orchid-ca", now=now)
+    authority = Authority.create(FIRST_NAME, now=now)
     write_private(files.ca_key, authority.key_pem().reveal().encode())
     write_private(files.ca_certificate, authority.certificate_pem)
     return authority
@@ -320,16 +389,21 @@ def _good_leaf(
 
 
 def _kubeconfig(
-    files: DataDirectory, authority: Authority, settings: Settings, now: datetime.datetime
+    files: DataDirectory,
+    authority: Authority,
+    settings: Settings,
+    now: datetime.datetime,
+    trusted: bytes,
 ) -> bool:
     """Write the administrator's kubeconfig, unless the one in place is good."""
     marker = f"# expires {{}} server {settings.url}"
-    if files.kubeconfig.exists() and _gives_access(files.kubeconfig, authority, settings.url, now):
+    wanted = settings.url, _b64(trusted)
+    if files.kubeconfig.exists() and _gives_access(files.kubeconfig, authority, wanted, now):
         return False
     issued = authority.issue_client(ADMIN, groups=(MASTERS,), lifetime=YEAR, now=now)
     text = kubeconfig_text(
         server=settings.url,
-        authority=authority.certificate_pem,
+        authority=trusted,
         user=ADMIN,
         credential={
             "client-certificate-data": _b64(issued.chain),
@@ -341,12 +415,15 @@ def _kubeconfig(
     return True
 
 
-def _gives_access(path: Path, authority: Authority, url: str, now: datetime.datetime) -> bool:
-    """Whether the kubeconfig has a good certificate for the server at this URL."""
-    text = read_bounded(path, 1 << 20).decode(errors="replace")
-    if text.partition("\n")[0].split()[3:] != ["server", url]:
-        return False
+def _gives_access(
+    path: Path, authority: Authority, wanted: tuple[str, str], now: datetime.datetime
+) -> bool:
+    """Whether the kubeconfig has a good certificate for the server; `wanted`: URL and its CAs."""
+    text, (url, trusted) = read_bounded(path, 1 << 20).decode(errors="replace"), wanted
     found = dict(_EMBEDDED.findall(text))
+    is_current = found.pop("certificate-authority", "") == trusted
+    if not is_current or text.partition("\n")[0].split()[3:] != ["server", url]:
+        return False
     try:
         data = {name: base64.b64decode(value, validate=True) for name, value in found.items()}
     except ValueError:

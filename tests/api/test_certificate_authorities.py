@@ -66,7 +66,7 @@ async def test_one_is_created_with_defaults_and_shown(server: Api) -> None:
     assert made.json["spec"]["issues"]["maxDuration"] == "2160h"
     names = [column["name"] for column in table.json["columnDefinitions"]]
     assert names == ["Name", "Signer", "Key", "Ready", "Expires", "Age"]
-    cells = table.json["rows"][0]["cells"][:5]
+    cells = table.json["rows"][1]["cells"][:5]
     assert cells == ["web", SIGNER, "ECDSA-P256", "False", "<unknown>"]
 
 

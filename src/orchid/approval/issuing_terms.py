@@ -113,7 +113,7 @@ def profile_of(
     Approval and signing use the same profile, so that every approved request can be signed.
     """
     if trust_domain:
-        return _within_chain(_svid_profile(signer_name, terms, trust_domain), chain)
+        return within_chain(_svid_profile(signer_name, terms, trust_domain), chain)
     made = profiles.own_authority(
         signer_name,
         usages=terms.usages,
@@ -125,7 +125,7 @@ def profile_of(
         reserved_groups=(MASTERS,),
         wildcards=terms.wildcards,
     )
-    return _within_chain(made, chain)
+    return within_chain(made, chain)
 
 
 def pod_profile_of(
@@ -144,7 +144,7 @@ def pod_profile_of(
         keys=terms.keys,
         max_duration=duration_of(terms.max_duration) or MINIMUM_LIFETIME,
     )
-    return _within_chain(made, chain)
+    return within_chain(made, chain)
 
 
 def _svid_profile(signer_name: str, terms: IssuingTerms, trust_domain: str) -> Profile:
@@ -157,7 +157,8 @@ def _svid_profile(signer_name: str, terms: IssuingTerms, trust_domain: str) -> P
     )
 
 
-def _within_chain(made: Profile, chain: str) -> Profile:
+def within_chain(made: Profile, chain: str) -> Profile:
+    """The profile within the constraints of a certificate chain, in PEM."""
     try:
         return made.within(limits_of(certificates.parse_blocks(chain.encode()))) if chain else made
     except Refusal:

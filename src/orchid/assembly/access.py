@@ -37,6 +37,7 @@ from orchid.access.authority_keys import AuthorityKeyIndex
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.clusters.revoked import ClusterRevocations
 from orchid.access.json_endpoint import JsonEndpoint
+from orchid.access.platform_authority import PlatformAuthority
 from orchid.access.revocations import Revocations
 from orchid.access.server_leases import ServerLeases
 from orchid.access.signer_authorities import SignerAuthorities
@@ -130,7 +131,7 @@ class Access:
         objects: Callable[[], InternalObjects],
     ) -> None:
         """`objects`: the server's own writes, once they exist."""
-        names = settings.names
+        names, given = settings.names, settings.given
         self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
         self._random, self._token_used = randomness, token_used
         self.callers = InProcessCallers()
@@ -144,6 +145,7 @@ class Access:
         self._platform_issuers = PlatformIssuers(signing_certificates(settings, files))
         self.revocations = Revocations(feed, {**platform_profiles(names), **pod_profiles(names)})
         self.cluster_revocations = ClusterRevocations(feed)
+        self.platform = self._platform_authority()
         self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.servers = ServerLeases(feed, names, clock.monotonic)
         self.keys_changed: list[Callable[[], None]] = []  # called when other keys verify tokens
@@ -155,7 +157,6 @@ class Access:
         self._use_keys(self.keys.verifying)
         self.oidc: OidcAuthenticator | None = None
         configured_paths = None
-        given = settings.given
         if given.authentication_config or given.oidc_issuer_url or given.oidc_client_id:
             from orchid.assembly import outside_issuers  # noqa: PLC0415 -- most servers have none
 
@@ -175,6 +176,14 @@ class Access:
     def _holds_key(self, place: SecretLocation) -> bool:
         """Whether the key of an authority is in a Secret."""
         return self.authorities.is_named(place) or self.authority_keys.is_named(place)
+
+    def _platform_authority(self) -> PlatformAuthority | None:
+        """The authority `cluster`; None if the CAs of the platform are files."""
+        settings, file = self.settings, self.files.ca_certificate
+        if not settings.stores_authority:
+            return None
+        keys = self.authority_keys
+        return PlatformAuthority(settings.names, self.feed, keys, self.revocations, file)
 
     def _explainer(self, offload: Offload) -> PolicyExplainer:
         names, longest = self.settings.names, timedelta(seconds=self.settings.signing_duration)
@@ -288,9 +297,13 @@ class Access:
         given, names = self.settings.given, self.settings.names
         audiences = self.settings.api_audiences
         members: list[Authenticator] = []
-        pool = self._client_pool(given.client_ca_file or str(self.files.ca_certificate))
+        if given.client_ca_file or self.platform is None:
+            pool = self._client_pool(given.client_ca_file or str(self.files.ca_certificate))
+        else:
+            pool = self.platform.pool
+            self._client_pools.append(pool)
         if given.requestheader_client_ca_file:
-            members.append(self._front_proxy(pool()))
+            members.append(self._front_proxy(pool))
         pods = PodCertificates(self.feed, self.clock, self.revocations)
         members.append(
             ClientCertificateAuthenticator(pool, self.clock, names, self.revocations, pods)
@@ -302,7 +315,7 @@ class Access:
         anonymous = AnonymousAuthenticator(anonymous_paths)
         return UnionAuthenticator(members, audiences, anonymous)
 
-    def _front_proxy(self, clients: ClientVerifier) -> Authenticator:
+    def _front_proxy(self, clients: Callable[[], ClientVerifier]) -> Authenticator:
         given = self.settings.given
         wanted = RequestHeaderSettings(
             username_headers=given.requestheader_username_headers,
@@ -312,7 +325,14 @@ class Access:
             allowed_names=given.requestheader_allowed_names,
         )
         pool = self._client_pool(given.requestheader_client_ca_file)
-        refuse_shared_authorities(pool(), clients, wanted.allowed_names)
+
+        def check() -> None:
+            refuse_shared_authorities(pool(), clients(), wanted.allowed_names)
+
+        if given.client_ca_file or self.platform is None:
+            check()
+        else:
+            self.platform.checks.append(check)
         return RequestHeaderAuthenticator(
             wanted, pool, self.clock, self.settings.names, self.revocations
         )
@@ -346,7 +366,13 @@ class Access:
             *((UnsealedKeys(),) if self.settings.is_unsealed else ()),
             SignerPermission(names, self.authorizer, self.authorities.of),
             *(() if self.settings.given.approve_own_requests else (FourEyes(self.feed),)),
-            OwnSigners(names, self.authorizer, self.feed, self.authorities.of),
+            OwnSigners(
+                names,
+                self.authorizer,
+                self.feed,
+                self.authorities.of,
+                stores_platform=self.settings.stores_authority,
+            ),
             AuthorityDependents(self.feed, self.issued.live),
             SubjectRestriction(names),
             PolicyForecast(self.explainer),
@@ -452,7 +478,9 @@ class Access:
     def _issuers_of(self, signer: str) -> Issuers | None:
         """The CAs of a signer; None if it is not one of this server's."""
         if signer in self.settings.names.issuing_signers:
-            return Issuers(self._platform_issuers.of(signer), is_platform=True)
+            if self.platform is None:
+                return Issuers(self._platform_issuers.of(signer), is_platform=True)
+            return Issuers(self.platform.issuers, is_platform=True)
         found = self.authorities.of(signer)
         if not found:
             return None

@@ -260,7 +260,7 @@ def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
 
 
 def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str, Signer]:
-    """The platform signers with a CA: one for all, or each its own."""
+    """The platform signers with a CA in files: one for all, or each its own."""
     names = settings.names
     own = _own_pairs(settings)
     profiles = platform_profiles(names)
@@ -276,6 +276,8 @@ def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str,
         }
         client = found.get(names.client_signer)
         return found | _pod_signers(names, client) if client else found
+    if settings.stores_authority:
+        return {}  # the CertificateAuthority `cluster` has them
     given = settings.given
     common = Authority.following(
         settings.path(given.cluster_signing_cert_file, files.ca_certificate.name),

@@ -34,8 +34,8 @@ def key_conditions(
 
     def live_certificates(key: SigningKey) -> KeyDependents:
         authority = authorities.get("", key.spec.authority)
-        signer = authority.object.spec.signer_name if authority else ""
-        found = issued.of_key(key.key_id, signer)
+        signers = authority.object.signers if authority else ()
+        found = issued.of_key(key.key_id, signers)
         end = datetime.fromtimestamp(found.end, UTC) if found.live else None
         return KeyDependents(live=found.live, end=end)
 

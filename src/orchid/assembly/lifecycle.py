@@ -12,7 +12,9 @@ from orchid import process_memory
 from orchid.access.policy.bootstrap import bootstrap_policy
 from orchid.access.policy.reconcile import reconcile
 from orchid.assembly import controlling
+from orchid.assembly.access import as_bad_settings
 from orchid.assembly.listeners import list_listener
+from orchid.assembly.platform_import import import_authority
 from orchid.assembly.server import Assembly
 from orchid.controllers.running import run_controllers
 from orchid.credentials.refusals import Refusal
@@ -59,6 +61,11 @@ async def _start(server: Assembly) -> None:
         await _import_token_keys(server)
     else:
         await server.note_token_keys()
+    if server.access.platform is not None:
+        await import_authority(server)
+        with as_bad_settings():
+            for check in server.access.platform.checks:
+                check()
 
 
 async def _remove_old_leases(server: Assembly) -> None:
@@ -115,15 +122,16 @@ async def run(
     `beside` run as long as the server does.
     """
     settings, monotonic = server.settings, server.clock.monotonic
-    listener = server.listener()
     process_memory.prepare()
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(work) for work in (server.feed.run(), *beside)]
         await (start(server) if prepares else server.feed.wait_loaded())
         if prepares:
             await server.own_certificates.record(server.clock)
+        listener = server.listener() if prepares else None
         process_memory.settle()
         sockets = await ready()
+        listener = listener or server.listener()  # another process has prepared its files
         if listens:
             await listener.start(sockets=sockets, shares=settings.given.workers > 1)
         plain = await list_listener(settings, server.lists, monotonic) if controls else None
@@ -196,6 +204,7 @@ async def _control(server: Assembly) -> None:
     context = controlling.controller_context(
         server.settings, server.files, server.clock, server.access.keys.legacy_signer
     )
-    known = controlling.authorities(context.signers)
-    await note_keys(server.store, "authority", known, server.clock.now())
+    if server.access.platform is None:
+        known = controlling.authorities(context.signers)
+        await note_keys(server.store, "authority", known, server.clock.now())
     await run_controllers(server.wanted_controllers, server.clients, context)

@@ -1,8 +1,8 @@
 """One API server, built from settings. Read `Assembly` from top to bottom: it lists all parts."""
 
 import logging
-from collections.abc import Coroutine, Iterator
-from datetime import date, timedelta
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from orchid.access.clusters.calls import ClusterCalls
@@ -19,6 +19,7 @@ from orchid.assembly.encryption import Sealing, encrypted
 from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener
+from orchid.assembly.platform_files import ServingKey, project
 from orchid.assembly.stores import AuditRecord
 from orchid.clock import SystemClock
 from orchid.controllers.running import UnknownController, chosen
@@ -51,7 +52,7 @@ from orchid.issuance.secret_token_uses import SecretTokenUses
 from orchid.issuance.token_keys.file_keys import FileKeyObjects
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.lease import keys_annotation, signs_annotation
+from orchid.kinds.lease import keys_annotation, serves_annotation, signs_annotation
 from orchid.kinds.namespace import Namespace
 from orchid.kinds.signing_key import SigningKey
 from orchid.ledger import status as ledger_status
@@ -243,8 +244,10 @@ class Assembly:
             names=names,
             randomness=self.random,
             user=SELF,
-            renew=lambda now: renew(settings, files, now),
+            renewal=self._own_renewal,
         )
+        if self.access.platform is not None:
+            self.access.platform.changed.append(self.own_certificates.changed)
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
         self.key_metrics = KeyMetrics(
             self.feed.of(SigningKey),
@@ -265,6 +268,14 @@ class Assembly:
             self.store, settings.data_dir / ledger_status.FILE, self.clock.now
         )
 
+    def _own_renewal(self) -> Callable[[datetime], bool]:
+        """A function that renews the server's own certificates where that is due."""
+        settings, files, platform = self.settings, self.files, self.access.platform
+        if platform is None:
+            return lambda now: renew(settings, files, now)
+        found = platform.snapshot()
+        return lambda now: project(settings, files, found, now)
+
     def _limit_load(self) -> None:
         given = self.settings.given
         self.fairness = Fairness(
@@ -281,6 +292,7 @@ class Assembly:
         names, client = self.settings.names, self.clients.of_user(SELF)
         self.cluster_status = ClusterStatusWriter(self.cluster_calls, client, self.clock)
         self.token_uses = SecretTokenUses(client, self.clock, names)
+        self.serving = ServingKey(self.files.serving_certificate)
         self.applied = AppliedRevision(
             client, self.clock, names, lambda: self.feed.revision, self._reported_keys
         )
@@ -343,6 +355,7 @@ class Assembly:
         return {
             keys_annotation(names): ",".join([*keys.usable, *self.access.authority_keys.waiting]),
             signs_annotation(names): keys.signs,
+            serves_annotation(names): self.serving.current(),
             **self.sealing.annotations(),
         }
 

@@ -30,6 +30,7 @@ from orchid.approval.deciding import (
     decide,
     judge_all,
 )
+from orchid.approval.issuing_terms import within_chain
 from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
@@ -287,7 +288,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
                     username=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra
                 ),
                 now=self._clock.now(),
-                terms_of=lambda signer: self._terms_of(signer) or self.authorities.terms(signer),
+                terms_of=self._signer_terms,
             )
         except Refusal:
             return None
@@ -345,9 +346,19 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         )
         return (await self._client.create(question)).status.allowed
 
+    def _signer_terms(self, signer: str) -> SignerTerms | None:
+        """The terms of a signer: of the platform, or of a CertificateAuthority."""
+        terms = self._terms_of(signer)
+        if terms is None:
+            return self.authorities.terms(signer)
+        authority = self.authorities.of(signer)
+        if authority is None:
+            return terms
+        return replace(terms, profile=within_chain(terms.profile, authority.status.certificate))
+
 
 def platform_terms(context: ControllerContext) -> TermsOf:
-    """The profiles of the platform's signers, within the constraints of their chains."""
+    """The profiles of the platform's signers, within the constraints of chains in files."""
     rules = signer_terms(context.names, context.signing_duration)
 
     def terms_of(name: str) -> SignerTerms | None:

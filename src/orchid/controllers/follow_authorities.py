@@ -9,17 +9,18 @@ an authority names the keys that are in use, the signer first; keep_authorities.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 
 from orchid.approval.case import SignerTerms
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.controllers.runtime.context import Signer
 from orchid.controllers.runtime.loop import TryAgain
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.authorities.issuer_chain import issuer_key_id
+from orchid.credentials.authorities.cross_certificates import cross_chain
+from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import AuthorityUnusable, KeyMismatch
-from orchid.credentials.x509 import certificates, pem
 from orchid.credentials.x509.revocation_list import list_url
 from orchid.kinds.certificate_authority import (
     AuthorityKeyReference,
@@ -55,17 +56,20 @@ class AuthoritiesBySigner:
     def take(self, event: WatchedChange[CertificateAuthority]) -> None:
         """Apply one event of a watch."""
         authority = event.object
-        claims = self._by_signer.setdefault(authority.spec.signer_name, {})
         self.with_trust_domain.discard(authority.name)
         if event.type != DELETED:
             if authority.spec.trust_domain:
                 self.with_trust_domain.add(authority.name)
-            claims[authority.name] = self._by_name[authority.name] = authority
+            self._by_name[authority.name] = authority
+            for signer in authority.signers:
+                self._by_signer.setdefault(signer, {})[authority.name] = authority
             return
-        claims.pop(authority.name, None)
         self._by_name.pop(authority.name, None)
-        if not claims:
-            del self._by_signer[authority.spec.signer_name]
+        for signer in authority.signers:
+            claims = self._by_signer.get(signer, {})
+            claims.pop(authority.name, None)
+            if not claims:
+                self._by_signer.pop(signer, None)
 
     def claims(self, signer: str) -> list[CertificateAuthority]:
         """The authorities of a signer, oldest first: several only after a race."""
@@ -108,7 +112,7 @@ class AuthorityFollower:
     def ready(self) -> list[CertificateAuthority]:
         """The authorities that can sign."""
         found = (self.of(signer) for signer in self._index.signers)
-        return [one for one in found if one is not None and one.is_ready]
+        return list({one.name: one for one in found if one is not None and one.is_ready}.values())
 
     @property
     def any_trust_domain(self) -> bool:
@@ -118,7 +122,7 @@ class AuthorityFollower:
     def terms(self, signer: str) -> SignerTerms | None:
         """The terms of a signer; None if it has no custom authority."""
         authority = self.of(signer)
-        if authority is None:
+        if authority is None or authority.is_platform:
             self._terms.pop(signer, None)
             return None
         version = authority.metadata.resource_version
@@ -151,18 +155,27 @@ class AuthorityKeys:
     """The authorities that are Ready, with their keys, for the signing controllers."""
 
     def __init__(
-        self, client: Client, names: Naming, authorities: AuthorityFollower, crl_url: str = ""
+        self,
+        client: Client,
+        names: Naming,
+        authorities: AuthorityFollower,
+        crl_url: str = "",
+        *,
+        platform: Mapping[str, Profile] = MappingProxyType({}),
     ) -> None:
+        """`platform`: the profiles of those signers of the platform that are signed for."""
         self._client = client
         self._names = names
         self._authorities = authorities
+        self._platform = platform
         self._crl_url = crl_url
         self._read: dict[str, tuple[str, Authority]] = {}  # cross certificates, by signer
 
     async def signer(self, name: str) -> Signer | None:
-        """The signer of a custom authority; None if it has no authority that is Ready."""
+        """The signer of an authority; None if it has no authority that is Ready."""
         found = self._authorities.of(name)
-        if found is None or not found.is_ready:
+        profile = self._profile(name, found)
+        if found is None or profile is None or not found.is_ready:
             self._read.pop(name, None)
             return None
         if not found.status.keys:
@@ -174,15 +187,19 @@ class AuthorityKeys:
             if cached[1].chain_pem != shown:
                 raise TryAgain(f"the key of {found.name} is newer than its status")
             self._read[name] = cached
-        terms = self._authorities.terms(name)
-        assert terms is not None
         authority, list_name = cached[1], found.status.keys[0].revocation_list
         return Signer(
-            terms.profile,
+            profile,
             lambda: authority,
             list_name=list_name,
             crl_url=list_url(self._crl_url, list_name),
         )
+
+    def _profile(self, name: str, found: CertificateAuthority | None) -> Profile | None:
+        if found is not None and found.is_platform:
+            return self._platform.get(name)
+        terms = self._authorities.terms(name)
+        return terms.profile if terms else None
 
     async def load(self, named: AuthorityKeyReference, cross: str = "") -> Authority:
         """One key of an authority; raises a Refusal with the problem."""
@@ -220,20 +237,7 @@ async def read_secret(
     return await asyncio.to_thread(Authority.load_untrusted, chain, private, cross=cross)
 
 
-def cross_chain(chosen: KeySelection) -> str:
-    """Certificates by which verifiers that trust only an earlier key accept the signer, in PEM.
-
-    For each earlier key that is still in use: the certificate of the next key by it, and the chain
-    above it. Issued chains leave out the roots among these.
-    """
-    earlier = {key.key_id: key for key in chosen.verifying}
-    found, key = "", chosen.signer
-    while key is not None and key.status.cross_certificate:
-        cross = certificates.parse_blocks(key.status.cross_certificate)[0]
-        key = earlier.pop(issuer_key_id(cross).hex(), None)
-        if key is not None:
-            above = certificates.parse_blocks(key.status.certificate)
-            found += b"".join(
-                pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in (cross, *above)
-            ).decode("ascii")
-    return found
+def cross_certificates(chosen: KeySelection) -> str:
+    """Certificates by which verifiers that trust only an earlier key accept the signer, in PEM."""
+    earlier = {key.key_id: key.certified for key in chosen.verifying}
+    return cross_chain(chosen.signer.certified, earlier) if chosen.signer else ""

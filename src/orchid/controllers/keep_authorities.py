@@ -34,7 +34,7 @@ from orchid.controllers.follow_authorities import (
     KEY,
     AuthoritiesBySigner,
     SecretMissing,
-    cross_chain,
+    cross_certificates,
     read_authority,
     read_secret,
 )
@@ -156,9 +156,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         if not self.listed.is_set():
             return  # the authority of each signer is not yet decided
         super().take(event)
-        for rival in self._index.claims(found.spec.signer_name):
-            if rival.name != found.name:  # it may have got the signer, or lost it
-                self.queue.add(("", rival.name))
+        for signer in found.signers:
+            for rival in self._index.claims(signer):
+                if rival.name != found.name:  # it may have got the signer, or lost it
+                    self.queue.add(("", rival.name))
 
     def _move(self, name: str, place: SecretLocation | None) -> None:
         """Index the Secret of an authority's key."""
@@ -190,7 +191,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 not_after=min(link.not_valid_after_utc for link in authority.chain),
                 trust_bundle=await self._publish(found, chosen),
                 keys=tuple(map(_reference, chosen.verifying)),
-                cross_certificates=cross_chain(chosen) + self._cross_of_parent(found, authority),
+                cross_certificates=cross_certificates(chosen)
+                + self._cross_of_parent(found, authority),
             )
             refuse_out_of_time(authority.chain, now)
             ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(found))
@@ -214,10 +216,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     # -- the key -----------------------------------------------------------------------------
 
     def _refuse_second(self, found: CertificateAuthority) -> None:
-        signer = found.spec.signer_name
-        for other in self._index.claims(signer):
-            if other.seniority < found.seniority:
-                raise SignerTaken(f"the authority {other.name} has the signer {signer} already")
+        for signer in found.signers:
+            for other in self._index.claims(signer):
+                if other.seniority < found.seniority:
+                    raise SignerTaken(f"the authority {other.name} has the signer {signer} already")
 
     def _keys_of(self, found: CertificateAuthority) -> list[SigningKey]:
         return list(self._keys.get(found.name, {}).values())
@@ -345,20 +347,24 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     async def _publish(self, found: CertificateAuthority, chosen: KeySelection) -> str:
         """Create or correct the bundle of each key in use; return the name of the signer's."""
-        signer = found.spec.signer_name
         first, *others = (top_of_chain(key.status.certificate) for key in chosen.verifying)
         texts = [first, *(text for text in others if not is_past(text, self._clock.now()))]
-        names = {bundle_name(signer, text): text for text in texts}
-        for name, text in names.items():
-            spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
+        specs = {
+            bundle_name(signer, text): ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
+            for signer in found.signers
+            for text in texts
+        }
+        for name, spec in specs.items():
             there = await self._client.find(ClusterTrustBundle, name)
             if there is None:
                 meta = ObjectMeta(name=name, owner_references=(self._owner(found),))
                 await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
-            elif there.spec.trust_bundle != text:
-                await self._client.update(replace(there, spec=spec))
-        await self._remove_past(found, frozenset(names))
-        return next(iter(names))
+            elif there.spec != spec or not self._is_ours(there, found):
+                # An earlier version published those of the platform without an owner.
+                owned = there.with_meta(owner_references=(self._owner(found),))
+                await self._client.update(replace(owned, spec=spec))
+        await self._remove_past(found, frozenset(specs))
+        return next(iter(specs))
 
     async def _remove_past(self, found: CertificateAuthority, current: frozenset[str]) -> None:
         """Delete the bundles of keys that nobody trusts any more, or that have expired."""
@@ -461,7 +467,7 @@ def _reference(key: SigningKey) -> AuthorityKeyReference:
 
 
 def _issues(found: CertificateAuthority) -> str:
-    return f"Issues certificates for {found.spec.signer_name}."
+    return f"Issues certificates for {', '.join(found.signers)}."
 
 
 def _of_certificate(chain: str, now: datetime) -> list[Condition]:
@@ -516,6 +522,7 @@ CONTROLLER = ControllerDeclaration(
     account="certificate-authority-controller",
     rights=lambda names: (
         rule((*READ, "attest"), names.identity, ("certificateauthorities",)),
+        rule(("attest",), names.certificates, ("signers",), *names.issuing_signers),
         rule(("update",), names.identity, ("certificateauthorities/status", "signingkeys/status")),
         rule(("create", *READ), names.identity, ("signingkeys",)),
         rule(("list", "watch"), names.identity, ("credentialrevocations",)),

@@ -159,7 +159,7 @@ class PublishBundles(Controller[PublishedBundle]):
                 controller=True,
             )
             self._made[found.name] = bundle_of_signers(
-                found.name, [found.spec.signer_name], owner, trust_domain=found.spec.trust_domain
+                found.name, sorted(found.signers), owner, trust_domain=found.spec.trust_domain
             )
             yield "", found.name
 

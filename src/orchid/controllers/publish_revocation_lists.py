@@ -157,7 +157,7 @@ class PublishRevocationLists(Worker[str, None]):
                     extra = {"authority": one.name, "key": key.name, "why": str(problem)}
                     log.warning("crl.not_published", extra=extra)
                     continue
-                signers = frozenset((one.spec.signer_name,))
+                signers = frozenset(one.signers)
                 found[key.revocation_list] = PublishedList(
                     functools.partial(_identity, authority), signers
                 )

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypeVar
 
+from orchid.approval.platform_signers import pod_profiles
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.runtime.context import ControllerContext, Signer
@@ -75,6 +76,7 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
             ListSelection(PodCertificateRequest),
             names,
             signers=signers,
+            platform=pod_profiles(names),
             crl_url=crl_url,
             clock=clock,
             events=events,
@@ -115,9 +117,11 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
         """The signer for requests of Pods; None if this server does not sign for it."""
         if name in self._signers:
             return self._signers[name]
-        authority = self._authorities.of(name)
+        if name in self._platform:
+            return await self._stored.signer(name)
+        authority = self.authorities.of(name)
         rules = pod_profile(authority) if authority else None
-        signer = await self._custom.signer(name) if rules else None
+        signer = await self._stored.signer(name) if rules else None
         return replace(signer, profile=rules) if signer and rules else None
 
     def _accepted_stub(self, found: PodCertificateRequest, signer: Signer) -> SigningRequest:

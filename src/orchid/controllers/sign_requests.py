@@ -5,9 +5,9 @@ Reads   certificatesigningrequests that are approved and have no outcome yet;
 Writes  /status: the certificate, or a Failed condition with the reason
 Never   approves (approve_requests.py) or deletes (clean_requests.py)
 
-Each platform signer has a profile (credentials/authorities/profiles.py) and may have an authority
-of its own, whose files are followed. Any other signer is ours if a CertificateAuthority has it;
-that authority signs while it is Ready, with the certificate in its status. While an authority
+Each platform signer has a profile (credentials/authorities/profiles.py). If the CAs of the platform
+are files, those are followed. Any other signer is ours if a CertificateAuthority has it; that
+authority signs while it is Ready, with the certificate in its status. While an authority
 cannot sign, its requests wait, with an Event. A request that violates the profile becomes Failed. A
 stored request that is malformed is retried, with growing pauses: a later release may accept it.
 """
@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 
+from orchid.approval.platform_signers import platform_profiles
 from orchid.approval.spiffe_requests import refuse_other_identity
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
@@ -25,6 +26,7 @@ from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.controllers.signing_controller import SigningController
 from orchid.credentials.authorities.issuer_chain import refuse_out_of_time
+from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import NotPermitted, SigningFailed
 from orchid.credentials.x509 import signing_request
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
@@ -42,6 +44,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
         names: Naming,
         *,
         signers: Mapping[str, Signer],
+        platform: Mapping[str, Profile],
         longest: timedelta,
         crl_url: str,
         clock: Clock,
@@ -52,6 +55,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
             ListSelection(CertificateSigningRequest),
             names,
             signers=signers,
+            platform=platform,
             crl_url=crl_url,
             clock=clock,
             events=events,
@@ -75,7 +79,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
             return
         name = found.spec.signer_name
         try:
-            signer = self._signers.get(name) or await self._custom.signer(name)
+            signer = self._signers.get(name) or await self._stored.signer(name)
             if signer is None:
                 self.wait_for_authority(found)
                 return
@@ -95,9 +99,10 @@ class SignRequests(SigningController[CertificateSigningRequest]):
 
     async def _signed(self, csr: CertificateSigningRequest, signer: Signer) -> bytes:
         name = csr.spec.signer_name
-        if name in self._signers:
+        if name not in self._signers:
+            refuse_out_of_time(signer.authority().chain, self._clock.now())
+        if name in self._platform:
             return self._sign(csr, signer, self._longest)
-        refuse_out_of_time(signer.authority().chain, self._clock.now())
         # Signing may take milliseconds, depending on the key. The profile has the maximum lifetime.
         return await asyncio.to_thread(self._sign, csr, signer, timedelta.max)
 
@@ -123,6 +128,7 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
             for name, signer in context.signers.items()
             if name in context.names.signing_signers
         },
+        platform=platform_profiles(context.names),
         longest=context.signing_duration,
         crl_url=context.crl_url,
         clock=context.clock,

@@ -16,6 +16,7 @@ from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKe
 from orchid.controllers.runtime.context import Signer
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Start
+from orchid.credentials.authorities.profiles import Profile
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.pod_certificate_request import PodCertificateRequest
@@ -35,35 +36,40 @@ class SigningController(Controller[R]):
         names: Naming,
         *,
         signers: Mapping[str, Signer],
+        platform: Mapping[str, Profile],
         crl_url: str,
         clock: Clock,
         events: EventRecorder,
     ) -> None:
-        """`signers`: the platform signers, by name."""
+        """`signers`: the platform signers with a CA in files. `platform`: the profiles of those
+        that are signed for, by name; their CA may also be the authority of the platform.
+        """
         super().__init__(client, follows)
         self._signers = signers
         self._clock = clock
         self._events = events
-        self._authorities = AuthorityFollower(client)
-        self._custom = AuthorityKeys(client, names, self._authorities, crl_url)
+        self.authorities = AuthorityFollower(client)
+        self._platform = platform
+        self._stored = AuthorityKeys(client, names, self.authorities, crl_url, platform=platform)
         self._waiting: dict[str, set[Key]] = {}  # requests without a signer, by its name
 
     async def follow(self, start: Start) -> None:
-        self._authorities.forget()
+        self.authorities.forget()
         self._waiting.clear()
-        start(self._authorities.follow(self._authority_changed))
-        await self._authorities.all_loaded.wait()
+        start(self.authorities.follow(self._authority_changed))
+        await self.authorities.all_loaded.wait()
         await super().follow(start)
 
     def _authority_changed(self, authority: CertificateAuthority) -> None:
-        for key in self._waiting.pop(authority.spec.signer_name, ()):
-            self.queue.add(key)
+        for signer in authority.signers:
+            for key in self._waiting.pop(signer, ()):
+                self.queue.add(key)
 
     def wait_for_authority(self, found: R) -> None:
         """Queue the request again when the authority of its signer changes."""
         signer = found.spec.signer_name
         self._waiting.setdefault(signer, set()).add((found.namespace, found.name))
-        authority = self._authorities.of(signer)
+        authority = self.authorities.of(signer)
         for condition in authority.status.conditions if authority else ():
             if condition.type == READY and condition.status != TRUE:
                 self.report_waiting(found, condition.message)

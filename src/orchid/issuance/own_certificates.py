@@ -10,6 +10,7 @@ certificates leaves the administrator a way in. When one is due: orchid/data_dir
 import asyncio
 import base64
 import binascii
+import contextlib
 import logging
 import re
 from collections.abc import Callable
@@ -66,36 +67,52 @@ class OwnCertificates:
         names: Naming,
         randomness: Randomness,
         user: UserInfo,
-        renew: Callable[[datetime], bool],
+        renewal: Callable[[], Callable[[datetime], bool]],
     ) -> None:
-        """`renew` issues the certificates again where that is due, and returns whether it did."""
+        """`renewal` returns a function for a thread, which issues the certificates again where that
+        is due, and returns whether it did.
+        """
         self._files = files
         self._feed = feed
         self._store = store
         self._names = names
         self._random = randomness
         self._user = user
-        self._renew = renew
+        self._renewal = renewal
         self._problem = ""
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        """Renew soon: other keys of the authority are in use."""
+        self._changed.set()
 
     async def run(self, clock: Clock) -> None:
         """Renew the certificates while the server runs; open connections keep the old one."""
         while True:
-            await asyncio.sleep(EVERY_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
             await self.renew(clock)
 
     async def renew(self, clock: Clock) -> None:
         """Renew what is due, and record it; a failure is logged, and tried again."""
+        if await self.renew_files(clock):
+            with contextlib.suppress(StoreError):  # the next round records it
+                await self.record(clock)
+
+    async def renew_files(self, clock: Clock) -> bool:
+        """Renew what is due; a failure is logged. Returns whether there was none."""
         try:
-            if await asyncio.to_thread(self._renew, clock.now()):
+            if await asyncio.to_thread(self._renewal(), clock.now()):
                 log.info("own_certificates.renewed")
-            await self.record(clock)
-        except (Refusal, OSError, StoreError) as problem:
+        except (Refusal, OSError) as problem:
             if str(problem) != self._problem:
                 log.error("own_certificates.not_renewed: %s", problem)
             self._problem = str(problem)
-        else:
-            self._problem = ""
+            return False
+        self._problem = ""
+        return True
 
     async def record(self, clock: Clock) -> None:
         """Store a record of each certificate that has none."""
@@ -119,7 +136,7 @@ class OwnCertificates:
         """Each file with the certificate in it, if the server's own authority issued it."""
         files, found = self._files, []
         try:
-            (authority, *_) = certificates.parse_blocks(read_bounded(files.authority))
+            authorities = certificates.parse_blocks(read_bounded(files.authority))
         except Refusal:
             return []
         for path, read in ((files.serving, _chain), (files.kubeconfig, _client_certificate)):
@@ -127,7 +144,7 @@ class OwnCertificates:
                 facts = read_issued(read(read_bounded(path)))
             except (Refusal, StopIteration):
                 continue  # there is none, or it is not ours to judge
-            if has_issued(authority, facts.certificate):
+            if any(has_issued(authority, facts.certificate) for authority in authorities):
                 found.append((path.name, facts))
         return found
 

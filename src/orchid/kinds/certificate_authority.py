@@ -9,6 +9,9 @@ in a Secret; this object never holds it: see controllers/keep_authorities.py. Ea
 authority is a SigningKey (kinds/signing_key.py); the status has the certificate of the one that
 signs. That a signer has one authority, and who may create it, is an admission question:
 admission/authorities/own_signers.py.
+
+The server itself creates the authority `cluster` (issuance/platform_key_import.py): it has the
+signers of the platform, whose profiles are fixed, and issues the server's own certificates.
 """
 
 import hashlib
@@ -70,10 +73,10 @@ UNSEALED_STORE: Final = "Secrets are not encrypted in the store"
 EXPIRING: Final = "Expiring"
 SIGNS_LISTS: Final = "SignsRevocationLists"
 
+CLUSTER: Final = "cluster"  # the authority of the platform
 RESERVED_NAMES: Final = frozenset(
     # Each authority publishes its revocation list under its name: see docs/revocation.md.
-    {"cluster"}
-    | {one.partition("/")[2] for names in SETS.values() for one in names.issuing_signers}
+    {CLUSTER} | {one.partition("/")[2] for names in SETS.values() for one in names.issuing_signers}
 )
 TOKENS: Final = "tokens"  # the beginning of the names of token keys
 DURATION: Final = "87600h"
@@ -144,7 +147,7 @@ class CertificateAuthoritySpec(Wire):
         proto(1),
         describe(
             "The signer name: example.com/web. Not a signer of the platform, not used by another "
-            "authority, immutable.",
+            "authority, immutable. Empty only for the authority of the platform.",
             required=True,
         ),
     ] = always(str)
@@ -202,6 +205,14 @@ class CertificateAuthoritySpec(Wire):
             "with its own ID, without approval. Immutable."
         ),
     ] = ""
+    signer_names: Annotated[
+        tuple[str, ...],
+        proto(14),
+        describe(
+            "The signers of the platform, whose profiles are fixed. Only of the authority "
+            "`cluster`, which the server creates; immutable."
+        ),
+    ] = ()
 
 
 class AuthorityKeyReference(Wire):
@@ -270,6 +281,16 @@ class CertificateAuthority(Object):
         return is_true(self.status.conditions, READY)
 
     @property
+    def is_platform(self) -> bool:
+        """Whether it is the authority of the platform, which the server creates."""
+        return bool(self.spec.signer_names)
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """The names of its signers: one, or those of the platform."""
+        return self.spec.signer_names or (self.spec.signer_name,)
+
+    @property
     def seniority(self) -> tuple[datetime, str]:
         """Sort key: the oldest authority for a signer wins."""
         meta = self.metadata
@@ -319,6 +340,8 @@ class Rules(Strategy[CertificateAuthority]):
         elif new.name == TOKENS:
             text = "reserved: keys of this name sign tokens"
             yield invalid(Path() / "metadata" / "name", new.name, text)
+        if new.is_platform:
+            yield forbidden(SPEC / "signerNames", "only the authority of the platform has it")
         yield from own_signer_errors(new.spec.signer_name)
         yield from source_errors(new.spec)
         yield from issued_errors(new.spec)
@@ -333,10 +356,16 @@ class Rules(Strategy[CertificateAuthority]):
             ("duration", new.spec.duration, old.spec.duration),
             ("parent", new.spec.parent, old.spec.parent),
             ("trustDomain", new.spec.trust_domain, old.spec.trust_domain),
+            ("signerNames", new.spec.signer_names, old.spec.signer_names),
         ):
             yield from immutable(SPEC / name, now, before)
-        if new.spec != old.spec:
-            yield from source_errors(new.spec)
+        if new.spec == old.spec:
+            return
+        yield from source_errors(new.spec)
+        if old.is_platform:
+            yield from immutable(ISSUES, new.spec.issues, old.spec.issues)
+            yield from immutable(SPEC / "acme", new.spec.acme, old.spec.acme)
+        else:
             yield from issued_errors(new.spec)
 
 
@@ -381,7 +410,9 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
     made = spec.key is not None and spec.secret_ref is None
     key = replace(spec.key, algorithm=spec.key.algorithm or ECDSA_P256) if spec.key else None
     duration = spec.duration or (DURATION if made else "")
-    issues = with_default_terms(spec.issues, duration, is_spiffe=bool(spec.trust_domain))
+    issues = spec.issues
+    if not new.is_platform:
+        issues = with_default_terms(issues, duration, is_spiffe=bool(spec.trust_domain))
     acme = spec.acme and replace(spec.acme, approval_kept=spec.acme.approval_kept or APPROVAL_KEPT)
     made_spec = replace(spec, key=key, duration=duration, issues=issues, acme=acme)
     return replace(new, spec=made_spec)
@@ -404,7 +435,7 @@ def certificate_changes(
 ) -> Iterator[Fact]:
     """For the ledger: the first certificate of an authority. Its SigningKeys record the others."""
     if new is not None and (after := _fingerprint(new)) and not _fingerprint(old):
-        yield Fact("authority.made", {"key": after, "signers": [new.spec.signer_name]})
+        yield Fact("authority.made", {"key": after, "signers": list(new.signers)})
 
 
 def _fingerprint(authority: CertificateAuthority | None) -> str:
@@ -517,6 +548,10 @@ def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
 # --- tables -----------------------------------------------------------------------------------
 
 
+def _signer_cell(authority: CertificateAuthority, now: datetime) -> str:
+    return "platform signers" if authority.is_platform else authority.spec.signer_name
+
+
 def _key_cell(authority: CertificateAuthority, now: datetime) -> str:
     spec = authority.spec
     if spec.secret_ref is not None:
@@ -533,7 +568,7 @@ def _end_cell(authority: CertificateAuthority, now: datetime) -> str:
 
 COLUMNS: Final = (
     NAME,
-    Column("Signer", lambda one, now: one.spec.signer_name, description="The signer name."),
+    Column("Signer", _signer_cell, description="The signer name."),
     Column("Key", _key_cell, description="The key algorithm, or the Secret of the key."),
     Column("Ready", lambda one, now: str(one.is_ready), description="Whether it issues."),
     Column("Expires", _end_cell, description="Time until it expires."),

@@ -1,7 +1,8 @@
 """Lease: a claim that somebody renews while they live. Leaders and node agents hold them.
 
 Every serving process of ours has a Lease, too: its annotations report the revision that it has
-applied, the token keys that it has, and the keys that open and seal values in the store.
+applied, the token keys that it has, the authority of its serving certificate, and the keys that
+open and seal values in the store.
 `LiveServers` is the set of those that are renewed.
 """
 
@@ -137,6 +138,11 @@ def signs_annotation(names: Naming) -> str:
     return f"{names.identity}/signs"
 
 
+def serves_annotation(names: Naming) -> str:
+    """The id of the authority key that signed a server's serving certificate."""
+    return f"{names.identity}/serves"
+
+
 def opens_annotation(names: Naming) -> str:
     """The sealing keys with which a server can open values: prefix and id, comma-separated."""
     return f"{names.identity}/opens"
@@ -154,6 +160,7 @@ class ServerKeys(NamedTuple):
     signs: str = ""
     opens: frozenset[str] = frozenset()
     seals: frozenset[str] = frozenset()
+    serves: str = ""
 
 
 class LiveServers:
@@ -162,6 +169,7 @@ class LiveServers:
     def __init__(self, names: Naming, monotonic: Callable[[], float]) -> None:
         self._keys, self._signs = keys_annotation(names), signs_annotation(names)
         self._opens, self._seals = opens_annotation(names), seals_annotation(names)
+        self._serves = serves_annotation(names)
         self._monotonic = monotonic
         self._servers: dict[str, tuple[ServerKeys, float]] = {}
 
@@ -171,6 +179,7 @@ class LiveServers:
             annotations.get(self._signs, ""),
             _listed(annotations, self._opens),
             _listed(annotations, self._seals),
+            annotations.get(self._serves, ""),
         )
         self._servers[name] = found, self._monotonic()
 

@@ -22,6 +22,7 @@ from msgspec import field
 
 from orchid.credentials import keys
 from orchid.credentials.authorities.authority_keys import ALGORITHMS
+from orchid.credentials.authorities.cross_certificates import CertifiedKey
 from orchid.credentials.authorities.issuer_chain import spki_of, subject_key_id
 from orchid.credentials.refusals import Refusal, UnreadableKey
 from orchid.credentials.x509 import certificates, pem
@@ -193,6 +194,11 @@ class SigningKey(Object):
     def secret_name(self) -> str:
         """The Secret of the system namespace with a private key that the server stored."""
         return f"signing-key-{self.metadata.uid}"
+
+    @property
+    def certified(self) -> CertifiedKey:
+        """The certificates of a key of an authority."""
+        return CertifiedKey(self.status.certificate, self.status.cross_certificate)
 
     @property
     def publish_seconds(self) -> float:

@@ -11,6 +11,7 @@ import msgspec
 from orchid.credentials.x509.revocation_list import LISTED_AFTER_END
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
+from orchid.settings.signing_files import signing_files
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import SETS, Naming
 from orchid.wire.options import duration
@@ -64,6 +65,13 @@ class Settings(msgspec.Struct, frozen=True):
         if given.token_keys:
             return given.token_keys == STORED
         has_files = given.service_account_signing_key_file or given.service_account_key_file
+        return not has_files and not self.is_unsealed
+
+    @property
+    def stores_authority(self) -> bool:
+        """Whether the platform's authority is a CertificateAuthority; otherwise it is files."""
+        given = self.given
+        has_files = any(each.certificate or each.key for each in signing_files(given, self.names))
         return not has_files and not self.is_unsealed
 
     def path(self, given: str, default: str) -> Path:

@@ -18,6 +18,7 @@ from orchid.controllers.running import EVENTS, build
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
+from orchid.controllers.signing_controller import SigningController
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
@@ -150,6 +151,16 @@ async def policies_loaded(controller: ApproveRequests) -> None:
     following = asyncio.gather(*followers)
     async with asyncio.timeout(PATIENCE):
         await controller.policies.all_loaded.wait()
+        await controller.authorities.all_loaded.wait()
+    following.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+
+
+async def authorities_loaded(controller: SigningController[Any]) -> None:
+    """Let the controller load every authority, without running it."""
+    following = asyncio.ensure_future(controller.authorities.follow(lambda _: None))
+    async with asyncio.timeout(PATIENCE):
         await controller.authorities.all_loaded.wait()
     following.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -86,13 +86,13 @@ async def make_activatable(world: Beside, name: str) -> None:
     await world.admin.update_status(replace(key, status=replace(key.status, times=times)))
 
 
-async def until_signs(world: Beside, name: str) -> CertificateAuthority:
+async def until_signs(world: Beside, name: str, authority: str = "web") -> CertificateAuthority:
     """Wait until the authority issues with a key."""
 
     def signs(found: CertificateAuthority) -> bool:
         return bool(found.status.keys) and found.status.keys[0].name == name
 
-    return await world.until_like(CertificateAuthority, "web", condition=signs)
+    return await world.until_like(CertificateAuthority, authority, condition=signs)
 
 
 @asynccontextmanager
@@ -137,9 +137,10 @@ class Verifier:
 
 
 async def anchors(world: Beside) -> dict[str, str]:
-    """The certificate of each key."""
+    """The certificate of each key, but for those of the platform."""
     keys = [key async for key in world.admin.scan(ListSelection(SigningKey))]
-    return {key.name: key.status.certificate for key in keys if key.spec.authority}
+    custom = (key for key in keys if key.spec.authority not in ("", "cluster"))
+    return {key.name: key.status.certificate for key in custom}
 
 
 async def test_the_first_key_of_an_authority_is_an_active_object(world: Beside) -> None:

@@ -29,7 +29,7 @@ from orchid.kinds.pod_certificate_request import (
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
-from tests.unit.controllers.beside import Beside, beside
+from tests.unit.controllers.beside import Beside, authorities_loaded, beside
 from tests.unit.credentials import samples
 
 SIGNER = ORCH.pod_client_signer
@@ -72,7 +72,7 @@ async def outcome(
     created = await world.admin.create(made)
     (controller,) = world.made("podcertificaterequestsigning")
     assert isinstance(controller, SignPodRequests)
-    controller._authorities.all_loaded.set()
+    await authorities_loaded(controller)
     await controller.reconcile(created)
     return await world.admin.get(PodCertificateRequest, created.name, "default")
 

@@ -18,7 +18,7 @@ from orchid.kinds.event import Event
 from orchid.wire.codec.documents import encode
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
-from tests.unit.controllers.beside import Beside, beside
+from tests.unit.controllers.beside import Beside, authorities_loaded, beside
 from tests.unit.credentials import samples
 
 DECODER = msgspec.json.Decoder(Request)
@@ -128,6 +128,7 @@ async def test_reserved_group_is_not_signed_even_if_approved(world: Beside) -> N
     """Should admission ever let it through, the signer still refuses."""
     (controller,) = world.made("csrsigning")
     assert isinstance(controller, SignRequests)
+    await authorities_loaded(controller)
     made = await world.request("m", samples.request("mallory"), approved=True)
     forbidden = samples.request("mallory", ("system:masters",))
     smuggled = replace(made, spec=replace(made.spec, request=forbidden))
@@ -143,6 +144,7 @@ async def test_stored_request_that_cannot_be_read_is_tried_again(world: Beside) 
     """A refusal that the queue takes up again leaves the request as it is: nobody failed it."""
     (controller,) = world.made("csrsigning")
     assert isinstance(controller, SignRequests)
+    await authorities_loaded(controller)
     made = await world.request("u", samples.request("alice"), approved=True)
     unreadable = replace(made, spec=replace(made.spec, request=b"nobody knows any more"))
 
@@ -156,6 +158,7 @@ async def test_second_look_at_a_signed_request_changes_nothing(world: Beside) ->
     """Reconciling is idempotent: the certificate and the version stay."""
     (controller,) = world.made("csrsigning")
     assert isinstance(controller, SignRequests)
+    await authorities_loaded(controller)
     await controller.reconcile(await world.request("s", samples.request("a"), approved=True))
     issued = await world.admin.get(Request, "s")
 

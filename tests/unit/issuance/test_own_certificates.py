@@ -9,8 +9,10 @@ import pytest
 from cryptography import x509
 
 from orchid.client.client import ListSelection
-from orchid.credentials.files import write_private
 from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import SigningKey
+from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside, beside
 
 REQUEST = b"GET /version HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -79,13 +81,15 @@ async def test_a_failure_is_logged_once_and_tried_again(
 ) -> None:
     """A server with a damaged authority keeps its certificate."""
     async with beside(tmp_path / "data") as world:
-        own, files = world.server.own_certificates, world.server.files
-        key = files.ca_key.read_bytes()
+        own = world.server.own_certificates
+        key = await world.admin.get(SigningKey, "cluster-1")
+        secret = await world.admin.get(Secret, key.secret_name, world.names.system_namespace)
         world.clock.ahead = timedelta(days=250)
-        write_private(files.ca_key, b"nothing")
+        await world.admin.update(replace(secret, data={**secret.data, "tls.key": b"nothing"}))
         for _ in range(3):
             await own.renew(world.clock)
-        write_private(files.ca_key, key)
+        damaged = await world.admin.get(Secret, secret.name, secret.namespace)
+        await world.admin.update(replace(damaged, data=secret.data))
         await own.renew(world.clock)
         recorded = await serials(world)
 

@@ -58,7 +58,7 @@ class AuthorityDependents(AdmissionPolicy):
         new: CertificateAuthority | None,
         old: CertificateAuthority | None,
     ) -> None:
-        if old is None or (new is not None and new.spec == old.spec):
+        if old is None or old.is_platform or (new is not None and new.spec == old.spec):
             return
         signer = old.spec.signer_name
         found = await self._dependents(signer)

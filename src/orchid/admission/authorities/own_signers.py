@@ -11,6 +11,7 @@ same time.
 """
 
 import asyncio
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,20 +32,29 @@ from orchid.kinds.certificate_authority import SPEC, CertificateAuthority
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey
 from orchid.wire.errors import Forbidden, Invalid
-from orchid.wire.fields import METADATA, FieldError, duplicate, invalid, not_found
+from orchid.wire.fields import METADATA, FieldError, duplicate, forbidden, invalid, not_found
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.text import quote
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
+PARENT = SPEC / "parent" / "authority"
 
 
 class OwnSigners(AdmissionPolicy):
     reviews = (CertificateAuthority,)
 
     def __init__(
-        self, names: Naming, authorizer: Authorizer, feed: Feed, authorities_of: AuthoritiesOf
+        self,
+        names: Naming,
+        authorizer: Authorizer,
+        feed: Feed,
+        authorities_of: AuthoritiesOf,
+        *,
+        stores_platform: bool = True,
     ) -> None:
+        """`stores_platform`: whether the authority of the platform is in use, not files."""
+        self._stores_platform = stores_platform
         self._names = names
         self._authorizer = authorizer
         self._feed = feed
@@ -60,9 +70,12 @@ class OwnSigners(AdmissionPolicy):
         new: CertificateAuthority | None,
         old: CertificateAuthority | None,
     ) -> None:
-        if new is None or (old is not None and new.spec == old.spec):
+        if new is None:
+            self._refuse_deletion(kind, old)
             return
-        await self._require_signer(request, kind, new, new.spec.signer_name)
+        if old is not None and new.spec == old.spec:
+            return
+        await self._require_signers(request, kind, new, new)
         await self._feed.fresh()
         if old is None:
             self._refuse_key_name(kind, new)
@@ -72,10 +85,20 @@ class OwnSigners(AdmissionPolicy):
         if reference is not None and (old is None or reference != old.spec.secret_ref):
             await self._review_secret(request, kind, new, reference)
 
-    async def _require_signer(
-        self, request: Request, kind: Kind[Any], new: CertificateAuthority, signer: str
+    def _refuse_deletion(self, kind: Kind[Any], old: CertificateAuthority | None) -> None:
+        if self._stores_platform and old is not None and old.is_platform:
+            text = "the authority of the platform is not deleted; its keys can be rotated"
+            raise Forbidden(kind.about(old.name), text)
+
+    async def _require_signers(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CertificateAuthority,
+        authority: CertificateAuthority,
     ) -> None:
-        for verb in (SIGN, ATTEST):
+        """Require the right to sign and attest for each signer of an authority."""
+        for signer, verb in itertools.product(authority.signers, (SIGN, ATTEST)):
             targets = signer_targets(self._names, verb, signer)
             refusal = f"{REFUSALS[verb]} {quote(signer)}"
             await self._require(request, kind, new, targets, refusal)
@@ -89,9 +112,13 @@ class OwnSigners(AdmissionPolicy):
             return
         entry = self._authorities.get("", parent.authority)
         if entry is None:
-            problem = not_found(SPEC / "parent" / "authority", parent.authority)
+            problem = not_found(PARENT, parent.authority)
             raise Invalid(kind.about_kind(new.name), [problem])
-        await self._require_signer(request, kind, new, entry.object.spec.signer_name)
+        if entry.object.is_platform:
+            # The server accepts as a client whatever is issued below it.
+            text = "the authority of the platform certifies no other authority"
+            raise Invalid(kind.about_kind(new.name), [forbidden(PARENT, text)])
+        await self._require_signers(request, kind, new, entry.object)
 
     def _refuse_key_name(self, kind: Kind[Any], new: CertificateAuthority) -> None:
         """Each key of an authority has a revocation list of its name."""

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
+from orchid.kinds.certificate_authority import CLUSTER
 from orchid.kinds.lease import ServerKeys
 from orchid.kinds.signing_key import RETIRED, SigningKey
 from orchid.wire.signing_key_status import KeyDependents
@@ -143,6 +144,7 @@ class AuthorityKeyConditions:
             last = f", the last until {timestamp(found.end)}" if found.end else ""
             text = f"{_counted(found.live, 'certificate')} {verb} on {key.name}{last}"
             reasons.append(f"{text}; issued --key {key.name} lists them")
+        reasons += _serving(key, servers)
         below = self._keys_below(key)
         if below:
             reasons.append(f"keys of intermediate authorities depend on it: {_listed(below)}")
@@ -192,6 +194,19 @@ def _unknown(key: SigningKey, found: KeyDependents, now: datetime) -> list[str]:
         until = timestamp(found.unknown_until)
         return [f"{key.purpose.signs} from before its import may be live until {until}"]
     return []
+
+
+def _serving(key: SigningKey, servers: Servers) -> list[str]:
+    """Which live servers may have a serving certificate of a key."""
+    if key.spec.authority != CLUSTER:
+        return []
+    serving = sorted(name for name, one in servers.items() if one.serves == key.key_id)
+    silent = sorted(name for name, one in servers.items() if not one.serves)
+    reasons = [f"servers serve with it: {_listed(serving)}"] if serving else []
+    if silent:
+        text = "servers do not report the authority of their serving certificate"
+        reasons.append(f"{text}: {_listed(silent)}")
+    return reasons
 
 
 def lacking(key: SigningKey, servers: Servers) -> list[str]:

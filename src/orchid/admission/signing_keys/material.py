@@ -10,6 +10,7 @@ key that the authority has now (admission/signing_keys/authority_material.py).
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
@@ -51,7 +52,15 @@ from orchid.kinds.signing_key import (
     status_of,
 )
 from orchid.wire.errors import Forbidden, Invalid
-from orchid.wire.fields import METADATA, FieldError, duplicate, forbidden, invalid, not_found
+from orchid.wire.fields import (
+    METADATA,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    unsupported,
+)
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
@@ -63,6 +72,8 @@ IMPORT, ACTIVATE = "import", "activate"
 # Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.
 LONGEST_UNRECORDED: Final = timedelta(days=365)
 SECOND: Final = timedelta(seconds=1)
+# Of the authority of the platform: the server verifies client certificates by no others.
+FOR_CLIENTS: Final = ("ECDSA-P256", "ECDSA-P384", "ECDSA-P521", "RSA-3072", "RSA-4096")
 
 AuthorityKeysOf = Callable[[str], list[SigningKey]]
 
@@ -191,6 +202,9 @@ class SigningKeyMaterial(AdmissionPolicy):
             field = "secretRef" if new.spec.secret_ref else "algorithm"
             _refuse(kind, new, invalid(SPEC / field, shown, str(refusal)))
         self._refuse_same(kind, new, made.status, stored)
+        if authority.is_platform and made.status.algorithm not in FOR_CLIENTS:
+            place = SPEC / ("secretRef" if new.spec.secret_ref else "algorithm")
+            _refuse(kind, new, unsupported(place, made.status.algorithm, FOR_CLIENTS))
         if made.data:
             self._private[request] = made.data
         times = SigningKeyTimes()
@@ -255,8 +269,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self, request: Request, kind: Kind[Any], new: SigningKey, authority: CertificateAuthority
     ) -> None:
         """Importing a key takes the rights of a user who creates the authority."""
-        signer = authority.spec.signer_name
-        for verb in (SIGN, ATTEST):
+        for signer, verb in itertools.product(authority.signers, (SIGN, ATTEST)):
             targets = signer_targets(self._names, verb, signer)
             if not [
                 target

@@ -60,7 +60,9 @@ def key_files(here: Installation) -> Iterator[Finding]:
     signing = signing_files(given, here.settings.names)
     elsewhere = [*(each.key for each in signing), given.etcd_keyfile]
     files = here.files
-    paths = [files.ca_key, *files.ledger_keys, files.serving_key]
+    paths = [*files.ledger_keys, files.serving_key]
+    if not here.settings.stores_authority or files.ca_key.exists():
+        paths.append(files.ca_key)
     if not here.settings.stores_token_keys or files.signing_key.exists():
         paths.append(files.signing_key)
     paths += [files.kubeconfig, *(Path(path) for path in elsewhere if path)]
@@ -89,15 +91,20 @@ def _lost(path: Path, here: Installation) -> str:
 def certificates_and_keys(here: Installation) -> Iterator[Finding]:
     """Certificates match their keys."""
     files = here.files
-    if _unreadable(files.ca_key) or _unreadable(files.serving_key):
+    is_stored = here.settings.stores_authority
+    if _unreadable(files.serving_key) or (not is_stored and _unreadable(files.ca_key)):
         return  # already reported
     try:
-        Authority.load_files(files.ca_certificate, files.ca_key)
+        if not is_stored:
+            Authority.load_files(files.ca_certificate, files.ca_key)
         TlsFiles(files.serving_certificate, files.serving_key, [files.ca_certificate])
     except (Refusal, TlsFilesUnusable) as problem:
         yield wrong(str(problem), "put back the files that belong together, from a backup")
     else:
-        yield good("the cluster CA and the serving certificate fit their keys")
+        which = "the serving certificate fits its key"
+        if not is_stored:
+            which = "the cluster CA and the serving certificate fit their keys"
+        yield good(which)
 
 
 def certificate_ends(here: Installation) -> Iterator[Finding]:

@@ -31,9 +31,7 @@ def run(chosen: argparse.Namespace) -> int:
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None
     try:
-        files = data_directory.prepare(settings, times.now())
-        data_directory.make_signing_key(files, settings)
-        data_directory.make_encryption(files, settings)
+        files = data_directory.prepare(settings, times.now(), shares=True)
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None
     finally:

@@ -48,7 +48,7 @@ class ControllerContext(msgspec.Struct, frozen=True):
 
     names: Naming
     clock: Clock
-    signers: Mapping[str, Signer]  # those that have an authority
+    signers: Mapping[str, Signer]  # those of the platform that have an authority in files
     signing_duration: timedelta
     crl_url: str  # the base URL of the revocation lists for certificates; "" for none
     issued_retention: timedelta  # how long the record of a certificate outlives it

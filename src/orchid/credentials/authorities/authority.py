@@ -32,6 +32,7 @@ from orchid.credentials.authorities.authority_keys import (
 )
 from orchid.credentials.authorities.authority_request import authority_request
 from orchid.credentials.authorities.issuer_chain import (
+    issuer_key_id,
     may_certify,
     may_sign_lists,
     purposes,
@@ -79,6 +80,7 @@ POD_SHORTEST = datetime.timedelta(hours=1)
 # Short lifetimes start now, so that back-dating does not shorten them.
 SHORT_LIFE = datetime.timedelta(hours=8)
 CA_LIFETIME = datetime.timedelta(days=3650)
+FIRST_NAME = "orchid-ca"  # the common name of the first cluster CA that a server creates
 
 
 class SignedCertificate(msgspec.Struct, frozen=True):
@@ -503,10 +505,17 @@ def _agreed_usages(usages: tuple[str, ...]) -> tuple[frozenset[int], tuple[str, 
 def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
     """PEM of the certificates between a leaf and a root: each that has a parent, once."""
     return b"".join(
-        pem.encode(pem.CERTIFICATE, data)
-        for data in dict.fromkeys(map(certificates.encode, chain))
-        if (parts := certificates.read_parts(data)).issuer != parts.subject
+        pem.encode(pem.CERTIFICATE, certificates.encode(one))
+        for one in dict.fromkeys(chain)
+        if not _is_root(one)
     )
+
+
+def _is_root(certificate: x509.Certificate) -> bool:
+    """Whether it is its own issuer; one of another key may have the same name."""
+    above = issuer_key_id(certificate)
+    is_same_key = not above or above == subject_key_id(certificate)
+    return certificate.issuer == certificate.subject and is_same_key
 
 
 def lifetime_of(not_before: datetime.datetime, not_after: datetime.datetime) -> datetime.timedelta:

@@ -1,4 +1,4 @@
-"""Expiry of each custom certificate authority, by signer, as a metric.
+"""Expiry of each certificate authority, by signer, as a metric.
 
 Every server shows all of them, from its cache.
 """
@@ -23,9 +23,11 @@ class AuthorityEnds:
         for entry in self._authorities.scan():
             found = entry.object
             if found.status.not_after is not None:
-                labels = (("authority", found.name), ("signer", found.spec.signer_name))
-                samples.append(Sample(labels, found.status.not_after.timestamp()))
-        text = "Expiry of a custom certificate authority, in seconds since the epoch."
+                end = found.status.not_after.timestamp()
+                for signer in found.signers:
+                    labels = (("authority", found.name), ("signer", signer))
+                    samples.append(Sample(labels, end))
+        text = "Expiry of a certificate authority, in seconds since the epoch."
         return Family(NAME, "gauge", text, samples, Joining.MOST)
 
     def reset(self) -> None:

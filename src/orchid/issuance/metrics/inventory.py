@@ -7,7 +7,7 @@ those in the inventory have a series, so that clients cannot create unlimited se
 
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -92,15 +92,16 @@ class IssuedCounts:
         ends: Mapping[int, int] = self._ends.get(signer, {})
         return sum(number for end, number in ends.items() if end > now)
 
-    def of_key(self, key_id: str, signer: str) -> LiveCertificates:
+    def of_key(self, key_id: str, signers: Iterable[str]) -> LiveCertificates:
         """The valid certificates of a signing key that are not revoked.
 
-        Certificates of an authority without a key identifier name no key: each may be of this one.
+        Certificates of an authority without a key identifier name no key: each of its `signers` may
+        be of this one.
         """
         self._catch_up()
         now = int(self._clock.now().timestamp())
         live = Tally[int]()
-        for key in ((key_id, ""), ("", signer)):
+        for key in ((key_id, ""), *(("", signer) for signer in signers)):
             ends: Mapping[int, int] = self._of_keys.get(key, {})
             live.update({end: number for end, number in ends.items() if end > now})
         return LiveCertificates(live.total(), max(live, default=0))

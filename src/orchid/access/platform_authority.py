@@ -1,0 +1,179 @@
+"""PlatformAuthority: the keys of the authority `cluster` in this process.
+
+Clients are verified against the certificates of all its keys in use, and the server's own
+certificates are issued with the key that signs. Both follow the feed: `select` of
+kinds/signing_key.py chooses the keys whenever a SigningKey or a revocation has changed.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+from cryptography import x509
+
+from orchid.access.authority_keys import AuthorityKeyIndex
+from orchid.access.revocations import Revocations
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.cross_certificates import cross_chain
+from orchid.credentials.refusals import AuthorityUnusable, CertificateRefused, Refusal
+from orchid.credentials.secret import SecretValue
+from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.certification_path import ClientVerifier
+from orchid.engine.cache.feed import Feed
+from orchid.kinds.certificate_authority import CLUSTER
+from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import (
+    PRIVATE_KEY,
+    RETIRED,
+    KeySelection,
+    SigningKey,
+    key_location,
+    select,
+)
+from orchid.wire.naming import Naming
+
+
+class NoAuthorities(ClientVerifier):
+    """The pool if every key is revoked: it accepts no certificate."""
+
+    end = datetime.min.replace(tzinfo=UTC)
+    authorities: tuple[x509.Certificate, ...] = ()
+
+    def __init__(self) -> None:
+        """Nothing to verify with."""
+
+    def verify(self, leaf: object, intermediates: object, now: object) -> NoReturn:
+        raise CertificateRefused("no authority of client certificates is in use")
+
+
+class PlatformKeys(msgspec.Struct, frozen=True):
+    """The keys of the platform's authority at one moment."""
+
+    certificates: tuple[x509.Certificate, ...]  # that clients trust, the signer's first
+    chain: str  # of the signer, in PEM
+    cross: str  # the cross certificates of the signer and the chains above them, in PEM
+    private: SecretValue
+    retired: frozenset[str]  # ids of keys
+
+    def signer(self, more_cross: str = "") -> Authority:
+        """The key that signs; raises Refusal. Reading an RSA key takes a while."""
+        private, cross = self.private.reveal().encode(), self.cross + more_cross
+        return Authority.load(self.chain.encode(), private, cross=cross)
+
+
+class PlatformAuthority:
+    """The authority of the platform, from the objects in the cache."""
+
+    def __init__(
+        self,
+        names: Naming,
+        feed: Feed,
+        keys: AuthorityKeyIndex,
+        revocations: Revocations,
+        file: Path,
+    ) -> None:
+        """`file`: certificates that are trusted as long as there is no object."""
+        self._home = names.system_namespace
+        self._keys = keys
+        self._objects = feed.of(SigningKey)
+        self._secrets = feed.of(Secret)
+        self._revocations = revocations
+        self._file = file
+        self._seen = (-1, -1)  # generations of the keys and of the revocations
+        self._chosen = KeySelection((), ())
+        self._certificates: tuple[x509.Certificate, ...] = ()
+        self._issuers: tuple[x509.Certificate, ...] = ()
+        self._pool: ClientVerifier | None = None
+        self.changed: list[Callable[[], None]] = []  # called when other keys are in use
+        self.checks: list[Callable[[], None]] = []  # of settings, once the objects are loaded
+        for cache in (self._objects, revocations.cache):
+            cache.listen(self, lambda _changes: self._catch_up(), self._catch_up)
+
+    @property
+    def chosen(self) -> KeySelection:
+        """The keys in use; the first one signs."""
+        self._catch_up()
+        return self._chosen
+
+    @property
+    def certificates(self) -> tuple[x509.Certificate, ...]:
+        """The certificates of all keys in use with the chains above them, the signer's first."""
+        self._catch_up()
+        return self._certificates
+
+    @property
+    def issuers(self) -> tuple[x509.Certificate, ...]:
+        """The issuing certificate of each key in use, the signer's first."""
+        self._catch_up()
+        return self._issuers
+
+    def pool(self) -> ClientVerifier:
+        """The authorities of client certificates."""
+        if self._seen != (self._objects.generation, self._revocations.cache.generation):
+            self._catch_up()
+        if self._pool is None:
+            self._pool = self._new_pool()
+        return self._pool
+
+    def snapshot(self) -> "PlatformKeys":
+        """The keys as they are now, for work in a thread; raises Refusal if none can sign."""
+        key, stored = self.chosen.signer, self._keys.of(CLUSTER)
+        if key is None:
+            raise AuthorityUnusable(f"no key of the authority {CLUSTER} may sign")
+        place = key_location(key, self._home)
+        secret = self._secrets.get(place.namespace, place.name)
+        if secret is None:
+            raise AuthorityUnusable(f"there is no Secret {place} with the key of {key.name}")
+        return PlatformKeys(
+            certificates=self._certificates,
+            chain=key.status.certificate,
+            # Clients that trust only the root of a Retired key still connect, until that root ends.
+            cross=cross_chain(key.certified, {one.key_id: one.certified for one in stored}),
+            private=SecretValue(
+                secret.object.data.get(PRIVATE_KEY, b"").decode("ascii", "replace")
+            ),
+            retired=frozenset(one.key_id for one in stored if one.state == RETIRED),
+        )
+
+    def _new_pool(self) -> ClientVerifier:
+        fit = [one for one in self._certificates if _verifies_clients(one)]
+        if fit:
+            return ClientVerifier(fit)
+        if self._keys.of(CLUSTER):
+            return NoAuthorities()
+        return ClientVerifier.load(self._file)
+
+    def _catch_up(self) -> None:
+        seen = self._objects.generation, self._revocations.cache.generation
+        if seen == self._seen:
+            return
+        self._seen = seen
+        before = _versions(self._chosen)
+        self._chosen = select(self._keys.of(CLUSTER), self._revocations.revoked_keys(), CLUSTER)
+        if _versions(self._chosen) == before:
+            return
+        chains = []
+        for key in self._chosen.verifying:
+            try:
+                chains.append(certificates.parse_blocks(key.status.certificate))
+            except Refusal:
+                continue  # the controller reports it
+        self._issuers = tuple(chain[0] for chain in chains)
+        self._certificates = tuple(dict.fromkeys(one for chain in chains for one in chain))
+        self._pool = None
+        for notify in self.changed:
+            notify()
+
+
+def _verifies_clients(authority: x509.Certificate) -> bool:
+    try:
+        ClientVerifier([authority])
+    except Refusal:
+        return False
+    return True
+
+
+def _versions(chosen: KeySelection) -> list[tuple[str, str]]:
+    return [(key.key_id, key.status.certificate) for key in chosen.verifying]

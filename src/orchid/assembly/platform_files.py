@@ -1,0 +1,80 @@
+"""The files of this server that follow from the keys of the authority `cluster`.
+
+`project` writes them: ca.crt, the serving certificate and admin.kubeconfig. platform_import.py
+brings ca.crt and ca.key into the store, once.
+"""
+
+import logging
+from datetime import datetime
+from pathlib import Path
+
+from orchid import data_directory
+from orchid.access.platform_authority import PlatformKeys
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.issuer_chain import (
+    issuer_key_id,
+    may_certify,
+    subject_key_id,
+)
+from orchid.credentials.files import Reloading, read_bounded
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
+from orchid.data_directory import DataDirectory
+from orchid.kinds.signing_key import authority_key_id
+from orchid.settings.checking import Settings
+
+log = logging.getLogger(__name__)
+
+UNKNOWN = "unknown"  # the serving certificate names no authority key
+
+
+def project(settings: Settings, files: DataDirectory, found: PlatformKeys, now: datetime) -> bool:
+    """Write the files that follow from the keys in use; return whether one was written.
+
+    Raises Refusal and OSError. Blocks for a few milliseconds.
+    """
+    own = data_directory.file_authority(files)
+    if own is not None and authority_key_id(own.chain_pem.decode("ascii")) in found.retired:
+        files.ca_key.unlink(missing_ok=True)
+        log.info("authority.file_removed", extra={"file": files.ca_key.name})
+    signer = found.signer(_own_cross(own, found, now))
+    wrote = data_directory.write_authorities(files, found.certificates)
+    roots = data_directory.encoded_authorities(found.certificates)
+    return data_directory.renew_from(files, signer, settings, now, roots) or wrote
+
+
+class ServingKey:
+    """The id of the authority key that signed the serving certificate of this server."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._followed: Reloading[str] | None = None
+
+    def current(self) -> str:
+        try:
+            self._followed = self._followed or Reloading([self._file], self._load)
+        except Refusal:
+            return ""  # there is none yet
+        return self._followed.current()
+
+    def _load(self) -> str:
+        leaf = certificates.parse_blocks(read_bounded(self._file))[0]
+        return issuer_key_id(leaf).hex() or UNKNOWN
+
+
+def _own_cross(own: Authority | None, found: PlatformKeys, now: datetime) -> str:
+    """A cross certificate of the signer by the CA in the files, for clients that trust only that.
+
+    Empty if the objects have one. Servers over one etcd may have begun with different CAs.
+    """
+    if own is None:
+        return ""
+    (signer, *_), given = certificates.parse_blocks(found.chain), found.cross
+    known = [signer, *(certificates.parse_blocks(given) if given else ())]
+    ids = {subject_key_id(signer), *map(issuer_key_id, known)}
+    if own.key_id in ids or not may_certify(own.certificate):
+        return ""
+    try:
+        return own.certify(signer, now=now).decode("ascii") + own.chain_pem.decode("ascii")
+    except Refusal:
+        return ""  # it has ended

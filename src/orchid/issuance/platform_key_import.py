@@ -1,0 +1,275 @@
+"""The cluster CA of files becomes the CertificateAuthority `cluster`, and a new one gets its key.
+
+Start with `PlatformKeyImport.run`, once at each start of a server that stores the authority. The
+pair ca.crt and ca.key becomes the first SigningKey, which is Active: an upgrade keeps key and
+certificate. Without files a pair is created. The different pair of another server over the same
+store becomes a key that is Verifying: what it signed stays accepted. If the Secret of the key in
+the files is lost, it is stored again. Authority, key and Secret are one commit: a crash leaves all
+or none, and of two servers that start together one is first.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Container
+from datetime import timedelta
+
+import msgspec
+from cryptography import x509
+
+from orchid.admission.signing_keys.material import owner_of, private_key_secret
+from orchid.clock import Clock, whole_seconds
+from orchid.credentials.authorities.authority import BACKDATE, FIRST_NAME, Authority
+from orchid.credentials.authorities.authority_keys import ALGORITHMS, ECDSA_P256, algorithm_name
+from orchid.credentials.authorities.issuer_chain import spki_of
+from orchid.credentials.x509 import certificates, pem
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.objects import stored_form
+from orchid.engine.interfaces import Randomness
+from orchid.kinds.certificate_authority import (
+    CLUSTER,
+    DURATION,
+    LONGEST_NAME,
+    AuthorityKeyReference,
+    AuthorityKeySpec,
+    AuthoritySubject,
+    CertificateAuthority,
+    CertificateAuthoritySpec,
+    CertificateAuthorityStatus,
+)
+from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import (
+    ACTIVE,
+    IMPORTED,
+    MADE,
+    PRIVATE_KEY,
+    RETIRED,
+    VERIFYING,
+    SigningKey,
+    SigningKeySpec,
+    authority_key_id,
+    key_secret,
+    next_name,
+)
+from orchid.ledger import store_keys
+from orchid.ledger.entries import Fact
+from orchid.ledger.known_keys import noted_keys
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
+from orchid.wire.conditions import READY, TRUE, Condition
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.references import SecretReference
+from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
+from orchid.wire.struct import replace
+
+log = logging.getLogger(__name__)
+
+CERTIFICATE = "tls.crt"
+NEW = timedelta(minutes=10)
+AUTHORITY = "authority"  # the beginning of the types of ledger entries
+
+
+class PlatformFiles(msgspec.Struct, frozen=True):
+    """The cluster CA in the files of a server."""
+
+    load: Callable[[], Authority | None]  # None if there is no pair; raises Refusal
+    require: Callable[[], Authority]  # the pair, created if there are no files; raises Refusal
+
+
+class PlatformKeyImport:
+    """Brings the cluster CA of one server's files into the store."""
+
+    def __init__(
+        self,
+        names: Naming,
+        files: PlatformFiles,
+        feed: Feed,
+        store: Store,
+        randomness: Randomness,
+        *,
+        clock: Clock,
+        publish_time: str,
+        longest: timedelta,
+        revoked: Callable[[], Container[str]],
+    ) -> None:
+        """`longest`: the longest lifetime of certificates that the authority issues. `revoked`: the
+        ids of revoked keys, which are not imported.
+        """
+        self._names = names
+        self._files = files
+        self._feed = feed
+        self._store = store
+        self._random = randomness
+        self._clock = clock
+        self._publish_time = publish_time
+        self._longest = longest
+        self._revoked = revoked
+        self._keys = feed.of(SigningKey)
+        self._authorities = feed.of(CertificateAuthority)
+
+    async def run(self) -> None:
+        """Store the pair of the files if no object has it; raises Refusal if it is unusable."""
+        while True:
+            await self._feed.fresh()
+            stored = [
+                entry.object
+                for entry in self._keys.entries.values()
+                if entry.object.spec.authority == CLUSTER
+            ]
+            entry = self._authorities.get("", CLUSTER)
+            try:
+                if entry is None:
+                    await self._store_first()
+                elif not await self._store_other(entry.object, stored):
+                    return
+            except RevisionConflict:
+                continue  # another server was faster
+
+    async def _store_first(self) -> None:
+        pair = self._files.require()
+        authority = self._authority(pair)
+        # Nothing was issued before the server itself created it, a moment ago.
+        age = self._clock.now() - pair.certificate.not_valid_before_utc - BACKDATE
+        source = MADE if age < NEW and _common_name(pair) == FIRST_NAME else IMPORTED
+        key, secret = self._key([], authority, pair, ACTIVE, source)
+        digest = hashlib.sha256(certificates.encode(pair.certificate)).hexdigest()
+        facts = []
+        if digest not in await noted_keys(self._store, AUTHORITY):
+            facts.append(Fact(f"{AUTHORITY}.made", {"key": digest, "signers": _listed(authority)}))
+        authority = replace(authority, status=_status(authority, key, pair))
+        await self._commit([authority, key, secret], facts)
+        level = logging.DEBUG if source == MADE else logging.INFO  # a new installation is no news
+        log.log(level, "authority.imported", extra={"key": key.name, "state": key.state})
+
+    async def _store_other(self, authority: CertificateAuthority, stored: list[SigningKey]) -> bool:
+        """Store the pair of another server, if it is one; return whether it was stored."""
+        pair = self._files.load()
+        if pair is None:
+            return False
+        key_id = authority_key_id(pair.chain_pem.decode("ascii"))
+        same = [key for key in stored if key.key_id == key_id]
+        if same:
+            return await self._put_back(same[0], pair)
+        if key_id in self._revoked():
+            return False
+        key, secret = self._key(stored, authority, pair, VERIFYING, IMPORTED)
+        await self._commit([key, secret], [])
+        log.warning("authority.imported", extra={"key": key.name, "state": key.state})
+        return True
+
+    async def _put_back(self, key: SigningKey, pair: Authority) -> bool:
+        """Store the private key of the files again, if its Secret is lost."""
+        there = self._feed.of(Secret).get(self._names.system_namespace, key_secret(key))
+        if there is not None or key.state == RETIRED:
+            return False
+        await self._commit([self._secret(key, pair)], [])
+        log.warning("authority.secret_restored", extra={"key": key.name})
+        return True
+
+    def _authority(self, pair: Authority) -> CertificateAuthority:
+        algorithm, kind = algorithm_name(pair.public_key), self._authorities.kind
+        return CertificateAuthority(
+            kind=kind.name,
+            api_version=kind.api_version,
+            metadata=self._meta(CLUSTER),
+            spec=CertificateAuthoritySpec(
+                signer_names=tuple(self._names.issuing_signers),
+                key=AuthorityKeySpec(
+                    algorithm=algorithm if algorithm in ALGORITHMS else ECDSA_P256
+                ),
+                subject=AuthoritySubject(
+                    common_name=_common_name(pair) or FIRST_NAME,
+                ),
+                duration=DURATION,
+            ),
+        )
+
+    def _key(
+        self,
+        stored: list[SigningKey],
+        authority: CertificateAuthority,
+        pair: Authority,
+        state: str,
+        source: str,
+    ) -> tuple[SigningKey, Secret]:
+        now, kind = whole_seconds(self._clock.now()), self._keys.kind
+        name = next_name(stored, CLUSTER, lambda name: self._authorities.get("", name) is not None)
+        meta = self._meta(name)
+        meta = replace(meta, owner_references=(owner_of(self._authorities.kind, authority),))
+        times = SigningKeyTimes(published=now, active=now)
+        if state == VERIFYING:
+            times = SigningKeyTimes(verifying=now)
+        key = SigningKey(kind=kind.name, api_version=kind.api_version, metadata=meta)
+        unknown = KeyDependents(unknown_until=now + self._longest)
+        key = replace(
+            key,
+            spec=SigningKeySpec(
+                authority=CLUSTER,
+                secret_ref=SecretReference(
+                    name=key_secret(key), namespace=self._names.system_namespace
+                ),
+                state=state,
+            ),
+            status=SigningKeyStatus(
+                key_id=authority_key_id(pair.chain_pem.decode("ascii")),
+                source=source,
+                public_key=pem.encode(pem.PUBLIC_KEY, spki_of(pair.certificate)).decode("ascii"),
+                algorithm=algorithm_name(pair.public_key),
+                times=times,
+                publish_time=self._publish_time,
+                dependents=unknown if source == IMPORTED else None,
+                certificate=pair.chain_pem.decode("ascii"),
+                revocation_list=name if stored else CLUSTER,
+            ),
+        )
+        return key, self._secret(key, pair)
+
+    def _secret(self, key: SigningKey, pair: Authority) -> Secret:
+        data = {CERTIFICATE: pair.chain_pem, PRIVATE_KEY: pair.key_pem().reveal().encode()}
+        uid = self._random.uid()
+        return private_key_secret(self._names, self._keys.kind, key, data, uid)
+
+    def _meta(self, name: str) -> ObjectMeta:
+        now = whole_seconds(self._clock.now())
+        return ObjectMeta(name=name, uid=self._random.uid(), creation_timestamp=now, generation=1)
+
+    async def _commit(self, objects: list[Object], facts: list[Fact]) -> None:
+        changes = [
+            Change(
+                self._feed.of(type(one)).kind.key(one.namespace, one.name), stored_form(one), ABSENT
+            )
+            for one in objects
+        ]
+        pending = store_keys.pending(facts, objects[0].metadata.uid, self._clock.now())
+        await self._store.commit([*changes, *pending])
+
+
+def _status(
+    authority: CertificateAuthority, key: SigningKey, pair: Authority
+) -> CertificateAuthorityStatus:
+    """The status of an authority whose first key was stored; the controller completes it."""
+    ready = Condition(
+        type=READY,
+        status=TRUE,
+        reason="Issuing",
+        message=f"Issues certificates for {', '.join(authority.signers)}.",
+        observed_generation=1,
+        last_transition_time=key.status.times.active,
+    )
+    reference = AuthorityKeyReference(
+        name=key.name, state=key.state, revocation_list=key.status.revocation_list
+    )
+    return CertificateAuthorityStatus(
+        conditions=(ready,),
+        certificate=key.status.certificate,
+        not_after=min(one.not_valid_after_utc for one in pair.chain),
+        keys=(reference,),
+    )
+
+
+def _listed(authority: CertificateAuthority) -> list[str]:
+    return sorted(authority.signers)
+
+
+def _common_name(pair: Authority) -> str:
+    found = pair.certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return str(found[0].value)[:LONGEST_NAME] if found else ""
