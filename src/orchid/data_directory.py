@@ -437,7 +437,7 @@ def kubeconfig_text(
 ) -> str:
     """A kubeconfig with one cluster, one user and one context."""
     lines = "\n".join(f"    {key}: {value}" for key, value in credential.items())
-    place = f"    namespace: {namespace}\n" if namespace else ""
+    namespace_line = f"    namespace: {namespace}\n" if namespace else ""
     cluster = urlsplit(server).netloc
     context = f"{user}@{cluster}"
     return (
@@ -446,7 +446,7 @@ def kubeconfig_text(
         f"    server: {server}\n    certificate-authority-data: {_b64(authority)}\n"
         f"users:\n- name: {user}\n  user:\n{lines}\n"
         f"contexts:\n- name: {context}\n"
-        f"  context:\n    cluster: {cluster}\n    user: {user}\n{place}"
+        f"  context:\n    cluster: {cluster}\n    user: {user}\n{namespace_line}"
     )
 
 

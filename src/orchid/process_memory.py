@@ -77,7 +77,7 @@ def _enlarge_pages() -> None:
 def heaps(mappings: str) -> Iterator[tuple[int, int]]:
     """The memory areas of the heap: writable, private, and not backed by a file."""
     for line in mappings.splitlines():
-        place, access, _, _, inode, *name = line.split(maxsplit=5)
+        addresses, access, _, _, inode, *name = line.split(maxsplit=5)
         if access == "rw-p" and inode == "0" and name in ([], ["[heap]"]):
-            start, _, end = place.partition("-")
+            start, _, end = addresses.partition("-")
             yield int(start, 16), int(end, 16)

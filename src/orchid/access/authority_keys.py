@@ -26,7 +26,7 @@ class _Indexed(NamedTuple):
     """The keys under which the index has an object."""
 
     authority: str
-    place: SecretLocation
+    secret: SecretLocation
     issuer: str  # the id of the key that signed its certificate; empty for a root
 
 
@@ -44,10 +44,10 @@ class AuthorityKeyIndex:
         self._index.catch_up()
         return list(self._by_authority.get(authority, _NONE).values())
 
-    def is_named(self, place: SecretLocation) -> bool:
+    def is_named(self, secret: SecretLocation) -> bool:
         """Whether the private key of an authority is in that Secret."""
         self._index.catch_up()
-        return place in self._by_place
+        return secret in self._by_secret
 
     def issuers(self, authority: str, revoked: Container[str]) -> list[x509.Certificate]:
         """The issuing certificates of the keys that verifiers trust, the signer's first."""
@@ -79,7 +79,7 @@ class AuthorityKeyIndex:
 
     def _cleared(self) -> None:
         self._by_authority: dict[str, dict[str, SigningKey]] = {}
-        self._by_place: dict[SecretLocation, set[str]] = {}
+        self._by_secret: dict[SecretLocation, set[str]] = {}
         self._by_issuer: dict[str, set[str]] = {}
         self._waiting: dict[str, str] = {}  # key ids, by the key of the object
         self._indexed: dict[str, _Indexed] = {}
@@ -90,9 +90,9 @@ class AuthorityKeyIndex:
             del self._by_authority[before.authority][key]
             if not self._by_authority[before.authority]:
                 del self._by_authority[before.authority]
-            self._by_place[before.place].discard(key)
-            if not self._by_place[before.place]:
-                del self._by_place[before.place]
+            self._by_secret[before.secret].discard(key)
+            if not self._by_secret[before.secret]:
+                del self._by_secret[before.secret]
             self._by_issuer.get(before.issuer, set()).discard(key)
         waited = self._waiting.pop(key, "")
         if entry is not None and (found := entry.object).spec.authority:
@@ -103,13 +103,13 @@ class AuthorityKeyIndex:
 
     def _add(self, key: str, found: SigningKey) -> None:
         location = key_location(found, self._home)
-        place = SecretLocation(location.namespace, location.name)
+        secret = SecretLocation(location.namespace, location.name)
         issuer = _issuer(found)
-        self._indexed[key] = _Indexed(found.spec.authority, place, issuer)
+        self._indexed[key] = _Indexed(found.spec.authority, secret, issuer)
         if issuer:
             self._by_issuer.setdefault(issuer, set()).add(key)
         self._by_authority.setdefault(found.spec.authority, {})[key] = found
-        self._by_place.setdefault(place, set()).add(key)
+        self._by_secret.setdefault(secret, set()).add(key)
         if found.state in (PUBLISHED, VERIFYING):
             self._waiting[key] = found.key_id
 

@@ -14,7 +14,7 @@ from orchid.acme.binding import verify_binding
 from orchid.acme.nonces import bad_nonce
 from orchid.acme.problems import AcmeProblem, malformed, unauthorized, unknown
 from orchid.acme.replies import Reply
-from orchid.acme.requests import Place, VerifiedRequest, require_account, require_key
+from orchid.acme.requests import RequestTarget, VerifiedRequest, require_account, require_key
 from orchid.client.client import Client
 from orchid.credentials.jwk import AccountKey, Jwk, read_jwk
 from orchid.credentials.refusals import Refusal
@@ -66,17 +66,17 @@ class AccountPages:
         self._client = client
 
     async def new(self, request: VerifiedRequest) -> Reply:
-        key, payload, place = require_key(request), request.read(NewAccount), request.place
+        key, payload, target = require_key(request), request.read(NewAccount), request.target
         await self._accounts.fresh()
-        found = self._accounts.of_key(place.authority.name, key.thumbprint)
+        found = self._accounts.of_key(target.authority.name, key.thumbprint)
         if found is not None:
             if self._accounts.user_of(found) is None:
                 raise unauthorized("the account is deactivated or revoked, or its owner is gone")
-            return _reply(place, found)
+            return _reply(target, found)
         if payload.only_return_existing:
             raise AcmeProblem("accountDoesNotExist", "there is no account with this key")
         refuse_contacts(payload.contact)
-        external = verify_binding(payload.external_account_binding, self._keys, key, place.url)
+        external = verify_binding(payload.external_account_binding, self._keys, key, target.url)
         if self._accounts.count_of(external.kid) >= MOST_PER_KEY:
             text = f"an external account key is used for at most {MOST_PER_KEY} accounts"
             raise AcmeProblem("rateLimited", text, headers=b"Retry-After: 86400\r\n")
@@ -89,7 +89,7 @@ class AccountPages:
         external: ExternalKey,
         contact: tuple[str, ...],
     ) -> Reply:
-        authority = request.place.authority.name
+        authority = request.target.authority.name
         owner = self._client.catalog.of(ServiceAccount)
         new = AcmeAccount(
             metadata=ObjectMeta(
@@ -118,29 +118,29 @@ class AccountPages:
             ),
         )
         try:
-            return _reply(request.place, await self._client.create(new), CREATED)
+            return _reply(request.target, await self._client.create(new), CREATED)
         except AlreadyExists:
             await self._accounts.fresh()
             found = self._accounts.find(new.namespace, new.name)
             if found is None or found.spec.thumbprint != key.thumbprint:
                 # It was created with this key, which was changed since.
                 raise _in_use() from None
-            return _reply(request.place, found)
+            return _reply(request.target, found)
 
     async def show(self, request: VerifiedRequest) -> Reply:
         """The account, or a change of it."""
         account, _ = require_account(request)
-        if request.place.rest != (account.namespace, account.name):
+        if request.target.rest != (account.namespace, account.name):
             raise unknown("account")
         if not request.payload:
-            return _reply(request.place, account)
+            return _reply(request.target, account)
         change = request.read(AccountUpdate)
         if change.status == DEACTIVATED:
             return await self._changed(request, account, state=DEACTIVATED)
         if change.status not in (None, VALID):
             raise malformed("the status can only be changed to deactivated")
         if change.contact is None or change.contact == account.spec.contact:
-            return _reply(request.place, account)
+            return _reply(request.target, account)
         refuse_contacts(change.contact)
         return await self._changed(request, account, contact=change.contact)
 
@@ -148,12 +148,12 @@ class AccountPages:
         account, _ = require_account(request)
         inner = jws.parse(request.payload)
         header = inner.header
-        if header.url != request.place.url or header.jwk is None or header.kid is not None:
+        if header.url != request.target.url or header.jwk is None or header.kid is not None:
             raise malformed("the inner header must have the same url, and the new key as jwk")
         key = inner.key()
         inner.verify(key)
         payload = jws.payload_of(inner.payload, KeyChange)
-        if payload.account != _url(request.place, account):
+        if payload.account != _url(request.target, account):
             raise malformed("the inner payload names another account")
         try:
             old = read_jwk(payload.old_key)
@@ -161,9 +161,9 @@ class AccountPages:
             raise malformed(f"oldKey: {refusal}") from None
         if old.thumbprint != request.key.thumbprint:
             raise malformed("oldKey is not the key of the account")
-        other = self._accounts.of_key(request.place.authority.name, key.thumbprint)
+        other = self._accounts.of_key(request.target.authority.name, key.thumbprint)
         if other is not None:
-            raise _in_use(_url(request.place, other))
+            raise _in_use(_url(request.target, other))
         return await self._changed(request, account, jwk=key.text, thumbprint=key.thumbprint)
 
     async def _changed(
@@ -178,7 +178,7 @@ class AccountPages:
             await self._client.update(changed)
         except Conflict:
             raise bad_nonce() from None  # somebody else changed it: the client tries again
-        return _reply(request.place, changed)
+        return _reply(request.target, changed)
 
 
 def account_name(authority: str, thumbprint: str) -> str:
@@ -198,11 +198,11 @@ def _in_use(url: str = "") -> AcmeProblem:
     return malformed("this key belongs to another account", code=CONFLICT, headers=headers)
 
 
-def _url(place: Place, account: AcmeAccount) -> str:
-    return place.links.to(links.ACCOUNT, account.namespace, account.name)
+def _url(target: RequestTarget, account: AcmeAccount) -> str:
+    return target.links.to(links.ACCOUNT, account.namespace, account.name)
 
 
-def _reply(place: Place, account: AcmeAccount, code: int = 200) -> Reply:
+def _reply(target: RequestTarget, account: AcmeAccount, code: int = 200) -> Reply:
     spec = account.spec
     document: dict[str, Any] = {"status": spec.state, "contact": list(spec.contact)}
-    return Reply(code, document, location=_url(place, account))
+    return Reply(code, document, location=_url(target, account))

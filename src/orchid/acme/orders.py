@@ -15,7 +15,7 @@ from orchid.acme import identifiers, links
 from orchid.acme.identifiers import Identifier
 from orchid.acme.problems import NAMESPACE, AcmeProblem, malformed, unauthorized, unknown
 from orchid.acme.replies import Reply
-from orchid.acme.requests import Place, VerifiedRequest, require_account
+from orchid.acme.requests import RequestTarget, VerifiedRequest, require_account
 from orchid.client.client import Client
 from orchid.clock import Clock, whole_seconds
 from orchid.credentials.keys import b64url_decode
@@ -86,10 +86,10 @@ class OrderPages:
     async def new(self, request: VerifiedRequest) -> Reply:
         account, user = require_account(request)
         payload: NewOrder = request.read(NewOrder)
-        names = identifiers.checked(payload.identifiers, request.place.authority)
+        names = identifiers.checked(payload.identifiers, request.target.authority)
         self._refuse_times(payload)
         if payload.replaces:
-            self._refuse_replacement(payload.replaces, names, request.place, user)
+            self._refuse_replacement(payload.replaces, names, request.target, user)
         uid = account.metadata.uid
         self._refuse_too_many(account)
         self._creating[uid] = self._creating.get(uid, 0) + 1
@@ -100,7 +100,7 @@ class OrderPages:
             if not self._creating[uid]:
                 del self._creating[uid]
         await self._orders.fresh()
-        return self._reply(request.place, order, user, CREATED)
+        return self._reply(request.target, order, user, CREATED)
 
     async def _create(
         self,
@@ -148,7 +148,11 @@ class OrderPages:
             raise malformed(f"notAfter must be at least {SHORTEST_LIFETIME} seconds from now")
 
     def _refuse_replacement(
-        self, certificate: str, names: tuple[AcmeIdentifier, ...], place: Place, user: UserInfo
+        self,
+        certificate: str,
+        names: tuple[AcmeIdentifier, ...],
+        target: RequestTarget,
+        user: UserInfo,
     ) -> None:
         """Raise AcmeProblem unless an order may replace a certificate (RFC 9773, section 5)."""
         try:
@@ -158,12 +162,12 @@ class OrderPages:
         if (
             record is None
             or record.spec.requester.username != user.username
-            or record.spec.signer_name != place.authority.spec.signer_name
+            or record.spec.signer_name != target.authority.spec.signer_name
             or not {one.value for one in names} & set(record.spec.names)
         ):
             raise malformed("replaces: no certificate of this account with one of these names")
         for other in self._orders.replacing(certificate):
-            if self._orders.state(other, user.username, place.authority).status == VALID:
+            if self._orders.state(other, user.username, target.authority).status == VALID:
                 raise AcmeProblem("alreadyReplaced", "another order has replaced this certificate")
 
     def _refuse_too_many(self, account: AcmeAccount) -> None:
@@ -180,16 +184,16 @@ class OrderPages:
 
     async def show(self, request: VerifiedRequest) -> Reply:
         """An order, or with `finalize` at the end, its certificate request."""
-        *path, last = request.place.rest or ("",)
+        *path, last = request.target.rest or ("",)
         if last == links.FINALIZE:
             return await self._finalize(request, tuple(path))
         request.require_empty()
-        order, user = self._own(request, request.place.rest)
-        return self._reply(request.place, order, user)
+        order, user = self._own(request, request.target.rest)
+        return self._reply(request.target, order, user)
 
     async def authorization(self, request: VerifiedRequest) -> Reply:
         request.require_empty()
-        *path, index = request.place.rest or ("",)
+        *path, index = request.target.rest or ("",)
         order, _ = self._own(request, tuple(path))
         names = order.spec.identifiers
         if not (index.isascii() and index.isdecimal() and int(index[:4]) < len(names)):
@@ -198,13 +202,13 @@ class OrderPages:
 
     async def certificate(self, request: VerifiedRequest) -> Reply:
         request.require_empty()
-        order, user = self._own(request, request.place.rest)
-        state = self._orders.state(order, user.username, request.place.authority)
+        order, user = self._own(request, request.target.rest)
+        state = self._orders.state(order, user.username, request.target.authority)
         if state.status != VALID:
             raise unknown("certificate")
         if order.status.fetched is None:
             await self._note_fetched(order)
-        body = with_issuer(state.chain, request.place.authority)
+        body = with_issuer(state.chain, request.target.authority)
         return Reply(body=body, media=PEM_CHAIN)
 
     async def _note_fetched(self, order: AcmeOrder) -> None:
@@ -238,14 +242,14 @@ class OrderPages:
             detail = f"the names in the request differ from those of the order: {difference}"
             raise AcmeProblem("badCSR", detail)
         text = pem.encode(pem.CERTIFICATE_REQUEST, data)
-        place = request.place
-        if self._state(order, user, place).status == READY:
+        target = request.target
+        if self._state(order, user, target).status == READY:
             await self._request(request, order, user, text)
             await self._orders.fresh()
-        state = self._state(order, user, place)
+        state = self._state(order, user, target)
         if state.request is None or state.request.spec.request != text:
             raise AcmeProblem("orderNotReady", f"the order is {state.status}, not {READY}")
-        return self._reply(place, order, user)
+        return self._reply(target, order, user)
 
     async def _request(
         self, request: VerifiedRequest, order: AcmeOrder, user: UserInfo, text: bytes
@@ -259,7 +263,7 @@ class OrderPages:
             metadata=ObjectMeta(name=order.request_name),
             spec=CertificateSigningRequestSpec(
                 request=text,
-                signer_name=request.place.authority.spec.signer_name,
+                signer_name=request.target.authority.spec.signer_name,
                 expiration_seconds=seconds,
             ),
         )
@@ -275,20 +279,22 @@ class OrderPages:
 
     # -- replies -------------------------------------------------------------------------------
 
-    def _state(self, order: AcmeOrder, user: UserInfo, place: Place) -> OrderState:
-        return self._orders.state(order, user.username, place.authority)
+    def _state(self, order: AcmeOrder, user: UserInfo, target: RequestTarget) -> OrderState:
+        return self._orders.state(order, user.username, target.authority)
 
-    def _reply(self, place: Place, order: AcmeOrder, user: UserInfo, code: int = 200) -> Reply:
-        state, spec = self._state(order, user, place), order.spec
+    def _reply(
+        self, target: RequestTarget, order: AcmeOrder, user: UserInfo, code: int = 200
+    ) -> Reply:
+        state, spec = self._state(order, user, target), order.spec
         own = (order.namespace, order.name)
         document: dict[str, Any] = {
             "status": state.status,
             "identifiers": [{"type": one.type, "value": one.value} for one in spec.identifiers],
             "authorizations": [
-                place.links.to(links.AUTHORIZATION, *own, str(index))
+                target.links.to(links.AUTHORIZATION, *own, str(index))
                 for index in range(len(spec.identifiers))
             ],
-            "finalize": place.links.to(links.ORDER, *own, links.FINALIZE),
+            "finalize": target.links.to(links.ORDER, *own, links.FINALIZE),
         }
         if spec.expires is not None:
             document["expires"] = timestamp(spec.expires)
@@ -300,11 +306,11 @@ class OrderPages:
             type_ = NAMESPACE + "unauthorized"
             document["error"] = {"type": type_, "detail": state.reason, "status": 403}
         if state.status == VALID:
-            document["certificate"] = place.links.to(links.CERTIFICATE, *own)
+            document["certificate"] = target.links.to(links.CERTIFICATE, *own)
         retry = b""
         if state.status == PROCESSING:
             retry = b"Retry-After: %d\r\n" % self._retry_seconds(state)
-        return Reply(code, document, location=place.links.to(links.ORDER, *own), headers=retry)
+        return Reply(code, document, location=target.links.to(links.ORDER, *own), headers=retry)
 
     def _retry_seconds(self, state: OrderState) -> int:
         """A tenth of the time that the client has waited."""

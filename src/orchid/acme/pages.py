@@ -18,7 +18,7 @@ from orchid.acme.nonces import Nonces
 from orchid.acme.orders import OrderPages
 from orchid.acme.problems import NO_STORE, AcmeProblem, malformed, unknown
 from orchid.acme.replies import Reply
-from orchid.acme.requests import METHOD_NOT_ALLOWED, Place, SignedRequests, VerifiedRequest
+from orchid.acme.requests import METHOD_NOT_ALLOWED, RequestTarget, SignedRequests, VerifiedRequest
 from orchid.acme.revoking import RevocationPage
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.metrics import Counter
@@ -80,8 +80,8 @@ class AcmePages:
     async def __call__(self, exchange: Exchange) -> Response:
         page, error = "", ""
         try:
-            place, page = self._place(exchange)
-            return await self._page(exchange, place, page)
+            target, page = self._target(exchange)
+            return await self._page(exchange, target, page)
         except AcmeProblem as problem:
             error = problem.type
             problem.headers += self._nonce_header()
@@ -89,7 +89,7 @@ class AcmePages:
         finally:
             self.answers.count(page or "unknown", error)
 
-    def _place(self, exchange: Exchange) -> tuple[Place, str]:
+    def _target(self, exchange: Exchange) -> tuple[RequestTarget, str]:
         path = exchange.target.path
         name, _, below = path.removeprefix(PREFIX).partition("/")
         page, *rest = below.split("/")
@@ -100,18 +100,18 @@ class AcmePages:
             raise unknown("page")
         http = exchange.http
         url = self._base + http.path + (f"?{http.query}" if http.query else "")
-        return Place(authority, Links(self._base, name), url, tuple(rest)), page
+        return RequestTarget(authority, Links(self._base, name), url, tuple(rest)), page
 
-    async def _page(self, exchange: Exchange, place: Place, page: str) -> Response:
+    async def _page(self, exchange: Exchange, target: RequestTarget, page: str) -> Response:
         if page == links.DIRECTORY:
-            return self._directory(exchange, place)
+            return self._directory(exchange, target)
         await asyncio.sleep(0)  # calls of the API need a task: see server/sockets/messages.py
         handler = self._handlers.get(page)
         try:
             await self._ensure_key()
             if handler is None:
-                return self._nonce(exchange, place)
-            reply = await handler(await self._requests.read(exchange, place))
+                return self._nonce(exchange, target)
+            reply = await handler(await self._requests.read(exchange, target))
         except (ApiError, CallFailed) as problem:
             raise _translated(problem) from None
         location = f"Location: {reply.location}\r\n".encode() if reply.location else b""
@@ -120,33 +120,33 @@ class AcmePages:
                 f"Content-Type: {reply.media}\r\n".encode() if reply.encoded() else b"",
                 location,
                 reply.headers,
-                place.links.index(),
+                target.links.index(),
                 self._nonce_header(),
             )
         )
         return Response(reply.code, head(exchange, headers, cache=NO_STORE), reply.encoded())
 
-    def _directory(self, exchange: Exchange, place: Place) -> Response:
-        require_reading(exchange, place)
-        body = msgspec.json.encode(place.links.directory())
+    def _directory(self, exchange: Exchange, target: RequestTarget) -> Response:
+        require_reading(exchange, target)
+        body = msgspec.json.encode(target.links.directory())
         headers = b"Content-Type: application/json\r\n"
         return Response(200, head(exchange, headers, cache=DIRECTORY_CACHE), body)
 
-    def _nonce(self, exchange: Exchange, place: Place) -> Response:
-        require_reading(exchange, place)
+    def _nonce(self, exchange: Exchange, target: RequestTarget) -> Response:
+        require_reading(exchange, target)
         nonce = self._nonce_header()
         if not nonce:
             raise problems.internal(UNAVAILABLE, b"Retry-After: 1\r\n")
         code = NO_CONTENT if exchange.http.method == "GET" else 200
-        return Response(code, head(exchange, nonce + place.links.index(), cache=NO_STORE))
+        return Response(code, head(exchange, nonce + target.links.index(), cache=NO_STORE))
 
     def _nonce_header(self) -> bytes:
         nonce = self._nonces.issue()
         return f"Replay-Nonce: {nonce}\r\n".encode() if nonce else b""
 
 
-def require_reading(exchange: Exchange, place: Place) -> None:
-    if exchange.http.method not in READING or place.rest:
+def require_reading(exchange: Exchange, target: RequestTarget) -> None:
+    if exchange.http.method not in READING or target.rest:
         raise malformed(
             "this resource needs GET", code=METHOD_NOT_ALLOWED, headers=b"Allow: GET, HEAD\r\n"
         )

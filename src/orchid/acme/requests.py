@@ -25,7 +25,7 @@ MEDIA = "application/jose+json"
 UNSUPPORTED_MEDIA, TOO_LARGE, METHOD_NOT_ALLOWED = 415, 413, 405
 
 
-class Place(msgspec.Struct, frozen=True):
+class RequestTarget(msgspec.Struct, frozen=True):
     """The authority of a request, its URLs, and the rest of the path."""
 
     authority: CertificateAuthority
@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True):
 class VerifiedRequest(msgspec.Struct, frozen=True):
     """A request whose signature is valid."""
 
-    place: Place
+    target: RequestTarget
     key: AccountKey
     payload: bytes
     nonce: str
@@ -66,7 +66,7 @@ class SignedRequests:
         self._accounts = accounts
         self._nonces = nonces
 
-    async def read(self, exchange: Exchange, place: Place) -> VerifiedRequest:
+    async def read(self, exchange: Exchange, target: RequestTarget) -> VerifiedRequest:
         """Verify a request of an account, or one with its key in the header; raises AcmeProblem."""
         http = exchange.http
         if http.method != "POST":
@@ -81,15 +81,15 @@ class SignedRequests:
             raise malformed(f"the media type must be {MEDIA}", code=UNSUPPORTED_MEDIA)
         signed = jws.parse(http.body)
         header = signed.header
-        if header.url != place.url:
-            raise unauthorized(f"the url in the header must be {place.url}")
+        if header.url != target.url:
+            raise unauthorized(f"the url in the header must be {target.url}")
         if (header.kid is None) == (header.jwk is None):
             raise malformed("the header must have either kid or jwk")
         self._nonces.check(header.nonce)
         account, user = None, None
         if header.kid is not None:
             await self._accounts.fresh()
-            account, user = self._account(header.kid, place)
+            account, user = self._account(header.kid, target)
             key = read_jwk_text(account.spec.jwk)
         else:
             key = signed.key()
@@ -98,13 +98,13 @@ class SignedRequests:
         if account is not None and user is None:
             raise unauthorized("the account is deactivated or revoked, or its owner is gone")
         return VerifiedRequest(
-            place, key, signed.payload, header.nonce, moment, http.peer.address, account, user
+            target, key, signed.payload, header.nonce, moment, http.peer.address, account, user
         )
 
-    def _account(self, kid: str, place: Place) -> tuple[AcmeAccount, UserInfo | None]:
-        named = place.links.account_of(kid)
+    def _account(self, kid: str, target: RequestTarget) -> tuple[AcmeAccount, UserInfo | None]:
+        named = target.links.account_of(kid)
         account = self._accounts.find(*named) if named else None
-        if account is None or account.spec.authority != place.authority.name:
+        if account is None or account.spec.authority != target.authority.name:
             raise AcmeProblem("accountDoesNotExist", "there is no account with this kid")
         return account, self._accounts.user_of(account)
 

@@ -75,7 +75,7 @@ class RevocationPage:
         except (ValueError, Refusal):
             raise malformed("certificate must be DER in base64url") from None
         record = self._orders.of_serial(serial)
-        signer = request.place.authority.spec.signer_name
+        signer = request.target.authority.spec.signer_name
         if record is None or record.spec.certificate != data or record.spec.signer_name != signer:
             raise unknown("certificate of this authority")
         return record

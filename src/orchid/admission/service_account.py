@@ -182,12 +182,12 @@ def refuse_unlisted(
     unlisted = named_secrets(pod) - before - listed
     for path in REFERENCE_PATHS["secrets"] if unlisted else ():
         pulls = path[0] == PULL_SECRETS
-        for place, name in located(pod.spec, path):
+        for field, name in located(pod.spec, path):
             if NamedSecret(pulls, name) in unlisted:
                 sort = "imagePullSecret" if pulls else "secret"
                 raise Forbidden(
                     about,
-                    f"{place}={quote(name)} is not allowed because service account {account.name} "
+                    f"{field}={quote(name)} is not allowed because service account {account.name} "
                     f"does not reference that {sort}",
                 )
 

@@ -113,34 +113,34 @@ class ServerCalls:
     def close(self) -> None:
         self._api.close()
 
-    def get(self, place: str, query: Mapping[str, str] | None = None) -> Json:
-        return self._json("GET", f"{place}?{urlencode(query)}" if query else place)
+    def get(self, url: str, query: Mapping[str, str] | None = None) -> Json:
+        return self._json("GET", f"{url}?{urlencode(query)}" if query else url)
 
-    def find(self, place: str) -> Json | None:
+    def find(self, url: str) -> Json | None:
         """The object at a path, or None."""
         try:
-            return self.get(place)
+            return self.get(url)
         except ApiRefused as refused:
             if refused.status != NOT_FOUND:
                 raise
             return None
 
-    def post(self, place: str, body: Json) -> Json:
-        return self._json("POST", place, body)
+    def post(self, url: str, body: Json) -> Json:
+        return self._json("POST", url, body)
 
-    def create(self, place: str, body: Json) -> bool:
+    def create(self, url: str, body: Json) -> bool:
         """Create an object; False if it exists already."""
         try:
-            self.post(place, body)
+            self.post(url, body)
         except ApiRefused as refused:
             if refused.status != CONFLICT:
                 raise
             return False
         return True
 
-    def page(self, place: str, tag: str = "") -> ApiReply:
+    def page(self, url: str, tag: str = "") -> ApiReply:
         """A page that is no object, unless it still has this entity tag (304)."""
-        reply = self._exchange("GET", place, None, {"If-None-Match": tag} if tag else None)
+        reply = self._exchange("GET", url, None, {"If-None-Match": tag} if tag else None)
         if reply.status not in (*SUCCESS, 304):
             raise _refusal(reply)
         return reply
@@ -160,8 +160,8 @@ class ServerCalls:
         """A path in one of the product's API groups."""
         return path("apis", self.names.group(word), version, *parts)
 
-    def _json(self, method: str, place: str, body: Json | None = None) -> Json:
-        reply = self._exchange(method, place, body)
+    def _json(self, method: str, url: str, body: Json | None = None) -> Json:
+        reply = self._exchange(method, url, body)
         if reply.status not in SUCCESS:
             raise _refusal(reply)
         value = decoded(reply.data)
@@ -170,10 +170,10 @@ class ServerCalls:
         return value
 
     def _exchange(
-        self, method: str, place: str, body: Json | None, headers: Mapping[str, str] | None = None
+        self, method: str, url: str, body: Json | None, headers: Mapping[str, str] | None = None
     ) -> ApiReply:
         try:
-            reply = self._api.exchange(method, place, body, headers)
+            reply = self._api.exchange(method, url, body, headers)
         except (OSError, HTTPException) as error:
             self.counts["none"] += 1
             reason = failure_reason(error)

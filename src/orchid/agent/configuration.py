@@ -235,8 +235,8 @@ class AgentConfiguration(_Section, frozen=True, rename="camel"):
         if len(self.outputs) > MOST_OUTPUTS:
             raise ValueError(f"outputs: more than {MOST_OUTPUTS}")
         _require_distinct("name", [one.name for one in self.outputs])
-        places = [str(Path(one.directory)) for one in self.outputs]
-        _require_distinct("directory", [*places, str(Path(self.state))])
+        directories = [str(Path(one.directory)) for one in self.outputs]
+        _require_distinct("directory", [*directories, str(Path(self.state))])
 
 
 def read_configuration(path: Path) -> AgentConfiguration:

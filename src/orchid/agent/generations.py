@@ -65,19 +65,19 @@ def write_generation(
     refuse_unsafe(directory)
     name = f"..{now:%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
     try:
-        with _opened(directory) as place:
-            _refuse_foreign(directory, place, files)
-            current = _current(place)
-            _remove_generations(place, keep={current})
+        with _opened(directory) as dir_fd:
+            _refuse_foreign(directory, dir_fd, files)
+            current = _current(dir_fd)
+            _remove_generations(dir_fd, keep={current})
             try:
-                _fill(place, name, files, permissions)
-                _link_missing(place, files)
-                _make_current(place, name)
+                _fill(dir_fd, name, files, permissions)
+                _link_missing(dir_fd, files)
+                _make_current(dir_fd, name)
             except BaseException:
-                if _current(place) != name:
-                    _remove_generation(place, name)
+                if _current(dir_fd) != name:
+                    _remove_generation(dir_fd, name)
                 raise
-            _remove_old_links(place, {file.name for file in files})
+            _remove_old_links(dir_fd, {file.name for file in files})
     except OSError as error:
         raise OutputRefused(f"cannot write to {directory}: {error.strerror}") from None
 
@@ -112,10 +112,10 @@ def refuse_unsafe(directory: Path) -> None:
 # --- one generation ---------------------------------------------------------------------------
 
 
-def _fill(place: int, name: str, files: Sequence[OutputFile], permissions: Permissions) -> None:
+def _fill(dir_fd: int, name: str, files: Sequence[OutputFile], permissions: Permissions) -> None:
     """Write a generation to disk; nobody else can enter it before it is complete."""
-    os.mkdir(name, 0o700, dir_fd=place)
-    with _opened(name, place) as inside:
+    os.mkdir(name, 0o700, dir_fd=dir_fd)
+    with _opened(name, dir_fd) as inside:
         for file in files:
             _write(inside, file, permissions)
         os.fchmod(inside, 0o755)
@@ -135,83 +135,83 @@ def _write(inside: int, file: OutputFile, permissions: Permissions) -> None:
         os.close(descriptor)
 
 
-def _link_missing(place: int, files: Iterable[OutputFile]) -> None:
+def _link_missing(dir_fd: int, files: Iterable[OutputFile]) -> None:
     """Create the visible links. Those of the first generation lead nowhere until it is current."""
     for file in files:
         with contextlib.suppress(FileExistsError):
-            os.symlink(f"{CURRENT}/{file.name}", file.name, dir_fd=place)
+            os.symlink(f"{CURRENT}/{file.name}", file.name, dir_fd=dir_fd)
 
 
-def _make_current(place: int, name: str) -> None:
+def _make_current(dir_fd: int, name: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(NEXT, dir_fd=place)
-    os.symlink(name, NEXT, dir_fd=place)
-    os.rename(NEXT, CURRENT, src_dir_fd=place, dst_dir_fd=place)
-    os.fsync(place)
+        os.unlink(NEXT, dir_fd=dir_fd)
+    os.symlink(name, NEXT, dir_fd=dir_fd)
+    os.rename(NEXT, CURRENT, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    os.fsync(dir_fd)
 
 
 # --- what is there ----------------------------------------------------------------------------
 
 
-def _current(place: int) -> str:
+def _current(dir_fd: int) -> str:
     """The name of the current generation; empty if there is none."""
     try:
-        return os.readlink(CURRENT, dir_fd=place)
+        return os.readlink(CURRENT, dir_fd=dir_fd)
     except FileNotFoundError:
         return ""
 
 
-def _refuse_foreign(directory: Path, place: int, files: Iterable[OutputFile]) -> None:
+def _refuse_foreign(directory: Path, dir_fd: int, files: Iterable[OutputFile]) -> None:
     """Refuse a directory that has something else under one of our names."""
     for name in (CURRENT, NEXT):
-        target = _target(place, name)
+        target = _target(dir_fd, name)
         if target is not None and not _GENERATION.fullmatch(target):
             raise OutputRefused(f"{directory / name} is not a link of this program")
     for file in files:
-        target = _target(place, file.name)
+        target = _target(dir_fd, file.name)
         if target is not None and target != f"{CURRENT}/{file.name}":
             raise OutputRefused(
                 f"{directory / file.name} is not a link of this program; move it away"
             )
 
 
-def _target(place: int, name: str) -> str | None:
+def _target(dir_fd: int, name: str) -> str | None:
     """The target of a link; None if there is nothing, empty if it is no link."""
     try:
-        return os.readlink(name, dir_fd=place)
+        return os.readlink(name, dir_fd=dir_fd)
     except FileNotFoundError:
         return None
     except OSError:
         return ""
 
 
-def _remove_generations(place: int, keep: set[str]) -> None:
+def _remove_generations(dir_fd: int, keep: set[str]) -> None:
     """Remove what earlier writes left: complete generations and unfinished ones."""
-    for name in os.listdir(place):
+    for name in os.listdir(dir_fd):
         if _GENERATION.fullmatch(name) and name not in keep:
-            _remove_generation(place, name)
+            _remove_generation(dir_fd, name)
 
 
-def _remove_generation(place: int, name: str) -> None:
+def _remove_generation(dir_fd: int, name: str) -> None:
     try:
-        with _opened(name, place) as inside:
+        with _opened(name, dir_fd) as inside:
             for file in os.listdir(inside):  # noqa: PTH208 -- by descriptor
                 os.unlink(file, dir_fd=inside)
-        os.rmdir(name, dir_fd=place)
+        os.rmdir(name, dir_fd=dir_fd)
     except FileNotFoundError:
         return
 
 
-def _remove_old_links(place: int, names: set[str]) -> None:
+def _remove_old_links(dir_fd: int, names: set[str]) -> None:
     """Remove the links to files that the output no longer has."""
-    for name in os.listdir(place):
-        if name not in names and _target(place, name) == f"{CURRENT}/{name}":
-            os.unlink(name, dir_fd=place)
+    for name in os.listdir(dir_fd):
+        if name not in names and _target(dir_fd, name) == f"{CURRENT}/{name}":
+            os.unlink(name, dir_fd=dir_fd)
 
 
 @contextlib.contextmanager
-def _opened(path: Path | str, place: int | None = None) -> Iterator[int]:
-    descriptor = os.open(path, _DIRECTORY, dir_fd=place)
+def _opened(path: Path | str, dir_fd: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, _DIRECTORY, dir_fd=dir_fd)
     try:
         yield descriptor
     finally:

@@ -254,7 +254,7 @@ def _node_name(calls: ServerCalls) -> str:
 
 
 def _own_user(calls: ServerCalls) -> Json:
-    place = calls.group("authentication", "v1", "selfsubjectreviews")
+    url = calls.group("authentication", "v1", "selfsubjectreviews")
     body = {"apiVersion": f"{calls.names.authentication}/v1", "kind": "SelfSubjectReview"}
-    found = (calls.post(place, body).get("status") or {}).get("userInfo")
+    found = (calls.post(url, body).get("status") or {}).get("userInfo")
     return found if isinstance(found, dict) else {}

@@ -32,7 +32,7 @@ class Denied(Exception):
     """The request was denied, or its signer refused it."""
 
 
-class PodPlace(NamedTuple):
+class Placement(NamedTuple):
     """The Pod that places an account on this host, with the uids that a request names."""
 
     namespace: str
@@ -55,7 +55,7 @@ class WantedCertificate(NamedTuple):
     groups: tuple[str, ...] = ()
     usages: tuple[str, ...] = ()
     seconds: int = 0
-    place: PodPlace | None = None  # request by PodCertificateRequest
+    placement: Placement | None = None  # request by PodCertificateRequest
 
     @property
     def purpose(self) -> str:
@@ -75,11 +75,11 @@ def obtain(
         pending = _new_pending(wanted, reused_key)
         state.save_request(wanted.item, pending)
     key = keys.read_private_key(pending.key.encode())
-    place = _place(calls, wanted)
-    found = _find(calls, f"{place}/{pending.name}")
+    url = _url(calls, wanted)
+    found = _find(calls, f"{url}/{pending.name}")
     if found is None:
-        calls.create(place, _body(calls, wanted, pending.name, key))
-        found = calls.get(f"{place}/{pending.name}")
+        calls.create(url, _body(calls, wanted, pending.name, key))
+        found = calls.get(f"{url}/{pending.name}")
     status = found.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") in _SETTLED_BADLY:
@@ -108,10 +108,10 @@ def _continued(state: StateDirectory, wanted: WantedCertificate) -> SavedRequest
     return pending
 
 
-def _find(calls: ServerCalls, place: str) -> Json | None:
+def _find(calls: ServerCalls, url: str) -> Json | None:
     """A request, or None. A node may not even learn that a PodCertificateRequest is missing."""
     try:
-        return calls.find(place)
+        return calls.find(url)
     except ApiRefused as refused:
         if refused.status != FORBIDDEN:
             raise
@@ -128,10 +128,10 @@ def _new_pending(wanted: WantedCertificate, reused_key: keys.PrivateKey | None) 
     return SavedRequest(name=name, key=keys.encode_private(key), purpose=wanted.purpose)
 
 
-def _place(calls: ServerCalls, wanted: WantedCertificate) -> str:
-    if wanted.place is None:
+def _url(calls: ServerCalls, wanted: WantedCertificate) -> str:
+    if wanted.placement is None:
         return calls.group("certificates", "v1", "certificatesigningrequests")
-    namespace = wanted.place.namespace
+    namespace = wanted.placement.namespace
     return calls.group("certificates", "v1", "namespaces", namespace, "podcertificaterequests")
 
 
@@ -139,8 +139,8 @@ def _body(calls: ServerCalls, wanted: WantedCertificate, name: str, key: keys.Pr
     names = AlternativeNames(wanted.names.hosts, wanted.names.addresses, wanted.names.uris)
     request = build_request(key, wanted.names.common_name, wanted.groups, names)
     kind, spec = "CertificateSigningRequest", _spec(wanted, request)
-    if wanted.place is not None:
-        kind, spec = "PodCertificateRequest", _pod_spec(wanted, wanted.place, request)
+    if wanted.placement is not None:
+        kind, spec = "PodCertificateRequest", _pod_spec(wanted, wanted.placement, request)
     return {
         "apiVersion": f"{calls.names.certificates}/v1",
         "kind": kind,
@@ -158,16 +158,16 @@ def _spec(wanted: WantedCertificate, request: bytes) -> Json:
     return spec
 
 
-def _pod_spec(wanted: WantedCertificate, place: PodPlace, request: bytes) -> Json:
+def _pod_spec(wanted: WantedCertificate, placement: Placement, request: bytes) -> Json:
     (block,) = pem.split(request)
     spec: Json = {
         "signerName": wanted.signer,
-        "podName": place.pod,
-        "podUID": place.pod_uid,
-        "serviceAccountName": place.account,
-        "serviceAccountUID": place.account_uid,
-        "nodeName": place.node,
-        "nodeUID": place.node_uid,
+        "podName": placement.pod,
+        "podUID": placement.pod_uid,
+        "serviceAccountName": placement.account,
+        "serviceAccountUID": placement.account_uid,
+        "nodeName": placement.node,
+        "nodeUID": placement.node_uid,
         "stubPKCS10Request": base64.b64encode(block.data).decode(),
     }
     if wanted.seconds:
@@ -184,13 +184,13 @@ def _chain(status: Json) -> bytes:
         return b""
 
 
-def place_of(calls: ServerCalls, pod: Json, host: str) -> PodPlace:
+def placement_of(calls: ServerCalls, pod: Json, host: str) -> Placement:
     """The uids of a Pod, its account and its Node."""
     meta, account = pod["metadata"], pod["spec"]["serviceAccountName"]
     namespace = meta["namespace"]
     found = calls.get(path("api", "v1", "namespaces", namespace, "serviceaccounts", account))
     node = calls.get(path("api", "v1", "nodes", host))
-    return PodPlace(
+    return Placement(
         namespace=namespace,
         pod=meta["name"],
         pod_uid=meta["uid"],

@@ -7,8 +7,8 @@ from orchid.outbound.api_connection import path
 
 def bundle_of(calls: ServerCalls, signer: str) -> bytes:
     """All trust anchors of a signer as PEM, in a stable order; b"" if it has no bundle."""
-    place = calls.group("certificates", "v1beta1", "clustertrustbundles")
-    found = calls.get(place, {"fieldSelector": f"spec.signerName={signer}"})
+    url = calls.group("certificates", "v1beta1", "clustertrustbundles")
+    found = calls.get(url, {"fieldSelector": f"spec.signerName={signer}"})
     blocks: dict[bytes, None] = {}
     bundles = found.get("items") or []
     for bundle in sorted(bundles, key=lambda one: str(one["metadata"]["name"])):

@@ -42,8 +42,8 @@ class PolicyIndex:
         signers, requesters = _index_keys(policy)
         for signer in signers:
             for requester in requesters:
-                place = self._by_signer.setdefault(signer, {}).setdefault(requester, {})
-                place[policy.name] = policy
+                bucket = self._by_signer.setdefault(signer, {}).setdefault(requester, {})
+                bucket[policy.name] = policy
         self._sizes.update(map(_size, signers | requesters))
         self._indexed.update(signers | requesters)
         self._inside.update((key, None) for key in signers | requesters if key[1] == INSIDE)

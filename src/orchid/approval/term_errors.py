@@ -40,8 +40,8 @@ def term_errors(spec: ApprovalPolicySpec, path: Path, compiler: Compiler) -> Ite
         yield from _list_errors(path / "requesters" / field, patterns)
     for index, pattern in enumerate(asked.service_accounts):
         if pattern.count("/") != 1 and not matches_everything(pattern):
-            place = (path / "requesters" / "serviceAccounts")[index]
-            yield invalid(place, pattern, "must be of the form namespace/name")
+            at = (path / "requesters" / "serviceAccounts")[index]
+            yield invalid(at, pattern, "must be of the form namespace/name")
     yield from _allowance_errors(spec.allows, path / "allows")
     yield from _rule_errors(spec, path / "rules", compiler)
     if spec.otherwise not in ("", LEAVE, DENY):
@@ -49,10 +49,10 @@ def term_errors(spec: ApprovalPolicySpec, path: Path, compiler: Compiler) -> Ite
 
 
 def term_warnings(spec: ApprovalPolicySpec, path: Path) -> Iterator[str]:
-    for place, patterns in _all_patterns(spec, path):
+    for at, patterns in _all_patterns(spec, path):
         for index, pattern in enumerate(patterns):
             if matches_everything(pattern):
-                yield f"{place[index]}: {pattern!r} matches everything"
+                yield f"{at[index]}: {pattern!r} matches everything"
     plain = msgspec.to_builtins(spec.allows)
     if plain or spec.otherwise != DENY:
         for name in ALWAYS_ASKED:
@@ -137,14 +137,14 @@ def _rule_errors(spec: ApprovalPolicySpec, path: Path, compiler: Compiler) -> It
         yield too_many(path, len(spec.rules), MOST_RULES)
         return
     for index, rule in enumerate(spec.rules):
-        place = path[index] / "expression"
+        at = path[index] / "expression"
         if not rule.expression:
-            yield required(place)
+            yield required(at)
             continue
         try:
             compiler.signing_condition(rule.expression, REQUEST_SAMPLE)
         except (ExpressionUnusable, LibraryMissing) as unusable:
-            yield invalid(place, rule.expression, str(unusable))
+            yield invalid(at, rule.expression, str(unusable))
         if len(rule.message) > LONGEST_MESSAGE:
             yield too_long(path[index] / "message", LONGEST_MESSAGE, "character")
 

@@ -173,9 +173,9 @@ class Access:
         shared = self.oidc.sources if self.oidc else {}
         return token_exchange.subject_tokens(self.settings, self.clock, shared)
 
-    def _holds_key(self, place: SecretLocation) -> bool:
+    def _holds_key(self, secret: SecretLocation) -> bool:
         """Whether the key of an authority is in a Secret."""
-        return self.authorities.is_named(place) or self.authority_keys.is_named(place)
+        return self.authorities.is_named(secret) or self.authority_keys.is_named(secret)
 
     def _platform_authority(self) -> PlatformAuthority | None:
         """The authority `cluster`; None if the CAs of the platform are files."""

@@ -237,8 +237,8 @@ def _identity(settings: Settings) -> str:
     host = socket.gethostname()
     if settings.given.etcd_servers:
         return f"{host}_{uuid.uuid4()}"
-    place = uuid.uuid5(uuid.NAMESPACE_URL, settings.data_dir.resolve().as_uri())
-    return f"{host}_{place}"
+    data_id = uuid.uuid5(uuid.NAMESPACE_URL, settings.data_dir.resolve().as_uri())
+    return f"{host}_{data_id}"
 
 
 def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
@@ -284,9 +284,9 @@ def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str,
         settings.path(given.cluster_signing_key_file, files.ca_key.name),
         monotonic=clock.monotonic,
     )
-    place = list_url(settings.given.crl_url, CLUSTER)
+    url = list_url(settings.given.crl_url, CLUSTER)
     return {
-        name: Signer(profile, common.current, list_name=CLUSTER, crl_url=place)
+        name: Signer(profile, common.current, list_name=CLUSTER, crl_url=url)
         for name, profile in (profiles | pod_profiles(names)).items()
     }
 

@@ -44,8 +44,8 @@ def _ledger_key(path: Path) -> Ed25519PrivateKey:
 
 def origin(settings: Settings) -> str:
     """The origin of a new log: its URL without the scheme."""
-    place = settings.issuers[0].partition("://")[2] or settings.issuers[0]
-    return "".join(place.split()).replace("+", "-").rstrip("/") + "/ledger"
+    host = settings.issuers[0].partition("://")[2] or settings.issuers[0]
+    return "".join(host.split()).replace("+", "-").rstrip("/") + "/ledger"
 
 
 @contextlib.asynccontextmanager

@@ -435,11 +435,11 @@ class Assembly:
         )
 
     def _pages(self, metrics: MetricsPage, health: Health) -> Pages:
-        place = self.settings.url.removeprefix("https://")
+        address = self.settings.url.removeprefix("https://")
         documents = self._issuer_documents()
         described = OpenApi(self.catalog, self.settings.names, documents.keys() & openid.PATHS)
         return Pages(
-            Discovery(self.catalog, place),
+            Discovery(self.catalog, address),
             health,
             extra={
                 "/metrics": metrics,

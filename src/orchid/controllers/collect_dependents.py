@@ -239,8 +239,8 @@ class CollectDependents(Worker[DependencyNode, None]):
             if kind is None or (kind.namespaced and not node.namespace):
                 owners.there.append(reference)  # unknown kind, so nothing is deleted because of it
                 continue
-            place = node.namespace if kind.namespaced else ""
-            owner = await self._client.find(kind.type, reference.name, place)
+            namespace = node.namespace if kind.namespaced else ""
+            owner = await self._client.find(kind.type, reference.name, namespace)
             if owner is None or owner.metadata.uid != reference.uid:
                 owners.gone.append(reference)
             elif owner.metadata.deletion_timestamp and FOREGROUND in owner.metadata.finalizers:

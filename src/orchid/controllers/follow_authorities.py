@@ -216,22 +216,24 @@ async def read_authority(
 
     `cross`: certificates that issued chains contain besides.
     """
-    place = key_location(key, names.system_namespace)
+    location = key_location(key, names.system_namespace)
     # The chain of a key that another authority certified is in its object.
     chain = key.status.certificate.encode() if key.status.request else b""
-    found = await read_secret(client, SecretLocation(place.namespace, place.name), cross, chain)
+    found = await read_secret(
+        client, SecretLocation(location.namespace, location.name), cross, chain
+    )
     if authority_key_id(found.chain_pem.decode("ascii")) != key.key_id:
-        raise KeyMismatch(f"the Secret {place} has another key than {key.name}")
+        raise KeyMismatch(f"the Secret {location} has another key than {key.name}")
     return found
 
 
 async def read_secret(
-    client: Client, place: SecretLocation, cross: str = "", chain: bytes = b""
+    client: Client, location: SecretLocation, cross: str = "", chain: bytes = b""
 ) -> Authority:
     """The authority in a Secret, by its own chain or by another; raises a Refusal."""
-    secret = await client.find(Secret, place.name, place.namespace)
+    secret = await client.find(Secret, location.name, location.namespace)
     if secret is None:
-        raise SecretMissing(f"there is no Secret {place}, which should hold the key")
+        raise SecretMissing(f"there is no Secret {location}, which should hold the key")
     chain, private = chain or secret.data.get(CERTIFICATE, b""), secret.data.get(KEY, b"")
     # Verifying a chain of RSA keys takes many milliseconds.
     return await asyncio.to_thread(Authority.load_untrusted, chain, private, cross=cross)

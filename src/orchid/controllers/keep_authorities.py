@@ -161,16 +161,16 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 if rival.name != found.name:  # it may have got the signer, or lost it
                     self.queue.add(("", rival.name))
 
-    def _move(self, name: str, place: SecretLocation | None) -> None:
+    def _move(self, name: str, location: SecretLocation | None) -> None:
         """Index the Secret of an authority's key."""
         before = self._secret_of.pop(name, None)
         if before is not None:
             self._kept[before].discard(name)
             if not self._kept[before]:
                 del self._kept[before]
-        if place is not None:
-            self._secret_of[name] = place
-            self._kept.setdefault(place, set()).add(name)
+        if location is not None:
+            self._secret_of[name] = location
+            self._kept.setdefault(location, set()).add(name)
 
     async def reconcile(self, found: CertificateAuthority) -> float | None:
         if found.metadata.deletion_timestamp is not None:
@@ -278,16 +278,16 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     async def _present(self, found: CertificateAuthority) -> Authority:
         """The authority in its own Secret; its key is created if it never had one."""
-        place = secret_location(found, self._names)
+        location = secret_location(found, self._names)
         try:
-            return await read_secret(self._client, place)
+            return await read_secret(self._client, location)
         except SecretMissing as missing:
             if found.spec.key is None:
                 raise
             if found.status.certificate:
                 raise _lost(missing) from None
         await self._make_key(found)
-        return await read_secret(self._client, place)
+        return await read_secret(self._client, location)
 
     async def _signer(self, found: CertificateAuthority, chosen: KeySelection) -> Authority:
         if chosen.signer is None:
@@ -312,12 +312,12 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             algorithm=found.spec.key.algorithm,
             uris=found.uris,
         )
-        place = secret_location(found, self._names)
+        location = secret_location(found, self._names)
         notes = {self._names.description_annotation: f"Key of CertificateAuthority {found.name}"}
         secret = Secret(
             metadata=ObjectMeta(
-                name=place.name,
-                namespace=place.namespace,
+                name=location.name,
+                namespace=location.namespace,
                 annotations=notes,
                 owner_references=(self._owner(found),),
             ),

@@ -270,8 +270,8 @@ class PublishRevocationLists(Worker[str, None]):
         self, name: str, edition: Edition, parts: list[bytes], before: ConfigMap | None
     ) -> None:
         for index, part in enumerate(parts[1:], start=1):
-            place = stored_list.part_name(name, edition.number, index)
-            await self._client.create(self._part(place, part))
+            part_name = stored_list.part_name(name, edition.number, index)
+            await self._client.create(self._part(part_name, part))
         head = self._part(stored_list.head_name(name), parts[0])
         data = {
             stored_list.NUMBER: str(edition.number),
@@ -291,8 +291,8 @@ class PublishRevocationLists(Worker[str, None]):
     async def _remove_parts(self, name: str, before: ConfigMap) -> None:
         number = _number(before, stored_list.NUMBER)
         for index in range(1, _number(before, stored_list.PARTS)):
-            place = stored_list.part_name(name, number, index)
-            found = await self._client.find(ConfigMap, place, self._home)
+            part_name = stored_list.part_name(name, number, index)
+            found = await self._client.find(ConfigMap, part_name, self._home)
             if found is None:
                 return
             await self._client.delete_gone(ConfigMap, found)

@@ -174,7 +174,7 @@ class RotateKeys(Controller[SigningKey]):
             self._refreshed.pop(found.name, None)
         else:
             group[found.name] = found
-            for name in (found.name, self._place(found).name):
+            for name in (found.name, self._secret_of(found).name):
                 self._authority_of[name] = found.spec.authority
         if self._listed.is_set():
             self.queue.add(group_key(found.spec.authority))
@@ -343,7 +343,7 @@ class RotateKeys(Controller[SigningKey]):
     async def _clean_up(self, stored: list[SigningKey]) -> bool:
         now = self._clock.now()
         for key in stored:
-            secret = self._place(key).name
+            secret = self._secret_of(key).name
             if self._is_past(key, now) and self._is_deletable(key) and secret in self._secrets:
                 await self._client.delete(Secret, secret, self._names.system_namespace)
                 self._secrets.discard(secret)
@@ -364,16 +364,16 @@ class RotateKeys(Controller[SigningKey]):
 
     def _is_deletable(self, key: SigningKey) -> bool:
         """Whether the server made the Secret with the private key; users delete their own."""
-        place = self._place(key)
+        secret = self._secret_of(key)
         is_ours = key.spec.secret_ref is None or key.status.source == MADE or not key.spec.authority
-        return is_ours and place.namespace == self._names.system_namespace
+        return is_ours and secret.namespace == self._names.system_namespace
 
     def _is_lost(self, key: SigningKey) -> bool:
         """Whether the Secret with a private key is gone; those elsewhere are not watched."""
-        place = self._place(key)
-        return place.namespace == self._names.system_namespace and place.name not in self._secrets
+        secret = self._secret_of(key)
+        return secret.namespace == self._names.system_namespace and secret.name not in self._secrets
 
-    def _place(self, key: SigningKey) -> SecretReference:
+    def _secret_of(self, key: SigningKey) -> SecretReference:
         return key_location(key, self._names.system_namespace)
 
     async def _retired(self, key: SigningKey) -> bool:

@@ -233,29 +233,29 @@ def load_verification_keys(path: Path) -> tuple[VerificationKey, ...]:
     return read_verification_keys(data, str(path))
 
 
-def read_private_key(data: bytes, place: str = "key data") -> PrivateKey:
+def read_private_key(data: bytes, source: str = "key data") -> PrivateKey:
     """The first private key in PEM text, of a type that signs tokens."""
-    return _supported(find_private_key(data, place), place)
+    return _supported(find_private_key(data, source), source)
 
 
-def find_private_key(data: bytes, place: str, *, proves_primes: bool = True) -> object:
+def find_private_key(data: bytes, source: str, *, proves_primes: bool = True) -> object:
     """The first private key in PEM text (PKCS#8, SEC 1 or PKCS#1), of any type."""
     for block in pem.split(data):
         if block.label in _PRIVATE_LABELS:
-            return _private_from(block, place, proves_primes=proves_primes)
-    raise UnreadableKey(f"{place} does not contain a private key in PEM form")
+            return _private_from(block, source, proves_primes=proves_primes)
+    raise UnreadableKey(f"{source} does not contain a private key in PEM form")
 
 
-def read_verification_keys(data: bytes, place: str = "key data") -> tuple[VerificationKey, ...]:
+def read_verification_keys(data: bytes, source: str = "key data") -> tuple[VerificationKey, ...]:
     """All keys in PEM text, in order, without duplicates."""
     found: dict[str, VerificationKey] = {}
     for block in pem.split(data):
-        public = _public_from(block, place)
+        public = _public_from(block, source)
         if public is not None:
             key = VerificationKey.of(public)
             found.setdefault(key.kid, key)
     if not found:
-        raise UnreadableKey(f"{place} does not contain a usable key or certificate in PEM form")
+        raise UnreadableKey(f"{source} does not contain a usable key or certificate in PEM form")
     return tuple(found.values())
 
 
@@ -310,29 +310,29 @@ def jwk_public(entry: Mapping[str, Any]) -> PublicKey:
     raise UnsupportedKey("only RSA, ECDSA and Ed25519 keys are supported")
 
 
-def _private_from(block: pem.Block, place: str, *, proves_primes: bool = True) -> object:
+def _private_from(block: pem.Block, source: str, *, proves_primes: bool = True) -> object:
     if block.headers:
-        raise UnreadableKey(f"{place}: encrypted private keys are not supported")
+        raise UnreadableKey(f"{source}: encrypted private keys are not supported")
     try:
         return serialization.load_der_private_key(
             block.data, None, unsafe_skip_rsa_key_validation=not proves_primes
         )
     except (ValueError, TypeError, UnsupportedAlgorithm):
         # The library's message may quote the input: never passed on.
-        raise UnreadableKey(f"{place} does not contain a readable private key") from None
+        raise UnreadableKey(f"{source} does not contain a readable private key") from None
 
 
-def _supported(key: object, place: str) -> PrivateKey:
+def _supported(key: object, source: str) -> PrivateKey:
     if not isinstance(key, PrivateKey):
-        raise UnsupportedKey(f"{place}: only RSA, ECDSA and Ed25519 keys are supported")
+        raise UnsupportedKey(f"{source}: only RSA, ECDSA and Ed25519 keys are supported")
     return key
 
 
-def _public_from(block: pem.Block, place: str) -> PublicKey | None:
+def _public_from(block: pem.Block, source: str) -> PublicKey | None:
     if block.label in _PRIVATE_LABELS:
-        return _supported(_private_from(block, place), place).public_key()
+        return _supported(_private_from(block, source), source).public_key()
     try:
-        with panics_as(UnreadableKey, f"{place} holds a certificate that cannot be read"):
+        with panics_as(UnreadableKey, f"{source} holds a certificate that cannot be read"):
             if block.label in ("PUBLIC KEY", "RSA PUBLIC KEY"):
                 key: object = serialization.load_der_public_key(block.data)
             elif block.label == pem.CERTIFICATE:
@@ -340,9 +340,9 @@ def _public_from(block: pem.Block, place: str) -> PublicKey | None:
             else:
                 return None
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise UnreadableKey(f"{place} holds a {block.label} that cannot be read") from None
+        raise UnreadableKey(f"{source} holds a {block.label} that cannot be read") from None
     if not isinstance(key, PublicKey):
-        raise UnsupportedKey(f"{place}: only RSA, ECDSA and Ed25519 keys are supported")
+        raise UnsupportedKey(f"{source}: only RSA, ECDSA and Ed25519 keys are supported")
     return key
 
 

@@ -23,7 +23,7 @@ class Catalog:
                 if endpoint.kind:
                     self._by_type[endpoint.kind.type] = endpoint.kind
                     self._by_name[endpoint.kind.api_version, endpoint.kind.name] = endpoint.kind
-        self._by_place = {
+        self._by_resource = {
             (kind.group, f"{kind.plural}/{endpoint.name}" if endpoint else kind.plural): (
                 (endpoint and endpoint.kind) or kind
             )
@@ -47,7 +47,7 @@ class Catalog:
         """Whether requests and responses may hold secrets; True for an unknown resource."""
         if not target.is_resource:
             return False
-        kind = self._by_place.get((target.group, target.full_resource))
+        kind = self._by_resource.get((target.group, target.full_resource))
         return kind is None or kind.confidential
 
     def group_versions(self) -> list[tuple[str, str]]:

@@ -403,7 +403,7 @@ def _is_text(result: Any) -> bool:
 
 
 def _complaint(raised: str) -> str:
-    found = [f"{place}: {text}" for place, text in _COMPLAINT.findall(raised)]
+    found = [f"{position}: {text}" for position, text in _COMPLAINT.findall(raised)]
     text = "; ".join(dict.fromkeys(found)) or _STATUS.sub("", raised).partition("\n")[0]
     return f"compilation failed: {text}"
 

@@ -93,9 +93,9 @@ def earlier_slot(
     usual: RenewalWindow, serial: bytes, since: datetime, until: datetime
 ) -> RenewalWindow:
     """The slot of a certificate whose key was replaced then, unless it renews earlier anyway."""
-    place = int.from_bytes(hashlib.sha256(serial).digest()[:HASHED], "big") / 256**HASHED
+    fraction = int.from_bytes(hashlib.sha256(serial).digest()[:HASHED], "big") / 256**HASHED
     span = until - since
-    start = since + place * SLOTS_UNTIL * span
+    start = since + fraction * SLOTS_UNTIL * span
     if start > usual.start:
         return usual
     return RenewalWindow(start, start + SLOT_WIDTH * span, usual.ask_again)

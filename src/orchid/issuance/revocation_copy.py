@@ -70,13 +70,13 @@ class RevocationCopy:
             there = entries.get(key)
             if found.has_expired(now) or (there and there.meta.uid == found.metadata.uid):
                 continue
-            place = key
+            store_key = key
             if there:  # a hold of that name was lifted after the backup; the name is taken
                 found = found.with_meta(name=f"{found.name[:200]}-{found.metadata.uid[:8]}")
-                place = self._cache.kind.key("", found.name)
+                store_key = self._cache.kind.key("", found.name)
             entry = store_keys.pending([restored(found)], found.metadata.uid, now)
             try:
-                await self._store.commit([Change(place, stored_form(found), ABSENT), *entry])
+                await self._store.commit([Change(store_key, stored_form(found), ABSENT), *entry])
             except RevisionConflict:
                 continue  # another server was faster
             log.warning("revocation.put_back", extra={"revocation": found.name})

@@ -71,11 +71,11 @@ class SecretTokenUses:
 
     async def ensure_tracking(self) -> None:
         """Store the first day of tracking, unless it is stored."""
-        name, place = self._names.legacy_token_tracking_config_map, self._names.system_namespace
+        name, namespace = self._names.legacy_token_tracking_config_map, self._names.system_namespace
         data = {SINCE: self._clock.now().date().isoformat()}
-        there = await self._client.find(ConfigMap, name, place)
+        there = await self._client.find(ConfigMap, name, namespace)
         if there is None:
-            meta = ObjectMeta(name=name, namespace=place)
+            meta = ObjectMeta(name=name, namespace=namespace)
             await self._client.create(ConfigMap(metadata=meta, data=data))
         elif read_date(there.data.get(SINCE, "")) is None:
             await self._client.update(replace(there, data={**there.data, **data}))

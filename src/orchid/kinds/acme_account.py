@@ -134,14 +134,14 @@ def key_errors(spec: AcmeAccountSpec) -> Iterator[FieldError]:
 
 
 def contact_errors(contact: tuple[str, ...]) -> Iterator[FieldError]:
-    place = SPEC / "contact"
+    path = SPEC / "contact"
     if len(contact) > MOST_CONTACTS:
-        yield too_many(place, len(contact), MOST_CONTACTS)
+        yield too_many(path, len(contact), MOST_CONTACTS)
     for index, one in enumerate(contact[:MOST_CONTACTS]):
         if len(one) > LONGEST_CONTACT:
-            yield too_long(place[index], LONGEST_CONTACT, "character")
+            yield too_long(path[index], LONGEST_CONTACT, "character")
         elif not _is_contact(one) or ":" not in one:
-            yield invalid(place[index], one, "must be a URL, such as mailto:team@example.com")
+            yield invalid(path[index], one, "must be a URL, such as mailto:team@example.com")
 
 
 def with_defaults(new: AcmeAccount) -> AcmeAccount:

@@ -114,20 +114,20 @@ class Rules(Strategy[AcmeOrder]):
     """The main endpoint: the spec is immutable."""
 
     def validate(self, new: AcmeOrder) -> Iterator[FieldError]:
-        spec, place = new.spec, SPEC / "identifiers"
+        spec, path = new.spec, SPEC / "identifiers"
         if not spec.account:
             yield required(SPEC / "account")
         if spec.expires is None:
             yield required(SPEC / "expires")
         if not spec.identifiers:
-            yield required(place)
+            yield required(path)
         elif len(spec.identifiers) > MOST_IDENTIFIERS:
-            yield too_many(place, len(spec.identifiers), MOST_IDENTIFIERS)
+            yield too_many(path, len(spec.identifiers), MOST_IDENTIFIERS)
         for index, one in enumerate(spec.identifiers[:MOST_IDENTIFIERS]):
             if one.type not in TYPES:
-                yield unsupported(place[index] / "type", one.type, TYPES)
+                yield unsupported(path[index] / "type", one.type, TYPES)
             if not one.value:
-                yield required(place[index] / "value")
+                yield required(path[index] / "value")
 
     def validate_update(self, new: AcmeOrder, old: AcmeOrder) -> Iterator[FieldError]:
         yield from immutable(SPEC, new.spec, old.spec)
@@ -138,8 +138,8 @@ class StatusRules(Strategy[AcmeOrder]):
 
     def validate_update(self, new: AcmeOrder, old: AcmeOrder) -> Iterator[FieldError]:
         if old.status.fetched is not None:
-            place = Path() / "status" / "fetched"
-            yield from immutable(place, new.status.fetched, old.status.fetched)
+            path = Path() / "status" / "fetched"
+            yield from immutable(path, new.status.fetched, old.status.fetched)
 
 
 def declare(names: Naming) -> Kind[AcmeOrder]:

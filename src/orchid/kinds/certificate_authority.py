@@ -379,8 +379,8 @@ class StatusRules(ConditionRules[CertificateAuthority]):
             try:
                 certificates.parse_blocks(new.status.certificate)
             except Refusal as refusal:
-                place = Path() / "status" / "certificate"
-                yield invalid(place, "<certificate data>", str(refusal))
+                at = Path() / "status" / "certificate"
+                yield invalid(at, "<certificate data>", str(refusal))
 
 
 def declare(names: Naming) -> Kind[CertificateAuthority]:
@@ -487,20 +487,20 @@ def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
 
 
 def parent_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
-    place, parent = SPEC / "parent", spec.parent or AuthorityParent()
+    at, parent = SPEC / "parent", spec.parent or AuthorityParent()
     if spec.key is None:
-        yield forbidden(place, "the chain is in the Secret")
+        yield forbidden(at, "the chain is in the Secret")
     if bool(parent.authority) == parent.external:
-        yield required(place, "exactly one of authority and external")
+        yield required(at, "exactly one of authority and external")
 
 
 def subject_errors(named: AuthoritySubject) -> Iterator[FieldError]:
-    place = SPEC / "subject"
+    at = SPEC / "subject"
     if not named.common_name:
-        yield required(place / "commonName")
-    texts = [(place / "commonName", named.common_name)]
+        yield required(at / "commonName")
+    texts = [(at / "commonName", named.common_name)]
     texts += [
-        ((place / "organizations")[index], text) for index, text in enumerate(named.organizations)
+        ((at / "organizations")[index], text) for index, text in enumerate(named.organizations)
     ]
     for path, text in texts:
         if len(text) > LONGEST_NAME:

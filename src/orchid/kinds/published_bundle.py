@@ -184,11 +184,11 @@ class StatusRules(ConditionRules[PublishedBundle]):
 
     def validate_status(self, new: PublishedBundle, old: PublishedBundle) -> Iterator[FieldError]:
         if new.status.sequence < old.status.sequence:
-            place = Path() / "status" / "sequence"
-            yield invalid(place, new.status.sequence, "must not decrease")
+            path = Path() / "status" / "sequence"
+            yield invalid(path, new.status.sequence, "must not decrease")
         if len(new.status.editions) > MOST_EDITIONS:
-            place = Path() / "status" / "editions"
-            yield too_many(place, len(new.status.editions), MOST_EDITIONS)
+            path = Path() / "status" / "editions"
+            yield too_many(path, len(new.status.editions), MOST_EDITIONS)
 
 
 def declare(names: Naming) -> Kind[PublishedBundle]:

@@ -435,12 +435,12 @@ def read_public_key(text: str) -> keys.VerificationKey:
 
 def certificate_errors(status: SigningKeyStatus) -> Iterator[FieldError]:
     """A renewed certificate is for the same key."""
-    place = Path() / "status" / "certificate"
+    path = Path() / "status" / "certificate"
     try:
         if authority_key_id(status.certificate) != status.key_id:
-            yield invalid(place, "<certificate data>", "must be for the same key")
+            yield invalid(path, "<certificate data>", "must be for the same key")
     except Refusal as refusal:
-        yield invalid(place, "<certificate data>", str(refusal))
+        yield invalid(path, "<certificate data>", str(refusal))
 
 
 def authority_key_id(chain: str) -> str:

@@ -298,19 +298,19 @@ def rule_errors(rules: tuple[ExchangeRule, ...], compiler: Compiler) -> Iterator
         return
     sample, cost = ExpressionInput({CLAIMS: _SAMPLE, NOW: datetime.fromtimestamp(0, UTC)}), 0
     for index, rule in enumerate(rules):
-        place = path[index] / "expression"
+        at = path[index] / "expression"
         if not rule.expression:
-            yield required(place)
+            yield required(at)
             continue
         if len(rule.message) > LONGEST_VALUE:
             yield too_long(path[index] / "message", LONGEST_VALUE, "character")
         try:
             cost += compiler.exchange_condition(rule.expression).cost(sample)
         except (ExpressionUnusable, LibraryMissing) as unusable:
-            yield invalid(place, rule.expression, str(unusable))
+            yield invalid(at, rule.expression, str(unusable))
             continue
         if cost > MOST_COST:
-            yield invalid(place, rule.expression, "too expensive to evaluate for every token")
+            yield invalid(at, rule.expression, "too expensive to evaluate for every token")
             return
 
 

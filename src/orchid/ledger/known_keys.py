@@ -48,10 +48,10 @@ async def note_keys(
 
 async def noted_keys(store: Store, what: str) -> Mapping[str, Any]:
     """The keys that were logged last, by key id."""
-    return _decoded((await store.read(Span.key(_place(what)), limit=1)).records)
+    return _decoded((await store.read(Span.key(_store_key(what)), limit=1)).records)
 
 
-def _place(what: str) -> str:
+def _store_key(what: str) -> str:
     return f"{store_keys.PREFIX}known/{what}"
 
 
@@ -62,12 +62,12 @@ def _decoded(records: Sequence[Record]) -> dict[str, Any]:
 async def _note(
     store: Store, what: str, keys: Mapping[str, Mapping[str, Any]], now: datetime
 ) -> None:
-    place = _place(what)
-    records = (await store.read(Span.key(place), limit=1)).records
+    store_key = _store_key(what)
+    records = (await store.read(Span.key(store_key), limit=1)).records
     known = _decoded(records)
     facts = [Fact(f"{what}.made", {"key": key, **keys[key]}) for key in keys if key not in known]
     facts += [Fact(f"{what}.retired", {"key": key}) for key in known if key not in keys]
     if facts:
         seen = msgspec.json.encode(keys, order="sorted")
         revision = records[0].revision if records else ABSENT
-        await store.commit([Change(place, seen, revision), *store_keys.pending(facts, "", now)])
+        await store.commit([Change(store_key, seen, revision), *store_keys.pending(facts, "", now)])

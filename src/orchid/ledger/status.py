@@ -141,15 +141,15 @@ def accept(kept: Path, now: datetime) -> Path:
     return kept.rename(aside)
 
 
-def read_kept(place: Path) -> Checkpoint | None:
+def read_kept(path: Path) -> Checkpoint | None:
     """The checkpoint in a file; None if it is missing or malformed."""
     try:
-        with place.open("rb") as file:
+        with path.open("rb") as file:
             return Checkpoint.claimed(file.read(LARGEST))
     except (OSError, NoteRefused):
         return None
 
 
-def keep(place: Path, note: bytes) -> None:
+def keep(path: Path, note: bytes) -> None:
     """Replace the stored checkpoint."""
-    write_private(place, note)
+    write_private(path, note)

@@ -88,7 +88,7 @@ class ApiConnection:
     def exchange(
         self,
         method: str,
-        place: str,
+        url: str,
         body: Json | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> ApiReply:
@@ -101,7 +101,7 @@ class ApiConnection:
         if data is not None:
             sent["Content-Type"] = FORM if data is body else "application/json"
         try:
-            self._http.request(method, self._prefix + place, data, sent)
+            self._http.request(method, self._prefix + url, data, sent)
             answer = self._http.getresponse()
             found = answer.read(self._largest + 1)
             if len(found) > self._largest:
@@ -111,14 +111,14 @@ class ApiConnection:
             raise
         return ApiReply(answer.status, found, answer.headers)
 
-    def stream(self, place: str) -> Iterator[tuple[int, bytes]]:
+    def stream(self, url: str) -> Iterator[tuple[int, bytes]]:
         """The lines of an endless response, each with its status, over a connection of its own.
 
         A response that is not successful comes in one piece.
         """
         connection = self._open(None)
         try:
-            connection.request("GET", self._prefix + place, headers=self._headers)
+            connection.request("GET", self._prefix + url, headers=self._headers)
             answer = connection.getresponse()
             if answer.status not in SUCCESS:
                 yield answer.status, answer.read(self._largest)

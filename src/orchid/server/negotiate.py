@@ -78,10 +78,10 @@ def clauses(accept: str) -> tuple[Clause, ...]:
         if clause is None:
             continue
         ordered.append(clause)
-        place = len(ordered) - 1
-        while place > 0 and _before(ordered[place], ordered[place - 1]):
-            ordered[place - 1], ordered[place] = ordered[place], ordered[place - 1]
-            place -= 1
+        index = len(ordered) - 1
+        while index > 0 and _before(ordered[index], ordered[index - 1]):
+            ordered[index - 1], ordered[index] = ordered[index], ordered[index - 1]
+            index -= 1
     return tuple(ordered)
 
 

@@ -51,5 +51,5 @@ def written_in(path: Path | None) -> dict[str, Any]:
 
 
 def _sentence(problem: str) -> str:
-    text, _, place = problem.partition(" - at `$.")
-    return f"--{place.rstrip('`')}: {text}" if place else text
+    text, _, flag = problem.partition(" - at `$.")
+    return f"--{flag.rstrip('`')}: {text}" if flag else text

@@ -73,9 +73,9 @@ class Provider(Protocol):
     mark: bytes  # prefix of its encrypted values; empty: clear text
     key_id: str  # the same on every server that has this key
 
-    def seal(self, value: bytes, place: str) -> bytes: ...
+    def seal(self, value: bytes, store_key: str) -> bytes: ...
 
-    def open(self, sealed: bytes, place: str) -> bytes:
+    def open(self, sealed: bytes, store_key: str) -> bytes:
         """Decrypt a value; raises NotOpened."""
 
 
@@ -91,10 +91,10 @@ class IdentityProvider:
     def __init__(self, sealed: bytes) -> None:
         self._sealed = sealed
 
-    def seal(self, value: bytes, place: str) -> bytes:
+    def seal(self, value: bytes, store_key: str) -> bytes:
         return value
 
-    def open(self, sealed: bytes, place: str) -> bytes:
+    def open(self, sealed: bytes, store_key: str) -> bytes:
         if sealed.startswith(self._sealed):
             raise NotOpened
         return sealed
@@ -108,15 +108,15 @@ class AesGcm:
         self.key_id = key_id(mark, key)
         self._cipher = AESGCM(key)
 
-    def seal(self, value: bytes, place: str) -> bytes:
+    def seal(self, value: bytes, store_key: str) -> bytes:
         nonce = os.urandom(NONCE_BYTES)
-        return self.mark + nonce + self._cipher.encrypt(nonce, value, place.encode())
+        return self.mark + nonce + self._cipher.encrypt(nonce, value, store_key.encode())
 
-    def open(self, sealed: bytes, place: str) -> bytes:
+    def open(self, sealed: bytes, store_key: str) -> bytes:
         start = len(self.mark) + NONCE_BYTES
         nonce = sealed[len(self.mark) : start]
         try:
-            return self._cipher.decrypt(nonce, sealed[start:], place.encode())
+            return self._cipher.decrypt(nonce, sealed[start:], store_key.encode())
         except (InvalidTag, ValueError):
             raise NotOpened from None
 

@@ -22,11 +22,11 @@ class SecretBox:
         self.key_id = key_id(mark, key)
         self._key = key
 
-    def seal(self, value: bytes, place: str) -> bytes:
+    def seal(self, value: bytes, store_key: str) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
         return self.mark + nonce + bytes(crypto_secretbox(value, nonce, self._key))
 
-    def open(self, sealed: bytes, place: str) -> bytes:
+    def open(self, sealed: bytes, store_key: str) -> bytes:
         start = len(self.mark) + _NONCE_BYTES
         try:
             nonce = sealed[len(self.mark) : start]

@@ -42,10 +42,10 @@ def tree_hash(hashes: Sequence[bytes]) -> bytes:
 
 
 class TreeNode(NamedTuple):
-    """A complete subtree: the entries from `place << height` on, `1 << height` of them."""
+    """A complete subtree: the entries from `position << height` on, `1 << height` of them."""
 
     height: int
-    place: int
+    position: int
 
 
 class Subtree(NamedTuple):

@@ -45,11 +45,11 @@ class ProofFile(msgspec.Struct, frozen=True):
             first, extra, index, *hashes = head.decode().split("\n")
         except ValueError:
             raise ProofRefused("this is not a proof with its entry in it") from None
-        place = _INDEX.fullmatch(index)
-        if not blank or first != FIRST_LINE or not extra.startswith("extra ") or place is None:
+        match = _INDEX.fullmatch(index)
+        if not blank or first != FIRST_LINE or not extra.startswith("extra ") or match is None:
             raise ProofRefused("this is not a proof with its entry in it")
         entry = _bytes(extra.removeprefix("extra "))
-        return cls(entry, int(place[1]), [_bytes(each) for each in hashes], note)
+        return cls(entry, int(match[1]), [_bytes(each) for each in hashes], note)
 
     def opened(self, verifier: NoteVerifier) -> Checkpoint:
         """Verify the signature and the inclusion; raises NoteRefused or ProofRefused."""

@@ -51,17 +51,17 @@ def check_inclusion(
     _check_hashes(proof)
     if not 0 <= index < size:
         raise ProofRefused(f"a log of {size} entries has no entry {index}")
-    place, last, found = index, size - 1, leaf
+    position, last, found = index, size - 1, leaf
     for beside in proof:
         if last == 0:
             raise ProofRefused("the inclusion proof is too long")
-        if place & 1 or place == last:
+        if position & 1 or position == last:
             found = node_hash(beside, found)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
+            while not position & 1 and position:
+                position, last = position >> 1, last >> 1
         else:
             found = node_hash(found, beside)
-        place, last = place >> 1, last >> 1
+        position, last = position >> 1, last >> 1
     if last:
         raise ProofRefused("the inclusion proof is too short")
     if found != root:
@@ -91,20 +91,20 @@ def _check_between(
         proof.insert(0, old_root)  # a complete subtree of the new log, which the verifier has
     if not proof:
         raise ProofRefused("the consistency proof is too short")
-    place, last = old - 1, new - 1
-    while place & 1:
-        place, last = place >> 1, last >> 1
+    position, last = old - 1, new - 1
+    while position & 1:
+        position, last = position >> 1, last >> 1
     found_old = found_new = proof[0]
     for beside in proof[1:]:
         if last == 0:
             raise ProofRefused("the consistency proof is too long")
-        if place & 1 or place == last:
+        if position & 1 or position == last:
             found_old, found_new = node_hash(beside, found_old), node_hash(beside, found_new)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
+            while not position & 1 and position:
+                position, last = position >> 1, last >> 1
         else:
             found_new = node_hash(found_new, beside)
-        place, last = place >> 1, last >> 1
+        position, last = position >> 1, last >> 1
     if last:
         raise ProofRefused("the consistency proof is too short")
     if found_old != old_root or found_new != new_root:

@@ -70,7 +70,7 @@ class Tile(msgspec.Struct, frozen=True):
     def with_node(cls, node: TreeNode, size: int) -> "Tile":
         """The tile of a log of `size` entries that has a node's hash."""
         level, below = divmod(node.height, HEIGHT)
-        index = node.place << below >> HEIGHT
+        index = node.position << below >> HEIGHT
         return cls(level, index, width_of(level, index, size))
 
     def hash_of(self, node: TreeNode, data: bytes) -> bytes:
@@ -81,7 +81,7 @@ class Tile(msgspec.Struct, frozen=True):
 def _hash_in_row(node: TreeNode, row: Sequence[bytes]) -> bytes:
     """A node's hash, from the hashes of its tile."""
     below = node.height % HEIGHT
-    first = (node.place << below) % FULL
+    first = (node.position << below) % FULL
     return tree_hash(row[first : first + (1 << below)])
 
 

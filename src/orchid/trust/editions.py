@@ -116,8 +116,8 @@ class PublishedEditions(Controller[PublishedBundle]):
 
     async def stored(self, name: str, sequence: int, sha256: str) -> bytes | None:
         """The PEM text of an edition; None if it is missing or has another digest."""
-        place = stored_edition.edition_name(name, sequence)
-        found = await self._client.find(ConfigMap, place, self._home)
+        stored_name = stored_edition.edition_name(name, sequence)
+        found = await self._client.find(ConfigMap, stored_name, self._home)
         text = found.data.get(stored_edition.PEM, "").encode() if found is not None else b""
         return text if text and hashlib.sha256(text).hexdigest() == sha256 else None
 

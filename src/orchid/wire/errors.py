@@ -237,11 +237,11 @@ class StoreReadError(ApiError):
 
     code, reason = 500, "StorageReadError"
 
-    def __init__(self, about: ErrorSubject, places: Sequence[str]) -> None:
+    def __init__(self, about: ErrorSubject, keys: Sequence[str]) -> None:
         text = "the stored object cannot be decoded"
-        causes = [StatusCause("UnexpectedServerResponse", text, place) for place in places]
+        causes = [StatusCause("UnexpectedServerResponse", text, key) for key in keys]
         super().__init__(
-            f"failed to read one or more {about} from the storage: {', '.join(places)}",
+            f"failed to read one or more {about} from the storage: {', '.join(keys)}",
             about.details(*causes),
         )
 

@@ -96,11 +96,11 @@ class Naming:
         return self.group("apiserver.config")
 
     # OpenAPI definitions
-    def definition(self, place: str, name: str) -> str:
+    def definition(self, package: str, name: str) -> str:
         """The definition of a type: ("core.v1", "Pod") -> `io.orch.api.core.v1.Pod`."""
         root = ".".join(reversed(self.group_domain.split(".")))
         tree = {"meta": "apimachinery.pkg.apis", "version": "apimachinery.pkg"}
-        return f"{root}.{tree.get(place.partition('.')[0], 'api')}.{place}.{name}"
+        return f"{root}.{tree.get(package.partition('.')[0], 'api')}.{package}.{name}"
 
     # Signers
     @cached_property

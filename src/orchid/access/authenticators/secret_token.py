@@ -101,11 +101,11 @@ class SecretTokens:
 
     def _refuse_marked(self, claims: LegacyClaims, secret: Entry[Secret]) -> None:
         if secret.meta.labels.get(self._invalid_since):
-            place, account = (
+            secret_name, account = (
                 f"{claims.namespace}/{name}" for name in (claims.secret_name, claims.account_name)
             )
             raise Rejected(
-                f"the token in secret {place} for service account {account} has been marked "
+                f"the token in secret {secret_name} for service account {account} has been marked "
                 "invalid. Use tokens from the TokenRequest API or manually created secret-based "
                 f"tokens, or remove the '{self._invalid_since}' label from the secret to "
                 "temporarily allow use of this token"

@@ -34,8 +34,8 @@ class AuthoritySecrets:
         if user.username not in self._readers or not _is_get_of_secret(target):
             return NOT_ASKED
         await self._feed.fresh()
-        place = SecretLocation(target.namespace, target.name)
-        return ALLOWED if self._is_named(place) else NOT_ASKED
+        secret = SecretLocation(target.namespace, target.name)
+        return ALLOWED if self._is_named(secret) else NOT_ASKED
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
         """Nothing: the Secrets are no rule."""

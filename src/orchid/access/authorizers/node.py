@@ -125,8 +125,8 @@ class NodeAuthorizer:
         if target.verb not in LEASE_VERBS:
             return undecided("can only get, create, update, patch, or delete a node lease")
         if target.namespace != self._lease_namespace:
-            place = quote(self._lease_namespace)
-            return undecided(f"can only access leases in the {place} system namespace")
+            quoted = quote(self._lease_namespace)
+            return undecided(f"can only access leases in the {quoted} system namespace")
         # The name of a new one is in the body: admission/nodes/node_restriction.py checks it.
         if target.verb != "create" and target.name != node:
             text = "can only access node lease with the same name as the requesting node"

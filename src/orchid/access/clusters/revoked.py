@@ -96,10 +96,10 @@ class ClusterRevocations:
 
     def _cleared(self) -> None:
         self._clusters: dict[str, _Cluster] = {}
-        self._places: dict[str, list[tuple[dict[str, dict[str, Any]], str]]] = {}
+        self._indexed: dict[str, list[tuple[dict[str, dict[str, Any]], str]]] = {}
 
     def _changed(self, key: str, entry: Entry[CredentialRevocation] | None) -> None:
-        for index, target in self._places.pop(key, ()):
+        for index, target in self._indexed.pop(key, ()):
             index[target].pop(key, None)
             if not index[target]:
                 del index[target]
@@ -120,7 +120,7 @@ class ClusterRevocations:
 
     def _put(self, key: str, index: dict[str, Named[V]], target: str, value: V) -> None:
         index.setdefault(target, {})[key] = value
-        self._places.setdefault(key, []).append((index, target))
+        self._indexed.setdefault(key, []).append((index, target))
 
 
 def account_user(namespace: str, name: str) -> str:

@@ -11,16 +11,16 @@ _PATH_TEXT: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _is_path = re.compile(_PATH_TEXT).fullmatch
 
 
-def key_errors(place: Path, key: str) -> Iterator[FieldError]:
+def key_errors(field: Path, key: str) -> Iterator[FieldError]:
     """A domain, a slash and the characters of a URL path: `acme.io/foo`."""
     domain, _, path = key.partition("/")
     if not key:
-        yield required(place)
+        yield required(field)
     elif not domain or not path:
-        yield invalid(place, key, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        yield invalid(field, key, 'must be a domain-prefixed path (such as "acme.io/foo")')
     else:
         for text in subdomain_errors(domain):
-            yield invalid(place, domain, text)
+            yield invalid(field, domain, text)
         if not _is_path(path):
             text = f"Invalid path (regex used for validation is '{_PATH_TEXT}')"
-            yield invalid(place, path, text)
+            yield invalid(field, path, text)

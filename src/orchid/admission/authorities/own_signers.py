@@ -157,10 +157,10 @@ class OwnSigners(AdmissionPolicy):
     async def _secret_problem(
         self, request: Request, reference: SecretReference, shown: str
     ) -> FieldError | None:
-        place = SPEC / "secretRef"
+        path = SPEC / "secretRef"
         entry = self._secrets.get(reference.namespace, reference.name)
         if entry is None:
-            return not_found(place, shown)
+            return not_found(path, shown)
         data = entry.object.data
         try:
             # Verifying a chain of RSA keys takes many milliseconds.
@@ -171,7 +171,7 @@ class OwnSigners(AdmissionPolicy):
                 now=request.now,
             )
         except Refusal as refusal:
-            return invalid(place, shown, str(refusal))
+            return invalid(path, shown, str(refusal))
         return None
 
     async def _require(

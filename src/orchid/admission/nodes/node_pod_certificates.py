@@ -95,8 +95,8 @@ class NodePodCertificates:
             )
         account = self._feed.of(ServiceAccount).get(namespace, pod.account)
         if account is None:
-            place = quote(f"{namespace}/{pod.account}")
-            return f"service account {place} named in the PodCertificateRequest not found"
+            full_name = quote(f"{namespace}/{pod.account}")
+            return f"service account {full_name} named in the PodCertificateRequest not found"
         if account.meta.uid != spec.service_account_uid:
             return (
                 f"{named} names service account UID {quote(spec.service_account_uid)}, which "

@@ -245,8 +245,8 @@ class NodeRestriction(AdmissionPolicy):
     def _lease(self, node: str, kind: Kind[Any], lease: Object) -> None:
         about = kind.about(lease.name)
         if lease.namespace != self._lease_namespace:
-            place = quote(self._lease_namespace)
-            raise Forbidden(about, f"can only access leases in the {place} system namespace")
+            quoted = quote(self._lease_namespace)
+            raise Forbidden(about, f"can only access leases in the {quoted} system namespace")
         if lease.name != node:
             text = "can only access node lease with the same name as the requesting node"
             raise Forbidden(about, text)

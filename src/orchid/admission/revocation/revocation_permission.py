@@ -194,8 +194,8 @@ class RevocationPermission(AdmissionPolicy):
         named = spec.account or spec.token
         assert named is not None
         if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
-            place = SPEC / "".join(spec.targets) / "name"
-            _refuse(kind, new, not_found(place, f"{named.namespace}/{named.name}"))
+            path = SPEC / "".join(spec.targets) / "name"
+            _refuse(kind, new, not_found(path, f"{named.namespace}/{named.name}"))
         return await self._tokens_end(spec, request.now)
 
     def _end_of_user(self, user: RevokedUser) -> datetime | None:
@@ -209,14 +209,14 @@ class RevocationPermission(AdmissionPolicy):
     ) -> RevokedKey:
         """The key with its id."""
         entry = self._keys.get("", named.name) if named.name else None
-        place = SPEC / "key" / "name"
+        path = SPEC / "key" / "name"
         if entry is None:
             if named.name:
-                _refuse(kind, new, not_found(place, named.name))
+                _refuse(kind, new, not_found(path, named.name))
             return named  # the rules of the kind refuse it
         if entry.object.is_file:
             text = "it is a key of the servers' files: replace the files"
-            _refuse(kind, new, invalid(place, named.name, text))
+            _refuse(kind, new, invalid(path, named.name, text))
         found = entry.object.key_id
         if named.key_id not in ("", found):
             text = f"{named.name} has {quote(found)}"
@@ -402,7 +402,7 @@ class RevocationPermission(AdmissionPolicy):
         if await self._may(request, targets):
             return
         first = targets[0]
-        what = first.name and f" {quote(_place(first))}"
+        what = first.name and f" {quote(_full_name(first))}"
         raise Forbidden(
             kind.about(name),
             f"user not permitted to revoke credentials of {first.resource}"
@@ -470,7 +470,7 @@ async def _holding(entries: list[Entry[T]], needle: bytes) -> list[Entry[T]]:
     return await asyncio.to_thread(found)
 
 
-def _place(target: Target) -> str:
+def _full_name(target: Target) -> str:
     return "/".join(filter(None, (target.namespace, target.name)))
 
 

@@ -46,11 +46,11 @@ class KeyMaterial(msgspec.Struct, frozen=True):
         return f"KeyMaterial({self.status.key_id})"
 
 
-class SigningPlace(msgspec.Struct, frozen=True):
+class SignerReference(msgspec.Struct, frozen=True):
     """A signer: its chain, the Secret with its private key, and the URL of its list."""
 
     chain: str
-    place: SecretReference
+    secret: SecretReference
     crl_url: str
 
 
@@ -59,8 +59,8 @@ class NewKey(msgspec.Struct, frozen=True):
 
     key: SigningKey
     authority: CertificateAuthority
-    predecessor: SigningPlace | None  # the signer so far
-    parent: SigningPlace | None  # the signer of the authority above
+    predecessor: SignerReference | None  # the signer so far
+    parent: SignerReference | None  # the signer of the authority above
     is_present: bool  # whether it is the key that the authority has now
     now: datetime
 
@@ -123,8 +123,8 @@ def _load(
     return Authority.load_untrusted(chain, key, now=now)
 
 
-def _signer(found: SigningPlace, read: ReadSecret, *, now: datetime | None = None) -> Authority:
-    data = read(found.place) or {}
+def _signer(found: SignerReference, read: ReadSecret, *, now: datetime | None = None) -> Authority:
+    data = read(found.secret) or {}
     return Authority.load_untrusted(found.chain.encode(), data.get(PRIVATE_KEY, b""), now=now)
 
 

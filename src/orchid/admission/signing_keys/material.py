@@ -20,7 +20,7 @@ from orchid.admission.certificates.signer_permission import ATTEST, REFUSALS, SI
 from orchid.admission.signing_keys.authority_material import (
     CERTIFICATE,
     NewKey,
-    SigningPlace,
+    SignerReference,
     authority_material,
     installed,
 )
@@ -164,8 +164,8 @@ class SigningKeyMaterial(AdmissionPolicy):
         authority, spec = entry.object, new.spec
         is_present = not (spec.algorithm or spec.secret_ref or spec.public_key)
         if is_present:
-            place = secret_location(authority, self._names)
-            reference = SecretReference(name=place.name, namespace=place.namespace)
+            secret = secret_location(authority, self._names)
+            reference = SecretReference(name=secret.name, namespace=secret.namespace)
             spec = replace(spec, secret_ref=reference, state=ACTIVE)
         elif spec.algorithm and authority.spec.key is None:
             text = "the keys of this authority are in Secrets: name another Secret in secretRef"
@@ -222,15 +222,15 @@ class SigningKeyMaterial(AdmissionPolicy):
 
     def _predecessor(
         self, stored: Sequence[SigningKey], authority: CertificateAuthority
-    ) -> SigningPlace | None:
+    ) -> SignerReference | None:
         signer = select(stored, self._revoked(), authority.name).signer
         if signer is None:
             return None
-        place = key_location(signer, self._names.system_namespace)
+        secret = key_location(signer, self._names.system_namespace)
         url = list_url(self._crl_url, signer.status.revocation_list)
-        return SigningPlace(signer.status.certificate, place, url)
+        return SignerReference(signer.status.certificate, secret, url)
 
-    def _parent(self, authority: CertificateAuthority) -> SigningPlace | None:
+    def _parent(self, authority: CertificateAuthority) -> SignerReference | None:
         """The signer of the authority above; None for a root, and for a parent elsewhere."""
         parent = authority.spec.parent
         if parent is None or parent.external:

@@ -138,8 +138,8 @@ class SigningKeySteps(AdmissionPolicy):
         return self._conditions(key).activation_reasons(key, self._servers(), now)
 
     def _back_reasons(self, key: SigningKey, now: datetime) -> list[str]:
-        place = key_location(key, self._names.system_namespace)
-        if self._secrets.get(place.namespace, place.name) is None:
+        secret = key_location(key, self._names.system_namespace)
+        if self._secrets.get(secret.namespace, secret.name) is None:
             return ["its private key was deleted"]
         if key.back_until is not None and now >= key.back_until:
             return [f"it could become Active again until {timestamp(key.back_until)}"]

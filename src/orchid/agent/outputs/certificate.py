@@ -32,7 +32,7 @@ from orchid.agent.outputs.content import (
     projected_sources,
 )
 from orchid.agent.outputs.token import request_token
-from orchid.agent.requesting import PodPlace, WantedCertificate, obtain, place_of
+from orchid.agent.requesting import Placement, WantedCertificate, obtain, placement_of
 from orchid.credentials import keys
 from orchid.credentials.x509 import pem
 from orchid.credentials.x509.certificates import encode
@@ -85,7 +85,7 @@ class CertificateContent:
             names=self._names,
             usages=wanted.usages,
             seconds=wanted.lifetime,
-            place=self._place(current) if by_pod else None,
+            placement=self._placement(current) if by_pod else None,
         )
         reused = held.key if held is not None and wanted.reuse_key else None
         with self._caller(current, by_pod=by_pod) as calls:
@@ -115,12 +115,12 @@ class CertificateContent:
         with calling(as_account, current.clocks, current.calls.counts) as calls:
             yield calls
 
-    def _place(self, current: Round) -> PodPlace:
+    def _placement(self, current: Round) -> Placement:
         account, signer = self._wanted.account, self._wanted.signer
         for pod in current.pods(account):
             for source in projected_sources(pod):
                 if (source.get("podCertificate") or {}).get("signerName") == signer:
-                    return place_of(current.calls, pod, current.identity.host)
+                    return placement_of(current.calls, pod, current.identity.host)
         host = current.identity.host
         raise ContentFailed(
             f"no Pod places {account} on {host} for {signer}; "

@@ -95,8 +95,8 @@ def request_token(current: Round, account: str, audience: str, seconds: int) -> 
         "kind": "TokenRequest",
         "spec": spec,
     }
-    place = path("api", "v1", "namespaces", namespace, "serviceaccounts", name, "token")
-    token = (current.calls.post(place, body).get("status") or {}).get("token")
+    url = path("api", "v1", "namespaces", namespace, "serviceaccounts", name, "token")
+    token = (current.calls.post(url, body).get("status") or {}).get("token")
     if not isinstance(token, str) or not token:
         raise ContentFailed(f"the server returned no token of {account}")
     return SecretValue(token)
@@ -122,14 +122,14 @@ def _is_accepted(token: bytes, current: Round, audience: str) -> bool:
     spec: Json = {"token": token.decode("ascii", "replace")}
     if audience:
         spec["audiences"] = [audience]
-    place = current.calls.group("authentication", "v1", "tokenreviews")
+    url = current.calls.group("authentication", "v1", "tokenreviews")
     body = {
         "apiVersion": f"{current.calls.names.authentication}/v1",
         "kind": "TokenReview",
         "spec": spec,
     }
     try:
-        status = current.calls.post(place, body).get("status") or {}
+        status = current.calls.post(url, body).get("status") or {}
     except IdentityRefused:
         raise
     except ApiRefused as refused:

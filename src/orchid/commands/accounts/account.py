@@ -56,18 +56,18 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     def make(given: str) -> tuple[str, Json]:
         namespace, name = account_of(given, server.access.namespace)
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-        return f"made {namespace}/{name}", server.post(_place(namespace), body)
+        return f"made {namespace}/{name}", server.post(_url(namespace), body)
 
     return for_each(chosen, chosen.accounts, make)
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return show_list(chosen, server, _place(chosen.namespace), COLUMNS, empty="no accounts")
+    return show_list(chosen, server, _url(chosen.namespace), COLUMNS, empty="no accounts")
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     namespace, name = account_of(chosen.account, server.access.namespace)
-    found = server.get(_place(namespace, name))
+    found = server.get(_url(namespace, name))
     if print_for_programs(chosen.output, found):
         return 0
     subject = grants.account(namespace, name)
@@ -88,12 +88,12 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
     def delete(given: str) -> tuple[str, Json]:
         namespace, name = account_of(given, server.access.namespace)
-        return f"deleted {namespace}/{name}", server.delete(_place(namespace, name))
+        return f"deleted {namespace}/{name}", server.delete(_url(namespace, name))
 
     return for_each(chosen, chosen.accounts, delete)
 
 
-def _place(namespace: str, *parts: str) -> str:
+def _url(namespace: str, *parts: str) -> str:
     if not namespace:
         return path("api", "v1", "serviceaccounts")
     return path("api", "v1", "namespaces", namespace, "serviceaccounts", *parts)

@@ -87,12 +87,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ),
         ("import", "import a private key of a Secret, or a public key", _import_arguments, _import),
     ):
-        place = actions.add_parser(
+        action = actions.add_parser(
             name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
         )
-        arguments(place)
-        add_flags(place, forms=LIST_FORMS if name == "list" else SHOW_FORMS)
-        place.set_defaults(act=act)
+        arguments(action)
+        add_flags(action, forms=LIST_FORMS if name == "list" else SHOW_FORMS)
+        action.set_defaults(act=act)
     words = "make a key that signs tokens; no server is asked"
     making = actions.add_parser("new", help=words, description=f"{words.capitalize()}.")
     making.add_argument("file", type=Path, metavar="FILE", help="where; never overwritten")
@@ -109,9 +109,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _list(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
-    if not chosen.watch and not next(iter(server.items(place(server))), None):
+    if not chosen.watch and not next(iter(server.items(url(server))), None):
         return _list_published(chosen, server)
-    return show_list(chosen, server, place(server), COLUMNS, empty="no keys", order=_order)
+    return show_list(chosen, server, url(server), COLUMNS, empty="no keys", order=_order)
 
 
 def _list_published(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -133,7 +133,7 @@ def _show(chosen: argparse.Namespace) -> int:
     if chosen.name == SEALING:
         return sealing_key.show(chosen)
     server = connect(chosen)
-    found = server.get(place(server, chosen.name))
+    found = server.get(url(server, chosen.name))
     if print_for_programs(chosen.output, found):
         return 0
     status = found.get("status") or {}
@@ -221,7 +221,7 @@ def _rotate(chosen: argparse.Namespace) -> int:
 
 def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str = "") -> int:
     """Have the successor sign: for an authority, or without one for tokens."""
-    found = [one for one in server.items(place(server)) if _authority(one) == authority]
+    found = [one for one in server.items(url(server)) if _authority(one) == authority]
     waiting = [one for one in sorted(found, key=_number) if one["spec"]["state"] == PUBLISHED]
     if waiting:
         successor = name_of(waiting[0])
@@ -255,7 +255,7 @@ def _next_name(server: ServerConnection, found: list[Json], authority: str) -> s
 
 def _post(server: ServerConnection, name: str, spec: Json) -> Json:
     return server.post(
-        place(server),
+        url(server),
         {
             "apiVersion": f"{server.names.identity}/{VERSION}",
             "kind": KIND,
@@ -290,10 +290,10 @@ def _step(
     """Change the state of a key, once the server allows it."""
     refusal: CommandRefused | None = None
     for _ in polls(chosen.wait):
-        key = server.get(place(server, name))
+        key = server.get(url(server, name))
         key["spec"]["state"] = state
         try:
-            changed = server.put(place(server, name), key)
+            changed = server.put(url(server, name), key)
         except CommandRefused as refused:
             if refused.status not in (REJECTED, CONFLICT):
                 raise
@@ -338,7 +338,7 @@ def _import(chosen: argparse.Namespace) -> int:
         spec = {"secretRef": {"namespace": namespace, "name": name}}
     if chosen.authority:
         spec["authority"] = chosen.authority
-    found = [one for one in server.items(place(server)) if _authority(one) == chosen.authority]
+    found = [one for one in server.items(url(server)) if _authority(one) == chosen.authority]
     made = _post(server, _next_name(server, found, chosen.authority), spec)
     if not print_for_programs(chosen.output, made):
         say(f"imported {name_of(made)}: {made['status']['keyID']}, {made['spec']['state']}")
@@ -364,7 +364,7 @@ def _new(chosen: argparse.Namespace) -> int:
 # -- reading answers -----------------------------------------------------------------------
 
 
-def place(server: ServerConnection, *parts: str) -> str:
+def url(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, VERSION, "signingkeys", *parts)
 
 

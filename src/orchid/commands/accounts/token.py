@@ -135,8 +135,8 @@ def request(
         "kind": "TokenRequest",
         "spec": spec,
     }
-    place = path("api", "v1", "namespaces", namespace, "serviceaccounts", name, "token")
-    return server.post(place, body)
+    url = path("api", "v1", "namespaces", namespace, "serviceaccounts", name, "token")
+    return server.post(url, body)
 
 
 def account_of(text: str, default_namespace: str = "") -> tuple[str, str]:

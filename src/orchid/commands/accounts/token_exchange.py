@@ -74,7 +74,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.explain:
         return _explain(chosen)
     server = _anonymous(chosen)
-    answer = server.post_form(_place(chosen), _form(chosen, server))
+    answer = server.post_form(_url(chosen), _form(chosen, server))
     if os.environ.get(EXEC_INFO):
         say(json.dumps(_credential(answer)))
     elif not print_for_programs(chosen.output, answer):
@@ -92,7 +92,7 @@ def refuse_flags(chosen: argparse.Namespace) -> None:
 # -- the exchange ----------------------------------------------------------------------------------
 
 
-def _place(chosen: argparse.Namespace) -> str:
+def _url(chosen: argparse.Namespace) -> str:
     if not chosen.account:
         return "/oauth2/token"
     return f"/oauth2/token?account={quote('/'.join(_account(chosen)), safe='/')}"
@@ -219,8 +219,8 @@ def _explain(chosen: argparse.Namespace) -> int:
         "kind": "TokenExchangeReview",
         "spec": {"token": _outside_token(chosen, server.access.server), "account": name},
     }
-    place = path("apis", identity, "v1alpha1", "namespaces", namespace, "tokenexchangereviews")
-    status: Json = server.post(place, body)["status"]
+    url = path("apis", identity, "v1alpha1", "namespaces", namespace, "tokenexchangereviews")
+    status: Json = server.post(url, body)["status"]
     if not print_for_programs(chosen.output, status):
         _show(status)
     return 0 if status["allowed"] else REFUSED

@@ -102,7 +102,7 @@ def _authority(server: ServerConnection, name: str) -> str:
     if name:
         return name
     found = [
-        one["metadata"]["name"] for one in server.items(ca.place(server)) if "acme" in one["spec"]
+        one["metadata"]["name"] for one in server.items(ca.url(server)) if "acme" in one["spec"]
     ]
     if len(found) == 1:
         only: str = found[0]

@@ -49,7 +49,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(
-        chosen, server, _place(server), COLUMNS, query=_of(chosen.signer), empty="no trust bundles"
+        chosen, server, _url(server), COLUMNS, query=_of(chosen.signer), empty="no trust bundles"
     )
 
 
@@ -67,9 +67,9 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if bool(chosen.name) == bool(chosen.signer):
         raise Complaint("give either the NAME of a bundle or --signer", USAGE)
     if chosen.name:
-        found = [server.get(_place(server, chosen.name))]
+        found = [server.get(_url(server, chosen.name))]
     else:
-        found = list(server.items(_place(server), _of(chosen.signer)))
+        found = list(server.items(_url(server), _of(chosen.signer)))
         if not found:
             raise Complaint(f"{chosen.signer} has no trust bundle")
     if print_for_programs(chosen.output, found[0] if chosen.name else found):
@@ -88,7 +88,7 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return delete_each(chosen, server, _place)
+    return delete_each(chosen, server, _url)
 
 
 def _show_certificates(text: str) -> None:
@@ -120,17 +120,17 @@ def _set_arguments(parser: argparse.ArgumentParser) -> None:
 def _set(chosen: argparse.Namespace, server: ServerConnection) -> int:
     text = "".join(_read(name) for name in chosen.files)
     try:
-        found = server.get(_place(server, chosen.name))
+        found = server.get(_url(server, chosen.name))
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
-        answer, done = server.post(_place(server), _new(chosen, server, text)), "made"
+        answer, done = server.post(_url(server), _new(chosen, server, text)), "made"
     else:
         # With the version that was read, so that no concurrent change is lost.
         spec = {**found["spec"], "trustBundle": text}
         if chosen.signer:
             spec["signerName"] = chosen.signer
-        answer = server.put(_place(server, chosen.name), {**found, "spec": spec})
+        answer = server.put(_url(server, chosen.name), {**found, "spec": spec})
         done = "replaced" if _text(found) != text else "unchanged:"
     if not print_for_programs(chosen.output, answer):
         say(f"{done} {chosen.name}")
@@ -165,7 +165,7 @@ def _read(name: str) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _place(server: ServerConnection, *parts: str) -> str:
+def _url(server: ServerConnection, *parts: str) -> str:
     return server.group("certificates", "v1beta1", "clustertrustbundles", *parts)
 
 

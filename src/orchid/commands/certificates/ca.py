@@ -147,7 +147,7 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _request(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(place(server, chosen.name))
+    found = server.get(url(server, chosen.name))
     request = _status(found).get("request") or ""
     if not request:
         raise Complaint(f"{chosen.name} has no request that waits for a signature")
@@ -175,9 +175,9 @@ def _install(chosen: argparse.Namespace, server: ServerConnection) -> int:
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
     name = chosen.key or _waiting_key(server, chosen.name)
-    found = server.get(key.place(server, name))
+    found = server.get(key.url(server, name))
     found["spec"]["chain"] = chain
-    changed = server.put(key.place(server, name), found)
+    changed = server.put(key.url(server, name), found)
     if not print_for_programs(chosen.output, changed):
         say(f"installed the chain of {name}")
     return 0
@@ -185,7 +185,7 @@ def _install(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 def _waiting_key(server: ServerConnection, authority: str) -> str:
     """The key whose request has no certificate yet."""
-    for one in server.items(key.place(server)):
+    for one in server.items(key.url(server)):
         status = one.get("status") or {}
         is_waiting = status.get("request") and not status.get("certificate")
         if one["spec"].get("authority") == authority and is_waiting:
@@ -256,7 +256,7 @@ def _terms(chosen: argparse.Namespace) -> Json:
 
 def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> int:
     made = server.post(
-        place(server),
+        url(server),
         {
             "apiVersion": f"{server.names.identity}/{VERSION}",
             "kind": KIND,
@@ -276,7 +276,7 @@ def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
     """Wait until the authority is ready; a problem ends the wait."""
     name = made["metadata"]["name"]
     for _ in polls(seconds):
-        found = server.get(place(server, name))
+        found = server.get(url(server, name))
         ready = _condition(found, "Ready")
         if ready.get("status") == "True" or ready.get("reason") == WAITS:
             return found
@@ -289,7 +289,7 @@ def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return show_list(chosen, server, place(server), COLUMNS, empty="no authorities")
+    return show_list(chosen, server, url(server), COLUMNS, empty="no authorities")
 
 
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
@@ -314,7 +314,7 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(place(server, chosen.name))
+    found = server.get(url(server, chosen.name))
     text = _status(found).get("certificate") or ""
     if print_for_programs(chosen.output, found):
         return 0
@@ -367,14 +367,14 @@ def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
     def delete(name: str) -> tuple[str, Json]:
         if not chosen.yes:
             _insist(server, name)
-        return f"deleted {name}", server.delete(place(server, name))
+        return f"deleted {name}", server.delete(url(server, name))
 
     return for_each(chosen, chosen.names, delete)
 
 
 def _insist(server: ServerConnection, name: str) -> None:
     """Show the dependents of an authority and ask for confirmation."""
-    server.delete(place(server, name), dry_run=True)
+    server.delete(url(server, name), dry_run=True)
     meant = confirmed(f"Delete the authority {name}? Nothing can be issued with it again.")
     if meant is None:
         raise Complaint("an authority is deleted for good; if you mean it, add --yes", USAGE)
@@ -385,7 +385,7 @@ def _insist(server: ServerConnection, name: str) -> None:
 # -- parsing of responses ------------------------------------------------------------------
 
 
-def place(server: ServerConnection, *parts: str) -> str:
+def url(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, VERSION, "certificateauthorities", *parts)
 
 

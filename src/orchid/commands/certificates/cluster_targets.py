@@ -134,7 +134,7 @@ def _of_file(data: bytes, cluster: Json) -> Wanted:
 
 def _of_inventory(server: ServerConnection, cluster: str, given: str, by: str) -> list[Wanted]:
     """Recorded certificates that are still valid."""
-    records = list(server.items(issued.place(server), {"fieldSelector": f"spec.cluster={cluster}"}))
+    records = list(server.items(issued.url(server), {"fieldSelector": f"spec.cluster={cluster}"}))
     plain = given.replace(":", "")
     found = [one for one in records if _is_named(one["spec"], given if by == "csr" else plain, by)]
     live = [one for one in found if issued.end_of(one) > times.now()]

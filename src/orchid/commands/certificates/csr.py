@@ -18,8 +18,8 @@ from orchid.commands.certificates import policy_reason
 from orchid.commands.certificates.request_flags import (
     file_name,
     new_arguments,
-    place,
     renew_arguments,
+    url,
 )
 from orchid.commands.certificates.responses import (
     bytes_of,
@@ -88,7 +88,7 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(
         chosen,
         server,
-        place(server),
+        url(server),
         COLUMNS,
         keep=lambda one: not (chosen.pending and conditions_of(one)),
         empty="no requests" + (" wait for a decision" if chosen.pending else ""),
@@ -98,7 +98,7 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.commands.certificates import requesting
 
-    found = server.get(place(server, chosen.name))
+    found = server.get(url(server, chosen.name))
     decoded = requesting.facts_of(bytes_of(found["spec"].get("request")))
     if chosen.output == "name":
         return 0 if print_for_programs("name", found) else 1
@@ -163,7 +163,7 @@ def _decide(chosen: argparse.Namespace, server: ServerConnection, verdict: str) 
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return delete_each(chosen, server, place)
+    return delete_each(chosen, server, url)
 
 
 def _write_decision(
@@ -176,12 +176,12 @@ def _write_decision(
         "message": chosen.message or f"{verdict} with orchid csr.",
     }
     for attempt in range(ATTEMPTS):
-        found = server.get(place(server, name))
+        found = server.get(url(server, name))
         if any(each.get("type") == verdict for each in conditions_of(found)):
             return found
         status = {**status_of(found), "conditions": [*conditions_of(found), condition]}
         try:
-            return server.put(place(server, name, "approval"), {**found, "status": status})
+            return server.put(url(server, name, "approval"), {**found, "status": status})
         except CommandRefused as refused:
             # Modified concurrently: read again before deciding.
             if refused.status != CONFLICT or attempt == ATTEMPTS - 1:

@@ -93,7 +93,7 @@ def run(chosen: argparse.Namespace) -> int:
         table([each.title for each in shown], rows, empty=EMPTY, is_wide=chosen.output == "wide")
         return 0
     names = [one["metadata"]["name"] for one in found]
-    listed = server.items(place(server), _query(server, chosen))
+    listed = server.items(url(server), _query(server, chosen))
     records = {one["metadata"]["name"]: one for one in listed}
     whole = [records[name] for name in names if name in records]
     if chosen.output in EXPORTS:
@@ -114,7 +114,7 @@ def _watch(server: ServerConnection, chosen: argparse.Namespace) -> int:
     return show_list(
         chosen,
         server,
-        place(server),
+        url(server),
         COLUMNS,
         query=_query(server, chosen),
         keep=lambda one: _is_named(chosen.name, one) and (not chosen.live or is_live(one)),
@@ -167,7 +167,7 @@ def _record(item: Json) -> Json:
     }
 
 
-def place(server: ServerConnection, *parts: str) -> str:
+def url(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, "v1", "issuedcertificates", *parts)
 
 

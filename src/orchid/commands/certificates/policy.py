@@ -84,7 +84,7 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(
         chosen,
         server,
-        _place(server, "approvalpolicies"),
+        _url(server, "approvalpolicies"),
         COLUMNS,
         empty="no policies: every request waits for a person",
     )
@@ -101,7 +101,7 @@ def _ready(policy: Json) -> Cell:
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.wire.codec import yaml_text
 
-    found = server.get(_place(server, "approvalpolicies", chosen.name))
+    found = server.get(_url(server, "approvalpolicies", chosen.name))
     if print_for_programs(chosen.output, found):
         return 0
     plain = {
@@ -135,18 +135,18 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
     name = (policy.get("metadata") or {}).get("name")
     if not isinstance(name, str) or not name:
         raise Complaint(f"{chosen.file}: the policy has no name", USAGE)
-    place = _place(server, "approvalpolicies", name)
+    url = _url(server, "approvalpolicies", name)
     try:
-        found = server.get(place)
+        found = server.get(url)
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
-        target = _place(server, "approvalpolicies") + STRICTLY
+        target = _url(server, "approvalpolicies") + STRICTLY
         answer = server.post(target, _current(server, policy))
         done = "made"
     else:
         # With the version that was read, so that no concurrent change is lost.
-        answer = server.put(place + STRICTLY, {**found, "spec": policy.get("spec") or {}})
+        answer = server.put(url + STRICTLY, {**found, "spec": policy.get("spec") or {}})
         done = "replaced" if answer["spec"] != found["spec"] else "unchanged:"
     if chosen.groups:
         grants.grant_use(server, name, chosen.groups)
@@ -164,9 +164,7 @@ def _current(server: ServerConnection, policy: Json) -> Json:
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return delete_each(
-        chosen, server, lambda server, name: _place(server, "approvalpolicies", name)
-    )
+    return delete_each(chosen, server, lambda server, name: _url(server, "approvalpolicies", name))
 
 
 # -- explain and test ----------------------------------------------------------------------
@@ -241,7 +239,7 @@ def _reviewed(server: ServerConnection, spec: Json) -> Json:
         "kind": "ApprovalReview",
         "spec": spec,
     }
-    status: Json = server.post(_place(server, "approvalreviews") + STRICTLY, body)["status"]
+    status: Json = server.post(_url(server, "approvalreviews") + STRICTLY, body)["status"]
     return status
 
 
@@ -305,7 +303,7 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _place(server: ServerConnection, *parts: str) -> str:
+def _url(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, VERSION, *parts)
 
 

@@ -6,7 +6,7 @@ right: a dry run of the same request returns the reasons as warnings.
 """
 
 from orchid.commands.accounts import whoami
-from orchid.commands.certificates.request_flags import place
+from orchid.commands.certificates.request_flags import url
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 
 EVENTS = path("api", "v1", "namespaces", "default", "events")  # of objects without a namespace
@@ -55,5 +55,5 @@ def _forecast(server: ServerConnection, request: Json) -> str:
         "metadata": {"generateName": "forecast-"},
         "spec": asked,
     }
-    warnings = server.rehearse(place(server), body)
+    warnings = server.rehearse(url(server), body)
     return "; ".join(text for text in warnings if text.startswith("policy "))

@@ -63,7 +63,7 @@ def _publish(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if chosen.refresh:
         spec["refreshHint"] = chosen.refresh
     try:
-        found = server.get(_place(server, chosen.name))
+        found = server.get(_url(server, chosen.name))
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
@@ -73,9 +73,9 @@ def _publish(chosen: argparse.Namespace, server: ServerConnection) -> int:
             "metadata": {"name": chosen.name},
             "spec": spec,
         }
-        answer, done = server.post(_place(server), new), "published"
+        answer, done = server.post(_url(server), new), "published"
     else:
-        answer = server.put(_place(server, chosen.name), {**found, "spec": spec})
+        answer = server.put(_url(server, chosen.name), {**found, "spec": spec})
         done = "changed"
     if not print_for_programs(chosen.output, answer):
         say(f"{done} {chosen.name}: {server.access.server}/trust/{chosen.name}.pem")
@@ -102,7 +102,7 @@ def _published_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _published(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return show_list(chosen, server, _place(server), COLUMNS, empty="no published bundles")
+    return show_list(chosen, server, _url(server), COLUMNS, empty="no published bundles")
 
 
 def _unpublish_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +110,7 @@ def _unpublish_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _unpublish(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return delete_each(chosen, server, _place)
+    return delete_each(chosen, server, _url)
 
 
 # -- editions and consumers --------------------------------------------------------------------
@@ -120,7 +120,7 @@ _name_argument = name_argument("published", words="of a published bundle")
 
 
 def _history(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(_place(server, chosen.name))
+    found = server.get(_url(server, chosen.name))
     editions = found.get("status", {}).get("editions") or []
     if print_for_programs(chosen.output, editions):
         return 0
@@ -133,7 +133,7 @@ def _history(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _consumers(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(_place(server, chosen.name))
+    found = server.get(_url(server, chosen.name))
     current = int(found.get("status", {}).get("sequence") or 0)
     _, seen = _stored(server, chosen.name)
     if print_for_programs(chosen.output, seen):
@@ -179,12 +179,12 @@ def _stored(server: ServerConnection, name: str) -> tuple[Json | None, Json]:
 
     from orchid.issuance import stored_edition
 
-    place = path(
+    url = path(
         "api", "v1", "namespaces", server.names.system_namespace, "configmaps",
         stored_edition.consumers_name(name),
     )  # fmt: skip
     try:
-        found = server.get(place)
+        found = server.get(url)
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
@@ -202,15 +202,15 @@ def _store(server: ServerConnection, stored: Json, seen: Json) -> Json:
     from orchid.issuance import stored_edition
 
     meta = stored["metadata"]
-    place = path("api", "v1", "namespaces", meta["namespace"], "configmaps", meta["name"])
+    url = path("api", "v1", "namespaces", meta["namespace"], "configmaps", meta["name"])
     # With the version that was read, so that no fetch in between is lost.
-    return server.put(place, {**stored, "data": {stored_edition.CONSUMERS: json.dumps(seen)}})
+    return server.put(url, {**stored, "data": {stored_edition.CONSUMERS: json.dumps(seen)}})
 
 
 # -- how it is shown ---------------------------------------------------------------------------
 
 
-def _place(server: ServerConnection, *parts: str) -> str:
+def _url(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, "v1beta1", "publishedbundles", *parts)
 
 

@@ -79,7 +79,7 @@ def renew_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def place(server: ServerConnection, *parts: str) -> str:
+def url(server: ServerConnection, *parts: str) -> str:
     return server.group("certificates", "v1", "certificatesigningrequests", *parts)
 
 

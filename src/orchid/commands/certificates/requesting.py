@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from orchid.approval.platform_signers import platform_profiles
 from orchid.commands.certificates import ca
-from orchid.commands.certificates.request_flags import SIGNERS, file_name, place
+from orchid.commands.certificates.request_flags import SIGNERS, file_name, url
 from orchid.commands.certificates.responses import certificate_of, wait_for
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
@@ -119,7 +119,7 @@ def _authority_for_servers(server: ServerConnection) -> str:
     """The signer of the only custom authority that issues to servers."""
     found = [
         str(one["spec"]["signerName"])
-        for one in server.items(ca.place(server))
+        for one in server.items(ca.url(server))
         if usages.SERVER_AUTH in ((one["spec"].get("issues") or {}).get("usages") or ())
     ]
     if len(found) == 1:
@@ -147,7 +147,7 @@ def send(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Want
         "metadata": {"name": name},
         "spec": spec,
     }
-    return server.post(place(server), body)
+    return server.post(url(server), body)
 
 
 def refuse_unfit(server: ServerConnection, signer: str, data: bytes, asked: list[str]) -> None:
@@ -254,7 +254,7 @@ def send_again(server: ServerConnection, name: str, key: keys.PrivateKey, wanted
         except CommandRefused as refused:
             if refused.status != CONFLICT:
                 raise
-        there = server.get(place(server, f"{stem}-{count}"))
+        there = server.get(url(server, f"{stem}-{count}"))
         if _is_undecided(there, key, wanted):
             return there
     raise Complaint(f"there are too many requests named {stem}-…; delete some")
@@ -310,9 +310,9 @@ def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted
 
 def _signer_of(server: ServerConnection, leaf: x509.Certificate, file: Path) -> str:
     serial = f"{leaf.serial_number:x}"
-    place = path("apis", server.names.identity, "v1", "issuedcertificates", serial)
+    url = path("apis", server.names.identity, "v1", "issuedcertificates", serial)
     try:
-        return str(server.get(place)["spec"].get("signerName", ""))
+        return str(server.get(url)["spec"].get("signerName", ""))
     except CommandRefused as refused:
         raise Complaint(
             f"no record says who signed {file} ({refused}); name the signer with --signer", USAGE

@@ -5,7 +5,7 @@ import binascii
 from typing import Any, Final
 
 from orchid.commands.certificates import policy_reason
-from orchid.commands.certificates.request_flags import place
+from orchid.commands.certificates.request_flags import url
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection
 from orchid.commands.terminal.output import Complaint, remark
@@ -18,7 +18,7 @@ def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
     """Wait until a request has its certificate; a refusal ends the wait."""
     found: Json = {}
     for attempt, _ in enumerate(polls(seconds)):
-        found = server.get(place(server, name))
+        found = server.get(url(server, name))
         if status_of(found).get("certificate"):
             return found
         for condition in conditions_of(found):

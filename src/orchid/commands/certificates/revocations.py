@@ -33,7 +33,7 @@ def run(chosen: argparse.Namespace) -> int:
     return show_list(
         chosen,
         server,
-        place(server),
+        url(server),
         COLUMNS,
         query={"fieldSelector": f"spec.cluster={chosen.cluster}"} if chosen.cluster else None,
         keep=lambda one: not chosen.holds or can_be_lifted(one),
@@ -42,7 +42,7 @@ def run(chosen: argparse.Namespace) -> int:
     )
 
 
-def place(server: ServerConnection, *parts: str) -> str:
+def url(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, "v1", "credentialrevocations", *parts)
 
 

@@ -150,7 +150,7 @@ def _create(server: ServerConnection, chosen: argparse.Namespace, wanted: list["
     made = []
     for _, spec in wanted:
         try:
-            made.append(server.post(revocations.place(server), _body(server, chosen, spec)))
+            made.append(server.post(revocations.url(server), _body(server, chosen, spec)))
         except CommandRefused as refused:
             if refused.status != CONFLICT or not refused.about:
                 raise
@@ -164,13 +164,13 @@ def _create(server: ServerConnection, chosen: argparse.Namespace, wanted: list["
 
 def _lift(server: ServerConnection, chosen: argparse.Namespace) -> int:
     """Delete a revocation that is a hold or of a user; the server refuses any other."""
-    found = server.get(revocations.place(server, chosen.name))
+    found = server.get(revocations.url(server, chosen.name))
     if not revocations.can_be_lifted(found):
         raise Complaint(
             f"{chosen.name} is final: only certificateHold and revocations of users can be lifted"
         )
     _confirm(chosen, [f"will release: {revocations.target_of(found)}"])
-    server.delete(revocations.place(server, chosen.name))
+    server.delete(revocations.url(server, chosen.name))
     say(f"released {revocations.target_of(found)}")
     return 0
 
@@ -181,7 +181,7 @@ Wanted = tuple[str, Json]
 
 def _of_request(server: ServerConnection, name: str) -> list[Wanted]:
     query = {"fieldSelector": f"spec.request.name={issued.escaped(name)}"}
-    found = [one for one in server.items(issued.place(server), query) if issued.is_ours(one)]
+    found = [one for one in server.items(issued.url(server), query) if issued.is_ours(one)]
     live = [one for one in found if issued.end_of(one) > times.now()]
     if not live:
         what = "is still valid" if found else "is recorded"
@@ -193,7 +193,7 @@ def _of_serial(server: ServerConnection, given: str) -> Wanted:
     serial = given.replace(":", "").lower().lstrip("0") or "0"
     if not all(digit in "0123456789abcdef" for digit in serial):
         raise Complaint(f"{given!r} is no serial number in hex", USAGE)
-    return _certificate(server.get(issued.place(server, serial)))
+    return _certificate(server.get(issued.url(server, serial)))
 
 
 def _certificate(record: Json) -> Wanted:
@@ -274,8 +274,8 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
     """An authority by its name, or a signer by its own, which has a slash."""
     signer = name
     if "/" not in name:
-        place = path("apis", server.names.identity, "v1beta1", "certificateauthorities", name)
-        signer = server.get(place)["spec"]["signerName"]
+        url = path("apis", server.names.identity, "v1beta1", "certificateauthorities", name)
+        signer = server.get(url)["spec"]["signerName"]
     text = f"every certificate of the signer {signer} issued until {before or 'now'}"
     return text, {"authority": {"signerName": signer, **_issued_before(before)}}
 
@@ -299,7 +299,7 @@ def _of_user(
     """Every credential that authenticates the user, and the certificates on record if wanted."""
     text = f"every credential of the user {name} issued until {before or 'now'}"
     spec = {"user": {"username": name, **_issued_before(before)}}
-    ours = filter(issued.is_ours, server.items(issued.place(server)))
+    ours = filter(issued.is_ours, server.items(issued.url(server)))
     live = [one for one in ours if issued.concerns(one, name) and issued.is_live(one)]
     if live and not and_certificates:
         remark(

@@ -44,17 +44,17 @@ def run(chosen: argparse.Namespace) -> int:
 def words(build: Build, line: Sequence[str]) -> list[str]:
     """The possible last words of a line; the last word may be incomplete or empty."""
     *typed, current = line
-    place = _Place(build(typed[:1]))
+    cursor = _Cursor(build(typed[:1]))
     for word in typed:
-        place.go_past(word)
-    if place.pending is None and current.startswith("-") and "=" in current:
+        cursor.go_past(word)
+    if cursor.pending is None and current.startswith("-") and "=" in current:
         flag, _, current = current.partition("=")
-        place.go_past(flag)
-        return [f"{flag}={word}" for word in place.following(current)]
-    return list(place.following(current))
+        cursor.go_past(flag)
+        return [f"{flag}={word}" for word in cursor.following(current)]
+    return list(cursor.following(current))
 
 
-class _Place:
+class _Cursor:
     """A position in a line: the parser, its next positional argument, and the flag before it."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:

@@ -183,16 +183,16 @@ def document(server: ServerConnection, user: str, credential: Json, namespace: s
         cluster["certificate-authority-data"] = _b64(access.authority)
     if access.server_name:
         cluster["tls-server-name"] = access.server_name
-    place = urlsplit(access.server).netloc
-    name = f"{user}@{place}"
-    context = {"cluster": place, "user": user}
+    address = urlsplit(access.server).netloc
+    name = f"{user}@{address}"
+    context = {"cluster": address, "user": user}
     if namespace:
         context["namespace"] = namespace
     return yaml_text.dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": place, "cluster": cluster}],
+            "clusters": [{"name": address, "cluster": cluster}],
             "users": [{"name": user, "user": credential}],
             "contexts": [{"name": name, "context": context}],
             "current-context": name,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orchid.commands.clusters import cluster_inventory, cluster_setup
-from orchid.commands.clusters.cluster_facts import authorities_of, issuer_of, place
+from orchid.commands.clusters.cluster_facts import authorities_of, issuer_of, object_url
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import (
@@ -155,7 +155,7 @@ def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
         spec["inventory"] = before.get("inventory")
     made = cluster_setup.ensure(
         server,
-        place(server),
+        object_url(server),
         {
             "apiVersion": f"{server.names.identity}/v1beta1",
             "kind": KIND,
@@ -201,7 +201,7 @@ def _webhook_url(chosen: argparse.Namespace, server: ServerConnection, spec: Jso
 def _existing(server: ServerConnection, name: str) -> Json:
     """The spec of a cluster that is registered already; empty if it is not."""
     try:
-        found: Json = server.get(place(server, name))["spec"]
+        found: Json = server.get(object_url(server, name))["spec"]
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
@@ -226,11 +226,11 @@ def _credential_arguments(parser: argparse.ArgumentParser) -> None:
 def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
     """Issue another token; the previous one is valid until it expires or is revoked."""
     _require_directory(chosen)
-    found = server.get(place(server, chosen.name))
+    found = server.get(object_url(server, chosen.name))
     url = (found["spec"].get("credential") or {}).get("url", "")
     token, credential = cluster_setup.credential(server, chosen.name, url, chosen.lifetime)
     found["spec"]["credential"] = credential
-    done = server.put(place(server, chosen.name), found)
+    done = server.put(object_url(server, chosen.name), found)
     _hand_out(chosen, {cluster_setup.CREDENTIAL: token}, done)
     remark("next: copy it to the API server, which reads it again within a minute")
     return 0
@@ -240,11 +240,11 @@ def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return show_list(chosen, server, place(server), COLUMNS, empty="no clusters")
+    return show_list(chosen, server, object_url(server), COLUMNS, empty="no clusters")
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(place(server, chosen.name))
+    found = server.get(object_url(server, chosen.name))
     if print_for_programs(chosen.output, found):
         return 0
     spec, status = found["spec"], found.get("status") or {}
@@ -279,7 +279,7 @@ def _remove_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
     name = chosen.name
-    found = server.get(place(server, name))
+    found = server.get(object_url(server, name))
     if not chosen.yes:
         count = revocation_count(server, name)
         meant = confirmed(
@@ -295,7 +295,7 @@ def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if found["spec"].get("inventory"):
         cluster_inventory.remove(server, name)
         remark(f"in the cluster, delete its account: {cluster_inventory.DELETION}")
-    done = server.delete(place(server, name))
+    done = server.delete(object_url(server, name))
     if not print_for_programs(chosen.output, done):
         say(f"removed {name}")
     return 0

@@ -5,7 +5,7 @@ from orchid.commands.terminal.output import Complaint
 from orchid.wire.naming import KUBERNETES
 
 
-def place(server: ServerConnection, *parts: str) -> str:
+def object_url(server: ServerConnection, *parts: str) -> str:
     """The path of a Cluster object, or of all."""
     return path("apis", server.names.identity, "v1beta1", "clusters", *parts)
 

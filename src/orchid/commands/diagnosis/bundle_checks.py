@@ -13,8 +13,8 @@ def bundles(here: Installation) -> Iterator[Finding]:
     """The current edition of every published bundle has what its sources have."""
     if here.server is None:
         return
-    place = path("apis", here.server.names.identity, "v1beta1", "publishedbundles")
-    found = list(here.server.items(place))
+    url = path("apis", here.server.names.identity, "v1beta1", "publishedbundles")
+    found = list(here.server.items(url))
     late = [(one["metadata"]["name"], _ready(one)) for one in found]
     late = [(name, ready) for name, ready in late if ready.get("status") != "True"]
     for name, ready in late[:MOST_NAMED]:

@@ -39,7 +39,7 @@ def examined(
     server: ServerConnection, there: ServerConnection, name: str
 ) -> list[tuple[str, Finding]]:
     """Every finding with the name of its check."""
-    found = server.get(cluster_facts.place(server, name))
+    found = server.get(cluster_facts.object_url(server, name))
     results: list[tuple[str, Finding]] = []
     for check, findings in (
         ("credential", _credential(found)),

@@ -234,15 +234,15 @@ def _database(path: Path) -> Iterator[Finding]:
 
 def disk(here: Installation) -> Iterator[Finding]:
     """There is enough free disk space."""
-    places = {here.files.path}
+    directories = {here.files.path}
     if here.settings.given.audit_log_path not in ("", "-"):
-        places.add(Path(here.settings.given.audit_log_path).parent)
-    for place in sorted(places):
-        if not place.is_dir():
-            yield wrong(f"there is no directory {place}")
+        directories.add(Path(here.settings.given.audit_log_path).parent)
+    for folder in sorted(directories):
+        if not folder.is_dir():
+            yield wrong(f"there is no directory {folder}")
             continue
-        free = shutil.disk_usage(place).free
-        text = f"{free >> 20} MiB are free where {place} is"
+        free = shutil.disk_usage(folder).free
+        text = f"{free >> 20} MiB are free where {folder} is"
         advice = "make room: a full disk refuses writes, and the audit record has gaps"
         if free < NO_DISK:
             yield wrong(text, advice)

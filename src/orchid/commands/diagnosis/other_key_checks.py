@@ -122,8 +122,8 @@ def authorities(here: Installation) -> Iterator[Finding]:
     if here.server is None:
         return
     names = here.server.names
-    place = path("apis", names.identity, "v1beta1", "certificateauthorities")
-    for one in here.server.items(place):
+    url = path("apis", names.identity, "v1beta1", "certificateauthorities")
+    for one in here.server.items(url):
         name = one["metadata"]["name"]
         end = times.parse((one.get("status") or {}).get("notAfter"))
         if end is None:
@@ -182,9 +182,9 @@ def bootstrap_tokens(here: Installation) -> Iterator[Finding]:
     if here.server is None:
         return
     names = here.server.names
-    place = path("api", "v1", "namespaces", names.system_namespace, "secrets")
+    url = path("api", "v1", "namespaces", names.system_namespace, "secrets")
     selected = {"fieldSelector": f"type={names.bootstrap_token_type}"}
-    found = list(here.server.items(place, selected))
+    found = list(here.server.items(url, selected))
     lasting = [one["metadata"]["name"] for one in found if "expiration" not in one.get("data", {})]
     if lasting:
         rest = f" and {len(lasting) - MOST_NAMED} more" if len(lasting) > MOST_NAMED else ""

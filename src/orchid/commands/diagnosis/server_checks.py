@@ -219,7 +219,7 @@ def ledger(here: Installation) -> Asked:
             )
         if not found.get("rolled_back") and waits <= LONGEST_WAIT:
             yield good(
-                f"the ledger has {_length(server)} entries, and none waits long for its place"
+                f"the ledger has {_length(server)} entries, and none waits long for its index"
             )
 
 

@@ -238,8 +238,8 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     )
     if chosen.output in ("text", "wide"):
         _remark_without_node(server, ends)
-    place = path("api", "v1", "nodes")
-    return show_list(chosen, server, place, columns, empty="no hosts")
+    url = path("api", "v1", "nodes")
+    return show_list(chosen, server, url, columns, empty="no hosts")
 
 
 def _remark_without_node(server: ServerConnection, ends: dict[str, str]) -> None:
@@ -325,7 +325,7 @@ def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
     host: str = chosen.host
     user = f"{NODE_PREFIX}{host}"
     requested = {"fieldSelector": f"spec.requester.username={issued.escaped(user)}"}
-    found = [*certificates_of(server, host), *server.items(issued.place(server), requested)]
+    found = [*certificates_of(server, host), *server.items(issued.url(server), requested)]
     live = {one["metadata"]["name"]: one for one in found if issued.is_live(one)}
     pods = list(pods_of(server, host))
     tokens = [token for name, token in join_tokens(server) if name == host]
@@ -358,7 +358,7 @@ def revoke_certificate(server: ServerConnection, record: Json, reason: str, mess
         "spec": {"certificate": named, "reason": reason, "message": message},
     }
     try:
-        server.post(revocations.place(server), body)
+        server.post(revocations.url(server), body)
     except CommandRefused as refused:
         if refused.status != CONFLICT:  # somebody else was faster
             raise
@@ -369,7 +369,7 @@ def revoke_certificate(server: ServerConnection, record: Json, reason: str, mess
 
 def node_certificates(server: ServerConnection) -> Iterator[Json]:
     signer = server.names.node_client_signer
-    return server.items(issued.place(server), {"fieldSelector": f"spec.signerName={signer}"})
+    return server.items(issued.url(server), {"fieldSelector": f"spec.signerName={signer}"})
 
 
 def certificates_of(server: ServerConnection, host: str) -> Iterator[Json]:

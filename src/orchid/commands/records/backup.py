@@ -139,10 +139,10 @@ def _copy_everything(source: Path, target: Path, keys: Path) -> None:
         if any(directory.iterdir()):
             raise Complaint(f"{directory} is not empty: name a new directory", USAGE)
     absent = []
-    for names, place in (((CHECKPOINT,), target), (PUBLIC, target), (PRIVATE, keys)):
+    for names, folder in (((CHECKPOINT,), target), (PUBLIC, target), (PRIVATE, keys)):
         for name in names:
             if (source / name).is_file():
-                _copy_file(source / name, place / name)
+                _copy_file(source / name, folder / name)
             else:
                 absent.append(name)
     _copy_database(source / DATABASE, target / DATABASE)

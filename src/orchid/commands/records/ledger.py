@@ -65,10 +65,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     added = {}
     for name, words, act in rows:
-        added[name] = place = _action(actions, name, words)
-        add_source(place)
-        add_flags(place, forms=FORMS if name in ("checkpoint", "verify", "tokens") else ())
-        place.set_defaults(act=act)
+        added[name] = action = _action(actions, name, words)
+        add_source(action)
+        add_flags(action, forms=FORMS if name in ("checkpoint", "verify", "tokens") else ())
+        action.set_defaults(act=act)
     added["verify"].add_argument(
         "--since", type=Path, metavar="FILE", help="an earlier checkpoint: it must match too"
     )
@@ -95,10 +95,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
-    place: argparse.ArgumentParser = actions.add_parser(
+    action: argparse.ArgumentParser = actions.add_parser(
         name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
     )
-    return place
+    return action
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -162,10 +162,10 @@ async def _prove(chosen: argparse.Namespace, log: OpenedLog) -> None:
     entry = await audit.entry_at(log.source, index, head.size)
     proof = ProofFile(entry, index, await audit.inclusion_proof(log.source, index, head.size), note)
     proof.opened(log.verifier)  # an invalid proof is not written
-    place = chosen.to or Path(f"{chosen.serial or index}.tlog-proof")
-    _write(place, proof.encode())
-    say(f"wrote {place}: entry {index} of {head.size}")
-    remark(f"anybody can check it: orchid ledger check {place} --key {log.verifier.vkey}")
+    path = chosen.to or Path(f"{chosen.serial or index}.tlog-proof")
+    _write(path, proof.encode())
+    say(f"wrote {path}: entry {index} of {head.size}")
+    remark(f"anybody can check it: orchid ledger check {path} --key {log.verifier.vkey}")
 
 
 def serial_of(given: str) -> str:
@@ -180,11 +180,11 @@ async def _index_of(log: OpenedLog, size: int, serial: str) -> int:
     """The index of the entry about a certificate; the newest bundles are read first."""
     for tile in reversed(audit.bundles_of(size)):
         found = await audit.bundle_entries(log.source, tile)
-        for place, entry in enumerate(found):
+        for offset, entry in enumerate(found):
             content = _content(entry)
             given = str(content.get("serial", "")).lstrip("0")
             if content.get("type") == CERTIFICATE_ISSUED and given == serial:
-                return tile.index * FULL + place
+                return tile.index * FULL + offset
     raise Complaint(f"the ledger has no certificate with the serial number {serial}")
 
 
@@ -199,11 +199,11 @@ def _accept(chosen: argparse.Namespace) -> None:
     """Rename the stored checkpoint, which no longer matches the log in the store."""
     from orchid.ledger.status import FILE, accept, read_kept
 
-    place = chosen.data_dir / FILE
-    known = read_kept(place)
+    path = chosen.data_dir / FILE
+    known = read_kept(path)
     if known is None:
         raise Complaint(
-            f"there is no checkpoint in {place}: the server knows no other ledger", USAGE
+            f"there is no checkpoint in {path}: the server knows no other ledger", USAGE
         )
     say(f"the server has seen {known.size} entries of {known.origin}, root {known.root.hex()}")
     remark(
@@ -212,9 +212,9 @@ def _accept(chosen: argparse.Namespace) -> None:
     if not chosen.yes and not confirmed("accept the ledger in the store as it is?"):
         raise Complaint("nothing was changed; on a terminal it asks, elsewhere add --yes", USAGE)
     try:
-        aside = accept(place, times.now())
+        aside = accept(path, times.now())
     except OSError as problem:
-        raise Complaint(f"{place}: {problem.strerror}") from None
+        raise Complaint(f"{path}: {problem.strerror}") from None
     say(f"accepted; the checkpoint is now {aside}")
 
 
@@ -277,16 +277,16 @@ def _shown(head: Checkpoint) -> dict[str, Any]:
     return {"origin": head.origin, "size": head.size, "root": head.root.hex()}
 
 
-def _read(place: Path) -> bytes:
+def _read(path: Path) -> bytes:
     try:
-        with place.open("rb") as file:
+        with path.open("rb") as file:
             return file.read(1 << 21)
     except OSError as problem:
-        raise Complaint(f"{place}: {problem.strerror}", USAGE) from None
+        raise Complaint(f"{path}: {problem.strerror}", USAGE) from None
 
 
-def _write(place: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes) -> None:
     try:
-        place.write_bytes(data)
+        path.write_bytes(data)
     except OSError as problem:
-        raise Complaint(f"{place}: {problem.strerror}", USAGE) from None
+        raise Complaint(f"{path}: {problem.strerror}", USAGE) from None

@@ -117,9 +117,9 @@ class DirectoryLog:
         return self._read(tile.path)
 
     def write(self, name: str, data: bytes) -> None:
-        place = self._root / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -148,7 +148,7 @@ async def _stored(
             source = StoredLog(store)
             verifier = given or _own_key(directory, await source.checkpoint())
             if waiting := await source.pending():
-                remark(f"{waiting} entries wait for the server to give them their places")
+                remark(f"{waiting} entries wait for the server to give them an index")
             yield source, verifier
     except AlreadyInUse:
         raise Complaint("a server has it open: ask that one, without --data-dir") from None
@@ -165,14 +165,14 @@ def _own_key(directory: Path, note: bytes | None) -> NoteVerifier:
     from orchid.credentials.refusals import Refusal
     from orchid.tlog.checkpoints import Checkpoint
 
-    place = directory / "ledger.key"
+    path = directory / "ledger.key"
     try:
-        key = read_private_key(read_private(place), str(place))
+        key = read_private_key(read_private(path), str(path))
         origin = Checkpoint.claimed(note or b"").origin
     except Refusal as refusal:
         raise Complaint(f"{refusal}; say with --key who signed the ledger", USAGE) from None
     except NoteRefused as refusal:
         raise Complaint(f"the ledger has no checkpoint that can be read: {refusal}") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise Complaint(f"{place} is not an Ed25519 key", USAGE)
+        raise Complaint(f"{path} is not an Ed25519 key", USAGE)
     return NoteVerifier(origin, key.public_key())

@@ -140,9 +140,9 @@ def _revoked(directory: Path) -> dict[str, bytes] | None:
     """All revocations in the file beside the database, by key; None: no file."""
     from orchid.issuance import revocation_file
 
-    place = directory / REVOCATIONS
+    path = directory / REVOCATIONS
     try:
-        return revocation_file.read(place) if place.is_file() else None
+        return revocation_file.read(path) if path.is_file() else None
     except revocation_file.FileTooLarge as problem:
         raise Complaint(str(problem)) from None
 

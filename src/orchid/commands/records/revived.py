@@ -158,7 +158,7 @@ def report(found: Revived) -> None:
         say(f"certificates issued after the backup, kept in the inventory: {_some(found.issued)}")
 
 
-def revoke(place: Path, accounts: Iterable[str], now: datetime) -> None:
+def revoke(file: Path, accounts: Iterable[str], now: datetime) -> None:
     """Make the server revoke every token of some accounts that was issued until now."""
     from orchid.issuance import revocation_file
     from orchid.kinds import credential_revocation as revocations
@@ -186,7 +186,7 @@ def revoke(place: Path, accounts: Iterable[str], now: datetime) -> None:
             ),
         )
         lines.append(revocation_file.line(kind.key("", made.name), encode(made)))
-    revocation_file.append(place, lines)
+    revocation_file.append(file, lines)
     say(f"the server will revoke the tokens of {len(lines)} accounts when it starts")
 
 

@@ -23,7 +23,7 @@ from orchid.commands.terminal.connection import (
 from orchid.commands.terminal.output import USAGE, Complaint, say
 from orchid.commands.terminal.progress import Bar
 
-PLACES = {"secrets": ("api", "v1"), "configmaps": ("api", "v1"), "serviceaccounts": ("api", "v1")}
+GROUPS = {"secrets": ("api", "v1"), "configmaps": ("api", "v1"), "serviceaccounts": ("api", "v1")}
 TRIES = 5
 
 
@@ -33,19 +33,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=["secrets"],
         metavar="RESOURCE",
-        help=f"which objects: {', '.join(PLACES)} (default: secrets)",
+        help=f"which objects: {', '.join(GROUPS)} (default: secrets)",
     )
     add_flags(parser, forms=())
 
 
 def run(chosen: argparse.Namespace) -> int:
-    unknown = [name for name in chosen.resources if name not in PLACES]
+    unknown = [name for name in chosen.resources if name not in GROUPS]
     if unknown:
-        raise Complaint(f"{unknown[0]!r} is none of {', '.join(PLACES)}", USAGE)
+        raise Complaint(f"{unknown[0]!r} is none of {', '.join(GROUPS)}", USAGE)
     server = connect(chosen)
     with Bar() as bar:
         for resource in chosen.resources:
-            found = list(server.items(path(*PLACES[resource], resource)))
+            found = list(server.items(path(*GROUPS[resource], resource)))
             written = 0
             for done, each in enumerate(found, 1):
                 written += _rewritten(server, resource, each)
@@ -57,11 +57,11 @@ def run(chosen: argparse.Namespace) -> int:
 def _rewritten(server: ServerConnection, resource: str, found: Json) -> bool:
     """Write one object unchanged; return whether the server had something to write."""
     meta = found["metadata"]
-    place = path(*PLACES[resource], "namespaces", meta["namespace"], resource, meta["name"])
+    url = path(*GROUPS[resource], "namespaces", meta["namespace"], resource, meta["name"])
     for _ in range(TRIES):
         try:
-            current = server.get(place)
-            after: Json = server.put(place, current)
+            current = server.get(url)
+            after: Json = server.put(url, current)
         except CommandRefused as refusal:
             if refusal.status == NOT_FOUND:
                 return False
@@ -70,4 +70,4 @@ def _rewritten(server: ServerConnection, resource: str, found: Json) -> bool:
         else:
             before: str = current["metadata"]["resourceVersion"]
             return bool(after["metadata"]["resourceVersion"] != before)
-    raise Complaint(f"{place} changes all the time; try again")
+    raise Complaint(f"{url} changes all the time; try again")

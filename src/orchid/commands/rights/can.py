@@ -87,12 +87,12 @@ def _what(chosen: argparse.Namespace, server: ServerConnection) -> Json:
 
 def group_of(server: ServerConnection, resource: str) -> str:
     """The API group that serves a resource; raises a Complaint if there is none."""
-    places = {"": "/api/v1"}
+    urls = {"": "/api/v1"}
     for each in server.get("/apis").get("groups", ()):
         preferred = (each.get("preferredVersion") or {}).get("groupVersion", "")
-        places[each.get("name", "")] = f"/apis/{preferred}"
-    for group, place in places.items():
-        served = server.get(place).get("resources") or ()
+        urls[each.get("name", "")] = f"/apis/{preferred}"
+    for group, url in urls.items():
+        served = server.get(url).get("resources") or ()
         if any(each.get("name") == resource for each in served):
             return group
     if resource == "*":

@@ -127,11 +127,11 @@ def revoke(server: ServerConnection, role: str, subject: Json, namespace: str) -
         left = [each for each in binding.get("subjects") or () if not _is(each, subject)]
         if binding["roleRef"]["name"] != role or len(left) == len(binding.get("subjects") or ()):
             continue
-        place = _bindings(server, namespace, binding["metadata"]["name"])
+        url = _bindings(server, namespace, binding["metadata"]["name"])
         if left:
-            server.put(place, {**binding, "subjects": left})
+            server.put(url, {**binding, "subjects": left})
         else:
-            server.delete(place)
+            server.delete(url)
         changed.append(binding["metadata"]["name"])
     return changed
 

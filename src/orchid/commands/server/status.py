@@ -85,18 +85,18 @@ def counts(server: ServerConnection) -> Json:
     }
 
 
-def _count(server: ServerConnection, place: str) -> int | None:
+def _count(server: ServerConnection, url: str) -> int | None:
     try:
-        return server.count(place)
+        return server.count(url)
     except CommandRefused as refused:
         if refused.status == FORBIDDEN:
             return None
         raise
 
 
-def _undecided(server: ServerConnection, place: str) -> int | None:
+def _undecided(server: ServerConnection, url: str) -> int | None:
     try:
-        return sum(not is_decided(each) for each in server.items(place))
+        return sum(not is_decided(each) for each in server.items(url))
     except CommandRefused as refused:
         if refused.status == FORBIDDEN:
             return None

@@ -140,9 +140,9 @@ def _texts(row: Sequence[object]) -> list[str]:
 
 # -- names, for completion ---------------------------------------------------------------------
 
-Place = Callable[[ServerConnection], str]
+Url = Callable[[ServerConnection], str]
 
-NAMES: dict[str, Place] = {
+NAMES: dict[str, Url] = {
     "request": lambda server: server.group("certificates", "v1", "certificatesigningrequests"),
     "bundle": lambda server: server.group("certificates", "v1beta1", "clustertrustbundles"),
     "published": lambda server: path("apis", server.names.identity, "v1beta1", "publishedbundles"),

@@ -88,20 +88,20 @@ def generate(algorithm: str) -> AuthorityKey:
     return _GENERATORS[algorithm]()
 
 
-def read(data: bytes, place: str = "key data") -> AuthorityKey:
+def read(data: bytes, source: str = "key data") -> AuthorityKey:
     """The first private key in PEM text; refuses weak keys, and types that do not sign."""
-    return _fit(find_private_key(data, place), place)
+    return _fit(find_private_key(data, source), source)
 
 
-def read_untrusted(data: bytes, place: str = "key data") -> AuthorityKey:
+def read_untrusted(data: bytes, source: str = "key data") -> AuthorityKey:
     """`read` for a key from a request: refuses large RSA keys and skips the primality proof."""
-    key = _fit(find_private_key(data, place, proves_primes=False), place)
+    key = _fit(find_private_key(data, source, proves_primes=False), source)
     if isinstance(key, rsa.RSAPrivateKey):
         if key.key_size > MAX_UNTRUSTED_RSA_BITS:
             text = f"the RSA key of an authority has at most {MAX_UNTRUSTED_RSA_BITS} bits"
             raise UnsupportedKey(f"{text}, not {key.key_size}")
         if not _fits_together(key.private_numbers()):
-            raise UnreadableKey(f"{place} does not contain a readable private key")
+            raise UnreadableKey(f"{source} does not contain a readable private key")
     return key
 
 
@@ -118,9 +118,9 @@ def _fits_together(numbers: rsa.RSAPrivateNumbers) -> bool:
     )
 
 
-def _fit(key: object, place: str) -> AuthorityKey:
+def _fit(key: object, source: str) -> AuthorityKey:
     if not isinstance(key, AuthorityKey):
-        raise UnsupportedKey(f"{place}: only RSA, ECDSA, Ed25519 and ML-DSA-65 keys are supported")
+        raise UnsupportedKey(f"{source}: only RSA, ECDSA, Ed25519 and ML-DSA-65 keys are supported")
     refuse_unsupported(key.public_key())
     return key
 

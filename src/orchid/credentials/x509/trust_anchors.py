@@ -66,11 +66,11 @@ def _complaint(block: pem.Block) -> str | None:
 def _duplicates(blocks: tuple[pem.Block, ...]) -> list[Problem]:
     if len({block.data for block in blocks}) == len(blocks):
         return []
-    places: dict[bytes, list[int]] = {}
+    by_data: dict[bytes, list[int]] = {}
     for index, block in enumerate(blocks):
-        places.setdefault(block.data, []).append(index)
+        by_data.setdefault(block.data, []).append(index)
     return [
         Problem(f"duplicate trust anchor (indices [{' '.join(map(str, indices))}])")
-        for indices in places.values()
+        for indices in by_data.values()
         if len(indices) > 1
     ]

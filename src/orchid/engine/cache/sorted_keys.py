@@ -65,7 +65,7 @@ class SortedKeys:
         return 0 if end <= start else self._before(end) - self._before(start)
 
     def _slices(self, start: str, end: str) -> Iterator[list[str]]:
-        (first, low), (last, high) = self._place(start), self._place(end)
+        (first, low), (last, high) = self._position(start), self._position(end)
         for at in range(first, last):
             yield self._blocks[at][low:]
             low = 0
@@ -78,11 +78,11 @@ class SortedKeys:
         if not self._groups:
             starts = range(0, len(blocks), GROUP)
             self._groups = [sum(map(len, blocks[at : at + GROUP])) for at in starts]
-        at, place = self._place(key)
+        at, offset = self._position(key)
         group = at // GROUP
-        return sum(self._groups[:group]) + sum(map(len, blocks[group * GROUP : at])) + place
+        return sum(self._groups[:group]) + sum(map(len, blocks[group * GROUP : at])) + offset
 
-    def _place(self, key: str) -> tuple[int, int]:
+    def _position(self, key: str) -> tuple[int, int]:
         """The block, and the index in it, of the first key that is not less."""
         at = bisect_left(self._lasts, key)
         if at == len(self._blocks):

@@ -114,9 +114,9 @@ class FileKeyObjects:
         )
 
     async def _commit(self, old: Entry[SigningKey] | None, new: SigningKey) -> None:
-        place = self._cache.kind.key("", new.name)
+        store_key = self._cache.kind.key("", new.name)
         revision = old.revision if old else ABSENT
         try:
-            await self._store.commit([Change(place, stored_form(new), revision)])
+            await self._store.commit([Change(store_key, stored_form(new), revision)])
         except RevisionConflict:
             log.debug("tokens.files_shown_elsewhere")  # another server was faster: next time

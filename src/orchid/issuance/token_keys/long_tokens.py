@@ -65,8 +65,8 @@ class Holder(NamedTuple):
     uid: str
 
     def __str__(self) -> str:
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {place}"
+        full_name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {full_name}"
 
 
 def holder_of(account: AccountClaims) -> Holder:

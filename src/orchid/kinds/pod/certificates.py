@@ -47,13 +47,13 @@ def _is_text(value: object) -> bool:
 
 
 def _expiration_errors(path: Path, source: dict[str, Any], longest: int) -> Iterator[FieldError]:
-    seconds, place = source.get("maxExpirationSeconds"), path / "maxExpirationSeconds"
+    seconds, at = source.get("maxExpirationSeconds"), path / "maxExpirationSeconds"
     if not isinstance(seconds, int):
         return
     if seconds < SHORTEST:
-        yield invalid(place, seconds, f"if provided, maxExpirationSeconds must be >= {SHORTEST}")
+        yield invalid(at, seconds, f"if provided, maxExpirationSeconds must be >= {SHORTEST}")
     if seconds > longest:
-        yield invalid(place, seconds, f"if provided, maxExpirationSeconds must be <= {longest}")
+        yield invalid(at, seconds, f"if provided, maxExpirationSeconds must be <= {longest}")
 
 
 def _path_errors(path: Path, source: dict[str, Any]) -> Iterator[FieldError]:

@@ -112,10 +112,10 @@ def _paths(paths: dict[str, Any]) -> bytes:
 
 def _parameter(parameter: dict[str, Any]) -> bytes:
     """A parameter is wrapped in three oneofs: inline/reference, body/other, location."""
-    place = parameter["in"]
-    if place == "body":
+    location = parameter["in"]
+    if location == "body":
         return _field(1, _field(1, _message("BodyParameter", parameter)))
-    if place == "query":
+    if location == "query":
         chosen = _field(3, _message("QueryParameter", parameter))
     else:
         chosen = _field(4, _message("PathParameter", parameter))

@@ -52,8 +52,8 @@ def answer(
     size = len(document.body)
     if not wanted:
         return Response(416, known + b"Content-Range: bytes */%d\r\n" % size)
-    place = b"Content-Range: bytes %d-%d/%d\r\n" % (wanted.start, wanted.stop - 1, size)
-    return Response(206, described + place, document.body[wanted.start : wanted.stop])
+    content_range = b"Content-Range: bytes %d-%d/%d\r\n" % (wanted.start, wanted.stop - 1, size)
+    return Response(206, described + content_range, document.body[wanted.start : wanted.stop])
 
 
 def is_current(http: HttpRequest, tag: str) -> bool:

@@ -216,7 +216,7 @@ class EtcdStore:
         With plain reads only: in a transaction, some versions of etcd refuse them when it is full.
         """
         oldest = self._tail.oldest
-        shown, fixed = await self._place(at)
+        shown, fixed = await self._revisions_of(at)
         start, end = self._keys.bounds(span)
         size = min(limit, FIRST_PAGE) if limit else FIRST_PAGE
         records: list[Record] = []
@@ -231,7 +231,7 @@ class EtcdStore:
                 size = _next_size(records, limit)
         return Page(records, shown, more, oldest)
 
-    async def _place(self, at: Revision) -> tuple[Revision, Revision]:
+    async def _revisions_of(self, at: Revision) -> tuple[Revision, Revision]:
         """The revision that a read shows, and etcd's revision to read it at."""
         if LATEST < at <= self._tail.revision:
             # No key of ours has changed between the oldest revision and the compacted one.

@@ -82,7 +82,7 @@ def to_builtins(value: Any) -> Any:
 # --- decoding -------------------------------------------------------------------------------------
 
 _PLAIN = msgspec.json.Decoder()
-_AT = re.compile(r"(?P<problem>.*) - at `\$(?P<place>.*)`", re.DOTALL)
+_AT = re.compile(r"(?P<problem>.*) - at `\$(?P<path>.*)`", re.DOTALL)
 
 
 class Decoder(Generic[T]):
@@ -260,7 +260,7 @@ def _refusal(fault: msgspec.ValidationError) -> Undecodable:
     found = _AT.fullmatch(str(fault))
     if found is None:
         return Undecodable(_lower_first(str(fault)))
-    return Undecodable(f"{found['place']}: {_lower_first(found['problem'])}")
+    return Undecodable(f"{found['path']}: {_lower_first(found['problem'])}")
 
 
 def _lower_first(text: str) -> str:

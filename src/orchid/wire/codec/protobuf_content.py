@@ -130,9 +130,9 @@ def packed(name: str, signed: Callable[[int], Any]) -> Read:
     def read(data: bytes, position: int, values: Values) -> int:
         position, stop = bounds(data, position)
         numbers = data[position:stop]
-        items, place = values.setdefault(name, []), 0
-        while place < len(numbers):
-            number, place = read_varint(numbers, place)
+        items, at = values.setdefault(name, []), 0
+        while at < len(numbers):
+            number, at = read_varint(numbers, at)
             budget.spend()
             items.append(signed(number))
         return stop

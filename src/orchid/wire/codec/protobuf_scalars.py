@@ -55,11 +55,11 @@ def varint(number: int) -> bytes:
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """The number at a position, and the position behind it. Raises IndexError at the end."""
     number = shift = 0
-    for place in range(position, position + _LONGEST_VARINT):
-        byte = data[place]
+    for index in range(position, position + _LONGEST_VARINT):
+        byte = data[index]
         number |= (byte & 0x7F) << shift
         if byte <= _LAST_OF_BYTE:
-            return number & MASK64, place + 1
+            return number & MASK64, index + 1
         shift += 7
     raise Undecodable("a number takes more than 64 bits")
 

@@ -124,26 +124,26 @@ class _Reader:
             match event:
                 case yaml.ScalarEvent():
                     extent = _Extent(1, len(event.value), 0)
-                    self._place(stack[-1], _scalar(event), event, extent)
+                    self._add(stack[-1], _scalar(event), event, extent)
                 case yaml.AliasEvent():
                     if event.anchor not in self._anchors:
                         raise _error(event, "unknown anchor referenced")
                     value, extent = self._anchors[event.anchor]
                     if len(stack) + extent.depth > DEEPEST:
                         raise _error(event, "exceeded max depth")
-                    self._place(stack[-1], value, event, extent)
+                    self._add(stack[-1], value, event, extent)
                 case yaml.CollectionStartEvent():
                     if len(stack) > DEEPEST:
                         raise _error(event, "exceeded max depth")
                     stack.append(_Holder(_container(event), event))
                 case yaml.CollectionEndEvent():
                     done = stack.pop()
-                    self._place(stack[-1], done.finished(), done.start, done.extent())
+                    self._add(stack[-1], done.finished(), done.start, done.extent())
                 case yaml.DocumentEndEvent():
                     break
         return root.value
 
-    def _place(self, holder: _Holder, value: Any, event: Any, extent: _Extent) -> None:
+    def _add(self, holder: _Holder, value: Any, event: Any, extent: _Extent) -> None:
         is_alias = isinstance(event, yaml.AliasEvent)
         if is_alias or not isinstance(value, dict | list):
             self._nodes += extent.nodes

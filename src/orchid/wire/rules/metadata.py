@@ -87,7 +87,7 @@ def creation_errors(
     if _is_plain(meta, namespaced):
         yield from map(functools.partial(invalid, NAME, meta.name), name_errors(meta.name, False))
         return
-    yield from _place_errors(meta, namespaced, name_errors)
+    yield from _identity_errors(meta, namespaced, name_errors)
     yield from _content_errors(meta)
     yield from _finalizer_errors(meta.finalizers)
     yield from _managed_fields_errors(meta.managed_fields)
@@ -136,12 +136,12 @@ def _all_update_errors(
         _standard_finalizer_errors(new.finalizers) if only_known_finalizers else ()
     )
 
-    yield from _place_errors(new, namespaced, path_segment_errors)
+    yield from _identity_errors(new, namespaced, path_segment_errors)
     yield from (*content, *finalizers, *managed)
     yield from (*changes, *content, *managed)
 
     yield from (*changes, *content, *managed, *nonstandard)
-    yield from _place_errors(new, namespaced, name_errors)
+    yield from _identity_errors(new, namespaced, name_errors)
     yield from (*content, *finalizers, *managed, *nonstandard)
 
 
@@ -177,7 +177,7 @@ def _is_plain(meta: ObjectMeta, namespaced: bool) -> bool:
     )
 
 
-def _place_errors(
+def _identity_errors(
     meta: ObjectMeta, namespaced: bool, name_errors: NameErrors
 ) -> Iterator[FieldError]:
     if meta.generate_name:
