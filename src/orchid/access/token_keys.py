@@ -5,8 +5,8 @@
 
 Signer, verifier, JWKS document and OpenID document use the same instance. StoredKeys follows the
 feed: each use compares the generations of the caches, so that a removed key is refused as soon as
-its removal can be read. A private key is loaded from its Secret and only if it
-belongs to the key id. If the Secret is lost, the process signs with the key that it has in memory.
+its removal can be read. A private key is loaded from its Secret, and only if it belongs to the key
+id. If the Secret is lost, the process signs with the key that it has in memory.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""TokenSecrets: which Secrets hold a token of which key.
+"""TokenSecrets: index of the Secrets that hold a token, by the key that signed it.
 
 Tokens in Secrets never end, so a key cannot be Retired while a Secret holds one of its tokens. The
 index follows the cache of Secrets; only those of the token type are decoded.

@@ -2,10 +2,9 @@
 
 Two modes, chosen at start. *On first use* (`ensure` is set): a namespace is created with the first
 object in it, if the user may create namespaces or is among the `creators`, users and groups from
-the
-settings. *Strict* (`ensure` is None), and for all other users: a write to a missing namespace is a
-404. In both modes, no object can be created in a namespace that is being deleted, and the server's
-own namespaces cannot be deleted.
+the settings. *Strict* (`ensure` is None), and for all other users: a write to a missing namespace
+is a 404. In both modes, no object can be created in a namespace that is being deleted, and the
+server's own namespaces cannot be deleted.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

@@ -27,7 +27,7 @@ class Holdings(Protocol):
     """The rules of users and roles."""
 
     async def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
-        """Which of the wanted rules the user does not hold; "" if all are held."""
+        """The wanted rules that the user does not hold, as text; "" if all are held."""
 
     def rules_of(self, role: RoleRef, namespace: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a role as seen from a namespace; None if there is no such role."""

@@ -53,7 +53,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Join(_Section, frozen=True):
-    """How the host proves its identity the first time."""
+    """The first proof of the identity of the host."""
 
     file: str = ""
     kubeconfig: str = ""

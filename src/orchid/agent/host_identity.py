@@ -128,7 +128,7 @@ class HostIdentity:
         )
 
     def advice(self) -> str:
-        """What an operator does about a host without an identity."""
+        """Advice to the operator of a host without an identity."""
         host = self._server.host or "HOST"
         return f"write a join file to {self._join.file}: orchid host new {host} --replace"
 

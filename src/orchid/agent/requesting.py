@@ -45,7 +45,7 @@ class Placement(NamedTuple):
 
 
 class WantedCertificate(NamedTuple):
-    """What is requested, and for which item of the agent."""
+    """A certificate that an item of the agent needs."""
 
     item: str
     host: str

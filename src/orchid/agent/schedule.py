@@ -1,4 +1,4 @@
-"""When the agent looks at something again: regular checks, waiting for approval, retries."""
+"""Times of the next check of an item: regular checks, waiting for approval, retries."""
 
 import random
 from typing import Final

@@ -37,7 +37,7 @@ PROTECTED: Final = ("ref_protected", "environment_protected")
 
 
 def takeover_risks(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
-    """What a policy must also compare; strict servers refuse it otherwise."""
+    """Claims that a policy must also compare; strict servers refuse it otherwise."""
     if not claims.keys() - {"sub"}:
         yield "compare another claim besides sub, such as an id that is never given again"
     known = known_issuer(issuer, claims)
@@ -48,7 +48,7 @@ def takeover_risks(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
 
 
 def advice(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
-    """What a policy should compare, though it may be meant as it is."""
+    """Claims that a policy should also compare, unless their absence is intended."""
     if known_issuer(issuer, claims) is GITLAB and claims.keys().isdisjoint(PROTECTED):
         yield (
             "compare ref_protected: otherwise everybody who can push a branch to the project gets "

@@ -213,7 +213,7 @@ class Sealing:
 
 
 class _SealedValues:
-    """How many values each key has sealed; every server counts all."""
+    """Gauge of sealed values by key; every server counts all values."""
 
     def __init__(self, store: EncryptedStore, resources: Mapping[str, str]) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Conditions of the steps of SigningKeys, with what each purpose counts and waits for."""
+"""Conditions of the steps of SigningKeys: the counts and waiting times of each purpose."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -10,13 +10,13 @@ Never   creates a successor (rotate_authority_keys.py), nor signs (sign_requests
 
 The present key of an authority without SigningKeys, as an earlier version left it, becomes its
 first SigningKey. If a user replaces the key in the Secret of an authority, the new one becomes a
-SigningKey that signs at once.
+SigningKey that signs immediately.
 
 Secret and bundle are owned by their authority and deleted with it. A bundle is deleted when its key
-is Retired, or when it expires: certificates may still need it. Secrets of the
-system namespace, where keys usually are, are watched; a Secret elsewhere is read when its authority
-changes and every half minute, so that the controller needs no permission to watch all Secrets. With
-more than 300 authorities each is read less often, so that the load does not grow with their number.
+is Retired, or when it expires: certificates may still need it. Secrets of the system namespace,
+where keys usually are, are watched; a Secret elsewhere is read when its authority changes and every
+half minute, so that the controller needs no permission to watch all Secrets. With more than 300
+authorities each is read less often, so that the load does not grow with their number.
 """
 
 import asyncio

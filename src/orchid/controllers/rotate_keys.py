@@ -56,7 +56,7 @@ KEY_LOST: Final = "KeyLost"
 
 
 class RotationTimes(NamedTuple):
-    """How long a key is published before it may sign, and how long a Retired one is kept."""
+    """The time from publication to signing, and the retention of Retired keys."""
 
     publish_time: timedelta
     retention: timedelta

@@ -70,7 +70,7 @@ class AcmeAccounts:
         return min(accounts, key=_age, default=None)
 
     def count_of(self, kid: str) -> int:
-        """How many accounts were created with an external key."""
+        """Number of accounts that were created with an external key."""
         self._index.catch_up()
         return len(self._external.get(kid, ()))
 

@@ -2,8 +2,8 @@
 
 Start with `find`. The first search builds a row for each record; before each later search, the
 rows of records that changed are replaced. A server that never gets a search has no cost. A search
-visits all rows: 100,000 take a few ten milliseconds, in portions between which other requests are
-served.
+visits all rows, in portions between which other requests are served; 100,000 rows take some tens of
+milliseconds.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """ClusterStatusWriter: adds the calls that this server counted to the status of the Clusters.
 
-It writes with the first call at once, and then once a minute. Each server adds its own part. A
+It writes after the first call, and then once a minute. Each server adds its own part. A
 server that is killed loses the calls of its last minute.
 """
 

@@ -63,7 +63,7 @@ class AcmeOrderSpec(Wire):
 
 
 class AcmeOrderStatus(Wire):
-    """What the client did with the certificate."""
+    """Use of the certificate by the client."""
 
     fetched: Annotated[
         Time | None, proto(1), describe("When the client fetched the certificate first.")
@@ -90,7 +90,7 @@ class AcmeOrder(Object):
         return frozenset(one.value for one in self.spec.identifiers)
 
     def difference(self, request: SigningRequest) -> str:
-        """How the names of a certificate request differ from those of the order; "" if equal."""
+        """Names that a certificate request and the order do not share, as text; "" if equal."""
         ordered = {(one.type, one.value) for one in self.spec.identifiers}
         named = {(DNS, name.lower()) for name in request.dns_names}
         named |= {(IP, str(address)) for address in request.ip_addresses}

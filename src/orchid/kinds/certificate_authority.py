@@ -308,7 +308,7 @@ class CertificateAuthority(Object):
 
     @property
     def approval_kept(self) -> timedelta:
-        """How long a person's approval of an ACME request stays valid."""
+        """Validity of a person's approval of an ACME request."""
         acme = self.spec.acme
         return (duration_of(acme.approval_kept) if acme else None) or timedelta()
 

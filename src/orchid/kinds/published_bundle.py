@@ -64,7 +64,7 @@ class BundleSource(Wire):
 
 
 class PublishedBundleSpec(Wire):
-    """Which certificates are published, and how."""
+    """The published certificates, and the form of the document."""
 
     sources: Annotated[
         tuple[BundleSource, ...],

@@ -84,7 +84,7 @@ _numbered = re.compile(r"(.+)-([1-9][0-9]{0,8})").fullmatch
 
 
 class KeyPurpose(NamedTuple):
-    """What a key is for, and what follows from that."""
+    """The purpose of a key: its algorithms, and its words in messages and in the ledger."""
 
     algorithms: tuple[str, ...]  # of keys that the server creates
     has_public_keys: bool  # whether a public key alone may be imported
@@ -101,7 +101,7 @@ FOR_CERTIFICATES: Final = KeyPurpose(
 
 
 class SigningKeySpec(Wire):
-    """Where a key comes from, and its state. Only the state changes."""
+    """The source of a key, and its state. Only the state changes."""
 
     authority: Annotated[
         str,

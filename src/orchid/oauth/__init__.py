@@ -1,1 +1,1 @@
-"""OAuth 2.0 endpoints for services that receive tokens: introspection and metadata."""
+"""OAuth 2.0 endpoints: token exchange, introspection, revocation and metadata."""

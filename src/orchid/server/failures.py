@@ -5,7 +5,7 @@
     failed   an exception that left the handler of a listener: the client's format is unknown
     TIMEOUT  a request that took too long; the listener sends it while the handler still runs
 
-docs/architecture.md lists the few other places, and tests/unit/server/test_failures.py enforces the
+docs/architecture.md lists the few other files, and tests/unit/server/test_failures.py enforces the
 list.
 """
 

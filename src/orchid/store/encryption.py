@@ -126,7 +126,7 @@ IsShared = Callable[[str, Provider], bool]
 
 
 class SealedCount(NamedTuple):
-    """How many current values under a prefix a key has sealed."""
+    """Number of current values under a prefix that a key has sealed."""
 
     prefix: str
     key: str  # its name

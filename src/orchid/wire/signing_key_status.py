@@ -57,7 +57,7 @@ class KeyDependents(Wire):
 
 
 class SigningKeyStatus(Wire):
-    """What the server knows of a key."""
+    """The observed state of a key."""
 
     key_id: Annotated[
         str,

@@ -229,7 +229,7 @@ class RBAC:
         return None if found is None else rules_in(found)
 
     async def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
-        """Which of the wanted rules the user does not hold; "" if all are held."""
+        """The wanted rules that the user does not hold, as text; "" if all are held."""
         self._catch_up()
         reached, problems = self._reaching((user.username, user.groups), namespace)
         rules = tuple(wanted)

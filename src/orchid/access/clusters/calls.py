@@ -1,4 +1,4 @@
-"""ClusterCalls: how often the API server of each cluster called, and with which result.
+"""ClusterCalls: number of calls of the API server of each cluster, by result.
 
 Counted in memory, for metrics and for the status of the Clusters (issuance/cluster_status.py).
 """

@@ -3,11 +3,10 @@
 Start with `OwnSigners.review`. Our controllers sign and attest for the signer of every
 CertificateAuthority, so a user who creates one, or changes its terms, needs these permissions, for
 an intermediate also those for the signer of its parent; a user who names a Secret must be allowed
-to read it. The content of the Secret is checked before
-anything is stored: a key that does not match the certificate, a certificate that is not a CA, an
-expired chain. Later changes of the Secret show in the condition Ready
-(controllers/keep_authorities.py), which also decides if two servers accepted an authority at the
-same time.
+to read it. The content of the Secret is checked before anything is stored: a key that does not
+match the certificate, a certificate that is not a CA, and an expired chain are refused. Later
+changes of the Secret show in the condition Ready (controllers/keep_authorities.py). If two servers
+accept an authority for one signer at the same time, the condition names the one that signs.
 """
 
 import asyncio

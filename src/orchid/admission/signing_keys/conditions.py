@@ -32,7 +32,7 @@ Servers = Mapping[str, ServerKeys]
 
 
 class KeyConditions(Protocol):
-    """What must hold before a step of a key."""
+    """Preconditions of the steps of a key."""
 
     def activation_reasons(self, key: SigningKey, servers: Servers, now: datetime) -> list[str]:
         """Why verifiers or servers may not have a Published key yet."""
@@ -210,7 +210,7 @@ def _serving(key: SigningKey, servers: Servers) -> list[str]:
 
 
 def lacking(key: SigningKey, servers: Servers) -> list[str]:
-    """Which live servers do not have a key."""
+    """The live servers that do not have a key."""
     if not servers:
         return ["no live server reports its keys yet"]
     without = sorted(name for name, one in servers.items() if key.key_id not in one.keys)

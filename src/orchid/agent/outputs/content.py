@@ -72,7 +72,7 @@ class Round:
 
 
 def projected_sources(pod: Json) -> list[Json]:
-    """What a Pod says that its host may get."""
+    """Credentials that a Pod lets its host get: the sources of its projected volumes."""
     volumes = pod["spec"].get("volumes") or ()
     return [
         source
@@ -82,7 +82,7 @@ def projected_sources(pod: Json) -> list[Json]:
 
 
 class Content(Protocol):
-    """What an output has in its files."""
+    """The content of the files of an output."""
 
     def life(self, files: Files) -> Life | None:
         """When the present files expire and are due, without the server; None: not usable."""

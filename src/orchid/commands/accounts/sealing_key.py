@@ -44,7 +44,7 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 
 
 class SealingState(NamedTuple):
-    """What the servers report about their sealing keys."""
+    """Sealing keys as the servers report them."""
 
     counts: Counter[tuple[str, str]]  # values by key and resource
     opens: dict[str, set[str]]  # the names of the keys that each live server has

@@ -56,7 +56,7 @@ def subjects_of(chosen: argparse.Namespace, server: ServerConnection) -> dict[st
 
 
 def scope_of(chosen: argparse.Namespace) -> str:
-    """Where the role is granted, in words."""
+    """The scope of a grant, in words."""
     return f"in {chosen.namespace}" if chosen.namespace else "everywhere"
 
 

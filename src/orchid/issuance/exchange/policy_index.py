@@ -119,7 +119,7 @@ class ExchangePolicyIndex:
 
 
 def claims_as_text(claims: Iterable[tuple[str, object]]) -> list[Claim]:
-    """Those claims of a token that can equal a text."""
+    """The claims of a token that can equal a text, as text."""
     texts = ((name, claim_text(value)) for name, value in claims)
     return [(name, text) for name, text in texts if text is not None]
 
