@@ -33,7 +33,7 @@ from orchid.access.authorizers.configuration import read_configuration as read_a
 from orchid.access.oidc.configuration import read_configuration as read_authentication
 from orchid.agent.configuration import parse as read_agent
 from orchid.assembly.kinds import stored_kinds
-from orchid.commands.certificates.request_flags import place
+from orchid.commands.certificates.request_flags import url as request_url
 from orchid.commands.certificates.requesting import Wanted, send
 from orchid.commands.certificates.responses import wait_for
 from orchid.commands.terminal import kubeconfig_file
@@ -113,7 +113,7 @@ def ask_for_alice(server: ServerConnection) -> None:
     request = send(server, "alice", ec.generate_private_key(ec.SECP256R1()), wanted)
     approved = {"type": "Approved", "status": "True", "reason": "Test", "message": "for pages"}
     body = {**request, "status": {"conditions": [approved]}}
-    server.put(place(server, "alice", "approval"), body)
+    server.put(request_url(server, "alice", "approval"), body)
     wait_for(server, "alice", 30)
 
 

@@ -61,7 +61,9 @@ def test_a_subtree_has_the_naive_hash(entries: list[bytes], data: st.DataObject)
         lambda node: tree_hash(
             [
                 leaf_hash(entry)
-                for entry in entries[node.place << node.height : (node.place + 1) << node.height]
+                for entry in entries[
+                    node.position << node.height : (node.position + 1) << node.height
+                ]
             ]
         )
     )

@@ -14,7 +14,7 @@ entries_of_a_log = st.lists(st.binary(max_size=4), min_size=1, max_size=70)
 
 def hashes(subtrees: list[proofs.Subtree], entries: list[bytes]) -> list[bytes]:
     def of_node(node: TreeNode) -> bytes:
-        first, last = node.place << node.height, (node.place + 1) << node.height
+        first, last = node.position << node.height, (node.position + 1) << node.height
         return tree_hash([leaf_hash(entry) for entry in entries[first:last]])
 
     return [subtree.hash(of_node) for subtree in subtrees]
