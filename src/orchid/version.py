@@ -1,3 +1,3 @@
 """The version of this release, in the one place that the build and the server both read."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
