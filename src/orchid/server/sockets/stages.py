@@ -2,7 +2,7 @@
 
 Under load, many sockets are ready in one turn. The code of one stage then stays in the processor's
 caches for all of them, where the code of a complete request would evict its own beginning: with 32
-connections a get takes a quarter less CPU time (docs/decisions/0041-stages.md). Responses leave no
+connections a get takes a quarter less CPU time (docs/decisions/0040-stages.md). Responses leave no
 later than before, because the event loop writes to its sockets at the end of a turn in any case.
 
 `Stages.receive` is called by a channel (tls_channel.py) with new data. While `handling`, channels
