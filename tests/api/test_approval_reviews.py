@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from orchid.wire.naming import ORCH
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.world import ALICE, BOB, Api
 from tests.unit.approval.cases import ALLOWS
@@ -96,6 +97,31 @@ async def test_a_review_returns_every_check_of_every_policy(server: Api) -> None
         "keys",
         "maxDuration",
     ]
+
+
+async def test_a_review_returns_the_certificate_that_would_be_signed(server: Api) -> None:
+    """What counts is what the signer would write, and that a subject cannot pose as two parts."""
+    made = samples.request("alice,O=system:masters", (), alternative_names=(x509.DNSName(GOOD),))
+    given = terms(request=base64.b64encode(made).decode())
+
+    answer = await review(server, **given)
+
+    assert answer.json["status"]["certificate"] == {
+        "subject": r"CN=alice\,O=system:masters",
+        "names": [GOOD],
+        "usages": ["digital signature", "server auth"],
+        "key": "ECDSA-P256",
+        "seconds": 3600,
+    }
+    assert "obstacles" not in answer.json["status"]
+
+
+async def test_a_review_returns_why_no_policy_can_allow_a_request(server: Api) -> None:
+    """A signer that would refuse a request is named, whatever the policies say."""
+    answer = await review(server, **terms(signerName=ORCH.client_signer, usages=["server auth"]))
+
+    (obstacle,) = answer.json["status"]["obstacles"]
+    assert "the signer would refuse it" in obstacle
 
 
 async def test_rules_are_returned_with_their_result(server: Api) -> None:

@@ -37,8 +37,9 @@ class PolicyAnswer(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The outcome of a request, and the result of each policy."""
+    """The evaluated case, the outcome and the result of each policy."""
 
+    case: Case
     decision: PolicyDecision
     answers: tuple[PolicyAnswer, ...]
 
@@ -73,4 +74,4 @@ async def explain(
 
     decision = await decide(verdicts, asked)
     answers = (PolicyAnswer(one, usable.get(one.policy.name, False)) for one in verdicts)
-    return Explanation(decision, tuple(answers))
+    return Explanation(case, decision, tuple(answers))

@@ -16,6 +16,7 @@ from orchid.approval.explaining import Explainer, PolicyAnswer, RequestedTerms
 from orchid.approval.term_errors import term_errors
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509.requested_certificate import RequestedCertificate
 from orchid.credentials.x509.usages import ALL_USAGES
 from orchid.engine.kind import Kind, Scope
 from orchid.engine.offload import ALWAYS, Offload
@@ -80,6 +81,20 @@ class PolicyVerdict(Wire):
     checks: Annotated[tuple[ApprovalCheck, ...], proto(7), describe("All checks.")] = ()
 
 
+class ReviewedCertificate(Wire):
+    """The certificate that the signer would issue."""
+
+    subject: Annotated[str, proto(1), describe("The subject (RFC 4514).")] = ""
+    names: Annotated[
+        tuple[str, ...], proto(2), describe("DNS names, addresses, email addresses and URIs.")
+    ] = ()
+    usages: Annotated[tuple[str, ...], proto(3), describe("The key usages.")] = ()
+    key: Annotated[str, proto(4), describe("Algorithm and size of its key: ECDSA-P256.")] = ""
+    seconds: Annotated[
+        int | None, proto(5), describe("Its lifetime; not set if the signer decides.")
+    ] = None
+
+
 class ApprovalReviewStatus(Wire):
     """The outcome for the request."""
 
@@ -87,6 +102,12 @@ class ApprovalReviewStatus(Wire):
     message: Annotated[str, proto(2), describe("Why.")] = ""
     policies: Annotated[
         tuple[PolicyVerdict, ...], proto(3), describe("Every policy, by name.")
+    ] = ()
+    certificate: Annotated[
+        ReviewedCertificate | None, proto(4), describe("The certificate that would be signed.")
+    ] = None
+    obstacles: Annotated[
+        tuple[str, ...], proto(5), describe("Reasons why no policy can allow the request.")
     ] = ()
 
 
@@ -124,6 +145,8 @@ class Explaining:
             outcome=found.decision.outcome,
             message=found.decision.message,
             policies=tuple(map(verdict_of, found.answers)),
+            certificate=reviewed(found.case.certificate),
+            obstacles=found.case.obstacles,
         )
         return replace(new, status=status)
 
@@ -182,6 +205,22 @@ def declare(names: Naming, explainer: Explainer, offload: Offload) -> Kind[Appro
         acts=Explaining(names.identity, explainer, offload),
         writes=("metadata", "spec"),
         verbs=("create",),
+    )
+
+
+def reviewed(certificate: RequestedCertificate) -> ReviewedCertificate:
+    lifetime = certificate.lifetime
+    return ReviewedCertificate(
+        subject=certificate.subject.escaped_text,
+        names=(
+            *certificate.dns_names,
+            *map(str, certificate.ip_addresses),
+            *certificate.email_addresses,
+            *certificate.uris,
+        ),
+        usages=certificate.usages,
+        key=certificate.key,
+        seconds=None if lifetime is None else int(lifetime.total_seconds()),
     )
 
 

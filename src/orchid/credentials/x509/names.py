@@ -141,6 +141,15 @@ class DistinguishedName:
                 relative.append(part)
         return ",".join(reversed(relative))
 
+    @property
+    def escaped_text(self) -> str:
+        """The RFC 4514 form with escapes; `#` stands for a value that is no string."""
+        parts = [
+            f"{_SHORT.get(each.oid, each.oid)}={'#' if each.value is None else _escape(each.value)}"
+            for each in self.attributes
+        ]
+        return ",".join(reversed(parts))
+
     def encode(self) -> bytes:
         """The permitted attributes as a DER Name."""
         return der.encode(der.SEQUENCE, *[_relative_name(*each) for each in self._written()])
@@ -164,6 +173,13 @@ class DistinguishedName:
         if COMMON_NAME in found:
             found[COMMON_NAME] = {self.common_name} - {""}
         return [(oid, values) for oid in _WRITTEN if (values := found.get(oid))]
+
+
+def _escape(value: str) -> str:
+    """RFC 4514 section 2.4."""
+    value = re.sub(r'([\\"+,;<>])', r"\\\1", value).replace("\0", r"\00")
+    value = f"\\{value}" if value.startswith((" ", "#")) else value
+    return f"{value[:-1]}\\ " if len(value) > 1 and value.endswith(" ") else value
 
 
 class Named(Protocol):
