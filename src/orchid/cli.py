@@ -130,6 +130,7 @@ GROUPS = {
         Command("can", "check a permission", "orchid.commands.rights.can"),
     ),
     "Clients": (
+        Command("console", "open the console in a browser", "orchid.commands.clients.console"),
         Command(
             "kubeconfig", "write a kubeconfig for a workload", "orchid.commands.clients.kubeconfig"
         ),

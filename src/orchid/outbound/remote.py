@@ -63,7 +63,7 @@ def trusting(authorities: str = "") -> ssl.SSLContext:
 
 def read_kubeconfig(path: Path) -> Remote:
     """The Remote of the current context of a kubeconfig file."""
-    return _remote_of(_read(path), path)
+    return remote_of(_read(path), path)
 
 
 def embedded_remote(data: bytes, where: str) -> Remote:
@@ -74,7 +74,7 @@ def embedded_remote(data: bytes, where: str) -> Remote:
         raise InvalidRemote(str(problem)) from None
     if access.insecure:
         raise InvalidRemote(f"{where}: insecure-skip-tls-verify is not supported")
-    return _remote_of(access, Path(where))
+    return remote_of(access, Path(where))
 
 
 class FollowedKubeconfig:
@@ -115,7 +115,7 @@ class FollowedKubeconfig:
     def _load(self) -> Remote:
         seen, before = fingerprint(self._files), self._files
         access = _read(self._path)
-        remote = _remote_of(access, self._path)
+        remote = remote_of(access, self._path)
         self._files = access.files
         # Files that were not followed before may have changed since: read once more.
         self._seen = seen if access.files == before else None
@@ -132,7 +132,8 @@ def _read(path: Path) -> ServerAccess:
     return access
 
 
-def _remote_of(access: ServerAccess, path: Path) -> Remote:
+def remote_of(access: ServerAccess, path: Path) -> Remote:
+    """The Remote of a server access; `path` names its source in errors."""
     try:
         context = tls.trusting(access.authority.decode("latin-1"))
         if access.key is not None:

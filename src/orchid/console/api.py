@@ -1,0 +1,133 @@
+"""Calls to the server as the user of the console, with decoded responses.
+
+`Api` takes a transport: HTTPS with the credential of a kubeconfig, or the chain of a server in this
+process with the credential of a session. A refused call raises `Refused` with the Status of the
+server. Nothing is cached, except the set of names that the server uses.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode
+
+from orchid.outbound.answer import Answer
+from orchid.outbound.api_connection import SUCCESS, find_naming, path
+from orchid.outbound.failures import CallFailed
+from orchid.outbound.https_client import Pieces, ServerRefused
+from orchid.wire.naming import Naming
+
+JSON: Final = "application/json"
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
+VERSION: Final = "v1alpha1"
+
+Json = dict[str, Any]
+
+
+class Transport(Protocol):
+    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
+        """Send a request and return the complete response; raises CallFailed."""
+
+    def stream(self, target: str) -> AbstractAsyncContextManager[Pieces]:
+        """Open a stream; raises ServerRefused unless the response is a success."""
+
+
+class Refused(Exception):
+    """The server refused a call."""
+
+    def __init__(self, status: int, message: str, details: Json | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.details = details or {}
+
+
+class Unreachable(Exception):
+    """The server gave no usable response."""
+
+
+class Api:
+    """The API of one server, as one user."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._names: Naming | None = None
+
+    async def names(self) -> Naming:
+        """The set of names that the server uses, detected by its API groups."""
+        if self._names is None:
+            groups = (await self.get("/apis")).get("groups") or ()
+            found = find_naming(str(each.get("name", "")) for each in groups)
+            if found is None:
+                raise Unreachable("the server has no API group that this console knows")
+            self._names = found
+        return self._names
+
+    # -- paths -----------------------------------------------------------------------------
+
+    async def requests(self, *parts: str) -> str:
+        names = await self.names()
+        return path("apis", names.certificates, "v1", "certificatesigningrequests", *parts)
+
+    async def identity(self, plural: str, *parts: str) -> str:
+        """A kind of the product's own group."""
+        return path("apis", (await self.names()).identity, VERSION, plural, *parts)
+
+    async def group(self, word: str, version: str, *parts: str) -> str:
+        return path("apis", (await self.names()).group(word), version, *parts)
+
+    # -- calls -----------------------------------------------------------------------------
+
+    async def get(self, target: str, query: Mapping[str, str] | None = None) -> Json:
+        return await self._json("GET", f"{target}?{urlencode(query)}" if query else target)
+
+    async def post(self, target: str, body: Json) -> Json:
+        return await self._json("POST", target, body)
+
+    async def put(self, target: str, body: Json) -> Json:
+        return await self._json("PUT", target, body)
+
+    async def delete(self, target: str, body: Json) -> Json:
+        return await self._json("DELETE", target, body)
+
+    async def items(
+        self, target: str, query: Mapping[str, str] | None = None, *, most: int
+    ) -> tuple[list[Json], bool]:
+        """The first items of a list, and whether there are more."""
+        page = await self.get(target, {**(query or {}), "limit": str(most)})
+        return list(page.get("items") or ()), bool(page.get("metadata", {}).get("continue"))
+
+    async def raw(self, target: str) -> tuple[int, bytes]:
+        """A page that is no object, whatever its status."""
+        answer = await self._send("GET", target)
+        return answer.status, answer.body
+
+    def stream(self, target: str) -> AbstractAsyncContextManager[Pieces]:
+        return self._transport.stream(target)
+
+    async def _json(self, method: str, target: str, body: Json | None = None) -> Json:
+        data = b"" if body is None else json.dumps(body).encode()
+        answer = await self._send(method, target, data)
+        value = decoded(answer.body)
+        if answer.status not in SUCCESS:
+            said = str(value.get("message") or f"the server answered with status {answer.status}")
+            raise Refused(answer.status, said, value.get("details") or {})
+        return value
+
+    async def _send(self, method: str, target: str, data: bytes = b"") -> Answer:
+        try:
+            return await self._transport.send(method, target, data)
+        except CallFailed as problem:
+            raise Unreachable(str(problem)) from None
+
+
+def decoded(data: bytes) -> Json:
+    """A JSON object; empty for anything else."""
+    try:
+        value = json.loads(data) if data else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+__all__ = ["Api", "Json", "Refused", "ServerRefused", "Transport", "Unreachable", "decoded"]

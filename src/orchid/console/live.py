@@ -1,0 +1,75 @@
+"""Live updates: a stream of changes, without their contents.
+
+`GET /live?of=credentialrevocations` is an event stream (`text/event-stream`). Each event names the
+kind and the object that changed; the script of the page then fetches the page again. A stream is a
+watch with the credential of the user, and ends with it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from orchid.console.api import Api, Refused, ServerRefused, Unreachable, decoded
+from orchid.console.messages import WebResponse
+from orchid.outbound.failures import CallFailed
+
+REQUESTS: Final = "certificatesigningrequests"
+FOLLOWED: Final = (REQUESTS, "credentialrevocations", "issuedcertificates")
+BEAT_SECONDS: Final = 15.0  # so that a browser that has gone is noticed
+LARGEST_LINE: Final = 4 << 20
+
+
+class Changes:
+    """Streams of changes."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def respond(self, of: str) -> WebResponse:
+        plural = next((one for one in FOLLOWED if one == of), "")
+        if not plural:
+            return WebResponse(404, b"not found\n", media="text/plain")
+        target = await self._target(plural)
+        start = (await self._api.get(target, {"limit": "1"})).get("metadata", {})
+        version = str(start.get("resourceVersion", ""))
+        watch = f"{target}?watch=true&resourceVersion={version}"
+        return WebResponse(200, media="text/event-stream", stream=self._events(plural, watch))
+
+    async def _target(self, plural: str) -> str:
+        if plural == REQUESTS:
+            return await self._api.requests()
+        return await self._api.identity(plural)
+
+    async def _events(self, plural: str, watch: str) -> AsyncIterator[bytes]:
+        yield b"retry: 3000\n\n"
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
+        reading = asyncio.create_task(self._read(plural, watch, queue))
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(BEAT_SECONDS):
+                        event = await queue.get()
+                except TimeoutError:
+                    event = b": beat\n\n"
+                if event is None:
+                    return
+                yield event
+        finally:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+
+    async def _read(self, plural: str, watch: str, queue: asyncio.Queue[bytes | None]) -> None:
+        """Put an event for each line of the watch, and None at its end."""
+        with contextlib.suppress(ServerRefused, CallFailed, Refused, Unreachable):
+            async with self._api.stream(watch) as pieces:
+                rest = b""
+                async for piece in pieces:
+                    *lines, rest = (rest + piece).split(b"\n")
+                    for line in lines:
+                        if decoded(line).get("type") in ("ADDED", "MODIFIED", "DELETED"):
+                            await queue.put(f"event: change\ndata: {plural}\n\n".encode())
+                    if len(rest) > LARGEST_LINE:
+                        break
+        await queue.put(None)

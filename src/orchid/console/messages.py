@@ -1,0 +1,72 @@
+"""Requests and responses of the console, independent of the listener."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+HTML: Final = "text/html; charset=utf-8"
+LARGEST_BODY: Final = 256 * 1024
+MOST_FIELDS: Final = 64
+FORM: Final = "application/x-www-form-urlencoded"
+
+Fields = dict[str, str]
+
+
+class BadRequest(ValueError):
+    """A request that no page understands; the message says why."""
+
+
+@dataclass(frozen=True)
+class WebRequest:
+    """A request of a browser."""
+
+    method: str
+    path: str  # as sent: segments are decoded by the router
+    query: Fields = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: bytes = b""
+
+    @property
+    def form(self) -> Fields:
+        media = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media != FORM:
+            raise BadRequest("a form must be sent as " + FORM)
+        return _fields(self.body.decode("utf-8", "replace"))
+
+
+@dataclass(frozen=True)
+class WebResponse:
+    """A response; with `stream`, a body without end."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    media: str = HTML
+    stream: AsyncIterator[bytes] | None = None
+
+
+def redirect(target: str) -> WebResponse:
+    """See Other: the browser fetches the target with GET."""
+    return WebResponse(303, headers=(("Location", target),))
+
+
+def parse_target(target: str) -> tuple[str, Fields]:
+    """Path and query of a request target."""
+    if not target.startswith("/") or target.startswith("//"):
+        raise BadRequest("the target is not a path")
+    parts = urlsplit(target)
+    return parts.path, _fields(parts.query)
+
+
+def _fields(text: str) -> Fields:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise BadRequest(f"more than {MOST_FIELDS} fields") from None
+    found: Fields = {}
+    for name, value in pairs:
+        if name in found:
+            raise BadRequest(f"the field {name!r} occurs twice")
+        found[name] = value
+    return found

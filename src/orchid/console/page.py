@@ -1,0 +1,132 @@
+"""Declarations of pages, and the `Visit` that a page is read and acted with.
+
+A page reads through `Visit.api`, with the rights of the user. If the user may not read a part, the
+page shows the missing right and how to get it, and not nothing: `Visit.part`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+from orchid.console.api import FORBIDDEN, NOT_FOUND, Api, Json, Refused
+from orchid.console.messages import Fields, WebResponse
+
+T = TypeVar("T")
+
+# Roles that give the right to read a resource, for the command that the page shows.
+ROLES: Final = {
+    "certificatesigningrequests": "certificate-approver",
+    "approvalreviews": "certificate-approver",
+    "approvalpolicies": "certificate-approver",
+    "certificateauthorities": "certificate-approver",
+    "issuedcertificates": "certificate-inventory-viewer",
+    "certificatesearches": "certificate-inventory-viewer",
+    "credentialrevocations": "credential-revoker",
+    "ledger": "ledger-viewer",
+}
+ADMINISTRATOR: Final = "cluster-admin"
+
+
+@dataclass(frozen=True)
+class Part(Generic[T]):
+    """A part of a page: its value, or the right that the user lacks."""
+
+    value: T | None = None
+    refusal: str = ""
+    command: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        return bool(self.refusal)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request to a page."""
+
+    api: Api
+    base: str  # the path that all pages are below
+    path: str
+    names: Mapping[str, str]  # the variable segments of the path
+    query: Fields
+    user: Json  # the user, as the server sees them
+    form: Fields = field(default_factory=dict)
+
+    @property
+    def username(self) -> str:
+        return str(self.user.get("username", ""))
+
+    def link(self, *parts: str, **query: str) -> str:
+        """The URL of a page; values cannot become other segments."""
+        given = {name: value for name, value in query.items() if value}
+        target = f"{self.base}/" + "/".join(quote(part, safe="") for part in parts)
+        return f"{target}?{urlencode(given)}" if given else target
+
+    async def part(self, reading: Awaitable[T]) -> Part[T]:
+        """The result, or the missing right; other refusals are raised."""
+        try:
+            return Part(await reading)
+        except Refused as refused:
+            if refused.status != FORBIDDEN:
+                raise
+            resource = str(refused.details.get("kind") or "")
+            role = ROLES.get(resource, ADMINISTRATOR)
+            command = f"orchid grant {role} --user {_word(self.username)}"
+            return Part(None, refused.message, command)
+
+    async def found(self, reading: Awaitable[T]) -> T | None:
+        """The result, or None if there is no such object."""
+        try:
+            return await reading
+        except Refused as refused:
+            if refused.status != NOT_FOUND:
+                raise
+            return None
+
+
+Read = Callable[[Visit], Awaitable[Mapping[str, Any]]]
+Act = Callable[[Visit], Awaitable["Done | Retry"]]
+
+
+@dataclass(frozen=True)
+class Done:
+    """An action succeeded: the page to show next, and a sentence about the result."""
+
+    target: str
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """An action was refused: the same page again, with the typed text and the reason."""
+
+    problem: str
+    status: int = 409
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: where it is, what it shows, what it reads and what it does."""
+
+    path: str  # "/requests/{name}"
+    template: str
+    read: Read
+    section: str = ""  # the entry of the navigation
+    live: tuple[str, ...] = ()  # plurals whose changes the page follows
+    act: Act | None = None  # for POST
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file: not rendered."""
+
+    path: str
+    fetch: Callable[[Visit], Awaitable[WebResponse]]
+
+
+def _word(name: str) -> str:
+    """A name, quoted for a shell."""
+    plain = name.replace("-", "").replace("_", "").replace(".", "").replace(":", "")
+    return name if plain.isalnum() and name.isascii() else "'" + name.replace("'", "'\\''") + "'"

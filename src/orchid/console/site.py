@@ -1,0 +1,179 @@
+"""The pages as one site: routing, rendering and errors.
+
+Start with `Site.respond`. The path is relative to `base`, the path that all pages are below. The
+user is read from the server for every request; an action that was refused shows its page again
+with the typed text.
+"""
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlencode
+
+from orchid.console import text
+from orchid.console.api import UNAUTHORIZED, Api, Json, Refused, Unreachable
+from orchid.console.live import Changes
+from orchid.console.messages import Fields, WebRequest, WebResponse, redirect
+from orchid.console.page import Done, Download, Page, Retry, Visit
+from orchid.console.rendering import Renderer
+
+NAVIGATION: Final = (
+    ("", "Overview"),
+    ("requests", "Requests"),
+    ("issued", "Certificates"),
+    ("revocations", "Revocations"),
+    ("accounts", "Accounts"),
+    ("authorities", "Authorities"),
+    ("bundles", "Bundles"),
+    ("policies", "Policies"),
+    ("rights", "Rights"),
+    ("ledger", "Ledger"),
+    ("health", "Health"),
+)
+WARNED: Final = 300.0  # seconds before the credential expires
+A_YEAR: Final = ("Cache-Control", "private, max-age=31536000, immutable")
+TITLES: Final = {
+    400: "That cannot be read",
+    401: "The server does not accept your credential",
+    403: "You may not do that",
+    404: "There is nothing here",
+    409: "It changed since you looked",
+    422: "The server refuses that",
+    429: "The server is busy",
+    502: "The server cannot be reached",
+}
+
+Expiry = Callable[[], datetime.datetime | None]  # of the credential, if it is known
+
+
+class Site:
+    """All pages, for the user of one transport."""
+
+    def __init__(
+        self,
+        api: Api,
+        renderer: Renderer,
+        pages: Sequence[Page | Download],
+        *,
+        server: str,
+        expiry: Expiry = lambda: None,
+    ) -> None:
+        self._api = api
+        self._renderer = renderer
+        self._pages = [(each.path.strip("/").split("/"), each) for each in pages]
+        self._server = server
+        self._expiry = expiry
+        self._changes = Changes(api)
+
+    def static(self, path: str) -> WebResponse:
+        """A file under its name with digest, so that browsers may keep it."""
+        found = self._renderer.files.get(path)
+        if found is None:
+            return WebResponse(404, b"not found\n", media="text/plain")
+        media, data = found
+        return WebResponse(200, data, (A_YEAR,), media)
+
+    async def respond(self, request: WebRequest, base: str) -> WebResponse:
+        page, names = self._find(request.path)
+        user: Json = {}
+        try:
+            user = await self._user()
+            if request.path == "/live":
+                return await self._changes.respond(request.query.get("of", ""))
+            if page is None:
+                return self._error(404, "No page has this address.", base, user)
+            form = request.form if request.method == "POST" else {}
+            visit = Visit(self._api, base, request.path, names, request.query, user, form)
+            if isinstance(page, Download):
+                return await page.fetch(visit)
+            if request.method == "POST":
+                return await self._act(page, visit)
+            return await self._show(page, visit)
+        except Refused as refused:
+            return self._error(refused.status, refused.message, base, user)
+        except Unreachable as problem:
+            return self._error(502, str(problem), base, user)
+
+    def _find(self, path: str) -> tuple[Page | Download | None, Fields]:
+        segments = path.strip("/").split("/")
+        for pattern, page in self._pages:
+            if len(pattern) != len(segments):
+                continue
+            names = {}
+            for expected, given in zip(pattern, segments, strict=True):
+                if expected.startswith("{") and given:
+                    names[expected.strip("{}")] = unquote(given)
+                elif expected != given:
+                    break
+            else:
+                return page, names
+        return None, {}
+
+    async def _user(self) -> Json:
+        names = await self._api.names()
+        body = {"apiVersion": f"{names.authentication}/v1", "kind": "SelfSubjectReview"}
+        target = await self._api.group("authentication", "v1", "selfsubjectreviews")
+        found: Json = (await self._api.post(target, body)).get("status", {}).get("userInfo", {})
+        return found
+
+    async def _show(self, page: Page, visit: Visit) -> WebResponse:
+        values = await page.read(visit)
+        return WebResponse(200, self._render(page, visit, values))
+
+    async def _act(self, page: Page, visit: Visit) -> WebResponse:
+        if page.act is None:
+            return self._error(405, "This page has no form.", visit.base, visit.user)
+        try:
+            outcome = await page.act(visit)
+        except Refused as refused:
+            outcome = Retry(refused.message, refused.status)
+        if isinstance(outcome, Done):
+            mark = "&" if "?" in outcome.target else "?"
+            notice = f"{mark}{urlencode({'done': outcome.notice})}" if outcome.notice else ""
+            return redirect(f"{outcome.target}{notice}")
+        values = {**await page.read(visit), **outcome.values, "problem": outcome.problem}
+        return WebResponse(outcome.status, self._render(page, visit, values))
+
+    def _render(self, page: Page, visit: Visit, values: Any) -> bytes:
+        shown = {
+            "problem": "",
+            "form": visit.form,
+            "query": visit.query,
+            "visit": visit,
+            "link": visit.link,
+            "live": ",".join(page.live),
+            "here": _here(visit),
+            **self._frame(visit.base, visit.user, page.section),
+            **values,
+        }
+        return self._renderer.render(page.template, **shown)
+
+    def _frame(self, base: str, user: Json, section: str) -> dict[str, Any]:
+        """The values of every page."""
+        end = self._expiry()
+        left = None if end is None else (end - text.now()).total_seconds()
+        return {
+            "base": base,
+            "user": user,
+            "section": section,
+            "navigation": NAVIGATION,
+            "server": self._server,
+            "ends": end.isoformat() if end else "",
+            "ends_soon": left is not None and left < WARNED,
+            "live": "",
+        }
+
+    def _error(self, status: int, message: str, base: str, user: Json) -> WebResponse:
+        shown = status if status in (400, 401, 403, 404, 405, 409, 422, 429) else 502
+        title = TITLES.get(shown, "That did not work")
+        values = {"title": title, "message": message, "status": shown, "problem": "", "query": {}}
+        values["is_refused"] = shown == UNAUTHORIZED
+        body = self._renderer.render("error.html", **self._frame(base, user, "none"), **values)
+        return WebResponse(shown, body)
+
+
+def _here(visit: Visit) -> str:
+    """The URL of the page, without the notice of the last action."""
+    kept = {name: value for name, value in visit.query.items() if name != "done"}
+    target = f"{visit.base}{quote(unquote(visit.path))}"
+    return f"{target}?{urlencode(kept)}" if kept else target

@@ -1,0 +1,105 @@
+"""The pages of the console over a server in this process, as a browser without script sees them."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlencode
+
+from orchid.clock import SystemClock
+from orchid.console import api as console_api
+from orchid.console.api import Api as ConsoleApi
+from orchid.console.local import LocalDoor
+from orchid.console.messages import FORM, WebRequest, WebResponse, parse_target
+from orchid.console.pages import PAGES
+from orchid.console.rendering import Renderer
+from orchid.console.site import Site
+from orchid.outbound.answer import Answer
+from tests.api.world import ADMIN, Api
+
+PORT = 8123
+HOST = f"127.0.0.1:{PORT}"
+ORIGIN = f"http://{HOST}"
+OWN = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
+RENDERER = Renderer()
+
+
+class Calls:
+    """A transport into the chain of the server, with a token."""
+
+    def __init__(self, server: Api, token: str) -> None:
+        self.server, self.token = server, token
+        self.sent: list[tuple[str, str]] = []
+
+    async def send(
+        self, method: str, target: str, body: bytes = b"", media: str = console_api.JSON
+    ) -> Answer:
+        self.sent.append((method, target))
+        headers = {"content-type": media, "user-agent": "orchid-console/tests"}
+        found = await self.server.call(
+            method, target, body or None, token=self.token, headers=headers
+        )
+        return Answer(found.status, found.body)
+
+    @asynccontextmanager
+    async def stream(self, target: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self.server.watch(target, token=self.token) as events:
+
+            async def pieces() -> AsyncIterator[bytes]:
+                while True:
+                    yield f"{await events.next()}\n".replace("'", '"').encode()
+
+            yield pieces()
+
+
+class Browser:
+    """Follows no redirect and runs no script; has the cookie of its session."""
+
+    def __init__(self, server: Api, token: str = ADMIN) -> None:
+        self.calls = Calls(server, token)
+        site = Site(ConsoleApi(self.calls), RENDERER, PAGES, server="https://orchid.test")
+        self.door = LocalDoor(site, RENDERER, SystemClock.monotonic)
+        self.door.listens_at(PORT)
+        self.base = ""
+        self.cookie = ""
+
+    async def open(self) -> "Browser":
+        """Use a link."""
+        opened = await self.get(self.door.new_link().removeprefix(ORIGIN))
+        assert opened.status == 200
+        self.cookie = dict(opened.headers)["Set-Cookie"].partition(";")[0]
+        found = re.search(r'url=(/[^"]+)/"', opened.body.decode())
+        assert found is not None
+        self.base = found[1]
+        return self
+
+    async def get(self, target: str, **headers: str) -> WebResponse:
+        return await self._send("GET", target, b"", headers)
+
+    async def page(self, path: str) -> str:
+        """The HTML of a page below the path of the console."""
+        found = await self.get(f"{self.base}{path}")
+        assert found.status == 200, (found.status, found.body.decode())
+        return found.body.decode()
+
+    async def post(
+        self, path: str, fields: dict[str, str], headers: dict[str, str] | None = None
+    ) -> WebResponse:
+        sent = {"content-type": FORM, **(OWN if headers is None else headers)}
+        return await self._send("POST", f"{self.base}{path}", urlencode(fields).encode(), sent)
+
+    async def _send(
+        self, method: str, target: str, body: bytes, headers: dict[str, str]
+    ) -> WebResponse:
+        path, query = parse_target(target)
+        sent = {"host": HOST, **({"cookie": self.cookie} if self.cookie else {}), **headers}
+        return await self.door.respond(WebRequest(method, path, query, sent, body))
+
+
+def hidden(page: str) -> dict[str, str]:
+    """The hidden fields of the forms of a page."""
+    return dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page))
+
+
+def location(response: WebResponse) -> str:
+    assert response.status == 303, (response.status, response.body.decode())
+    return dict(response.headers)["Location"]
