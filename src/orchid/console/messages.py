@@ -1,9 +1,10 @@
 """Requests and responses of the console, independent of the listener."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
 
 HTML: Final = "text/html; charset=utf-8"
 LARGEST_BODY: Final = 256 * 1024
@@ -17,14 +18,13 @@ class BadRequest(ValueError):
     """A request that no page understands; the message says why."""
 
 
-@dataclass(frozen=True)
-class WebRequest:
+class WebRequest(msgspec.Struct, frozen=True):
     """A request of a browser."""
 
     method: str
     path: str  # as sent: segments are decoded by the router
-    query: Fields = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    query: Fields = msgspec.field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)  # names in lower case
     body: bytes = b""
 
     @property
@@ -35,8 +35,7 @@ class WebRequest:
         return _fields(self.body.decode("utf-8", "replace"))
 
 
-@dataclass(frozen=True)
-class WebResponse:
+class WebResponse(msgspec.Struct, frozen=True):
     """A response; with `stream`, a body without end."""
 
     status: int

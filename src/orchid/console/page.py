@@ -5,9 +5,10 @@ page shows the missing right and how to get it, and not nothing: `Visit.part`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from orchid.console.api import FORBIDDEN, NOT_FOUND, Api, Json, Refused
 from orchid.console.messages import Fields, WebResponse
@@ -28,8 +29,7 @@ ROLES: Final = {
 ADMINISTRATOR: Final = "cluster-admin"
 
 
-@dataclass(frozen=True)
-class Part(Generic[T]):
+class Part(msgspec.Struct, Generic[T], frozen=True):
     """A part of a page: its value, or the right that the user lacks."""
 
     value: T | None = None
@@ -41,8 +41,7 @@ class Part(Generic[T]):
         return bool(self.refusal)
 
 
-@dataclass(frozen=True)
-class Visit:
+class Visit(msgspec.Struct, frozen=True):
     """A request to a page."""
 
     api: Api
@@ -51,7 +50,7 @@ class Visit:
     names: Mapping[str, str]  # the variable segments of the path
     query: Fields
     user: Json  # the user, as the server sees them
-    form: Fields = field(default_factory=dict)
+    form: Fields = msgspec.field(default_factory=dict)
 
     @property
     def username(self) -> str:
@@ -89,25 +88,22 @@ Read = Callable[[Visit], Awaitable[Mapping[str, Any]]]
 Act = Callable[[Visit], Awaitable["Done | Retry"]]
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """An action succeeded: the page to show next, and a sentence about the result."""
 
     target: str
     notice: str = ""
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """An action was refused: the same page again, with the typed text and the reason."""
 
     problem: str
     status: int = 409
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A page: where it is, what it shows, what it reads and what it does."""
 
     path: str  # "/requests/{name}"
@@ -118,8 +114,7 @@ class Page:
     act: Act | None = None  # for POST
 
 
-@dataclass(frozen=True)
-class Download:
+class Download(msgspec.Struct, frozen=True):
     """A file: not rendered."""
 
     path: str

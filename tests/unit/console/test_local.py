@@ -29,7 +29,8 @@ class World:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.door = LocalDoor(OnePage(), RENDERER, lambda: self.now)  # type: ignore[arg-type]
+        site: Any = OnePage()
+        self.door = LocalDoor(site, RENDERER, lambda: self.now)
         self.door.listens_at(8123)
 
     async def send(self, method: str, path: str, **headers: str) -> WebResponse:
