@@ -24,7 +24,7 @@ VERSION: Final = "v1alpha1"
 Json = dict[str, Any]
 
 
-class Transport(Protocol):
+class UserTransport(Protocol):
     async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
         """Send a request and return the complete response; raises CallFailed."""
 
@@ -49,7 +49,7 @@ class Unreachable(Exception):
 class Api:
     """The API of one server, as one user."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: UserTransport) -> None:
         self._transport = transport
         self._names: Naming | None = None
 
@@ -130,4 +130,4 @@ def decoded(data: bytes) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-__all__ = ["Api", "Json", "Refused", "ServerRefused", "Transport", "Unreachable", "decoded"]
+__all__ = ["Api", "Json", "Refused", "ServerRefused", "Unreachable", "UserTransport", "decoded"]

@@ -1,7 +1,7 @@
 """The listener of `orchid console`: HTTP/1.1 on loopback, for the browser of one user.
 
-Start with `Listener`. The parser is the one of the API server. Limits: connections, size of head
-and body, and time. The listener knows no page: it passes a `WebRequest` to its handler and writes
+Start with `LoopbackListener`. The parser is the one of the API server. Limits: connections, size of
+head and body, and time. The listener knows no page: it passes a `WebRequest` to its handler and writes
 the `WebResponse`.
 """
 
@@ -16,7 +16,7 @@ import httptools
 
 from orchid.console.messages import (
     LARGEST_BODY,
-    BadRequest,
+    UnreadableRequest,
     WebRequest,
     WebResponse,
     parse_target,
@@ -52,7 +52,7 @@ REASONS: Final = {
 Handler = Callable[[WebRequest], Awaitable[WebResponse]]
 
 
-class Listener:
+class LoopbackListener:
     """Accepts connections on loopback and answers their requests."""
 
     def __init__(self, handler: Handler) -> None:
@@ -91,7 +91,7 @@ class Listener:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         keeps_open = True
         while keeps_open:
-            incoming = RequestReader()
+            incoming = WebRequestReader()
             try:
                 async with asyncio.timeout(HEAD_SECONDS):
                     while not incoming.complete:
@@ -100,7 +100,7 @@ class Listener:
                             return
                         incoming.feed(data)
                 request = incoming.request()
-            except BadRequest as problem:
+            except UnreadableRequest as problem:
                 await _send(writer, _plain(400, str(problem)), keeps_open=False)
                 return
             response = await self._respond(request)
@@ -112,14 +112,14 @@ class Listener:
             return _plain(405, "only GET, HEAD and POST are served")
         try:
             return await self._handler(request)
-        except BadRequest as problem:
+        except UnreadableRequest as problem:
             return _plain(400, str(problem))
         except Exception:
             log.exception("console.failed: %s", request.method)
             return _plain(500, "the console failed; its terminal has the reason")
 
 
-class RequestReader:
+class WebRequestReader:
     """One request within limits; the parser calls the `on_` methods."""
 
     def __init__(self) -> None:
@@ -134,15 +134,15 @@ class RequestReader:
     def feed(self, data: bytes) -> None:
         self._received += len(data)
         if self._received > LARGEST_HEAD + LARGEST_BODY:
-            raise BadRequest("the request is too large")
+            raise UnreadableRequest("the request is too large")
         if self.complete:
-            raise BadRequest("one request at a time")
+            raise UnreadableRequest("one request at a time")
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if isinstance(error.__context__, BadRequest):
+            if isinstance(error.__context__, UnreadableRequest):
                 raise error.__context__ from None
-            raise BadRequest("the request is not HTTP/1.1") from None
+            raise UnreadableRequest("the request is not HTTP/1.1") from None
 
     def request(self) -> WebRequest:
         path, query = parse_target(self._url.decode("latin-1"))
@@ -151,25 +151,25 @@ class RequestReader:
 
     def on_message_begin(self) -> None:
         if self.complete:
-            raise BadRequest("one request at a time")
+            raise UnreadableRequest("one request at a time")
 
     def on_url(self, data: bytes) -> None:
         self._url += data
         if len(self._url) > LARGEST_HEAD:
-            raise BadRequest("the target is too long")
+            raise UnreadableRequest("the target is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         key = name.decode("latin-1").lower()
         if len(self._headers) >= MOST_HEADERS or len(value) > LARGEST_HEAD:
-            raise BadRequest("too many or too long headers")
+            raise UnreadableRequest("too many or too long headers")
         if key in self._headers and key in ("host", "origin", "content-length", "cookie"):
-            raise BadRequest(f"the header {key} occurs twice")
+            raise UnreadableRequest(f"the header {key} occurs twice")
         self._headers[key] = value.decode("latin-1")
 
     def on_body(self, data: bytes) -> None:
         self._body += data
         if len(self._body) > LARGEST_BODY:
-            raise BadRequest("the form is too large")
+            raise UnreadableRequest("the form is too large")
 
     def on_message_complete(self) -> None:
         self.complete = True

@@ -14,7 +14,7 @@ FORM: Final = "application/x-www-form-urlencoded"
 Fields = dict[str, str]
 
 
-class BadRequest(ValueError):
+class UnreadableRequest(ValueError):
     """A request that no page understands; the message says why."""
 
 
@@ -31,7 +31,7 @@ class WebRequest(msgspec.Struct, frozen=True):
     def form(self) -> Fields:
         media = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != FORM:
-            raise BadRequest("a form must be sent as " + FORM)
+            raise UnreadableRequest("a form must be sent as " + FORM)
         return _fields(self.body.decode("utf-8", "replace"))
 
 
@@ -53,7 +53,7 @@ def redirect(target: str) -> WebResponse:
 def parse_target(target: str) -> tuple[str, Fields]:
     """Path and query of a request target."""
     if not target.startswith("/") or target.startswith("//"):
-        raise BadRequest("the target is not a path")
+        raise UnreadableRequest("the target is not a path")
     parts = urlsplit(target)
     return parts.path, _fields(parts.query)
 
@@ -62,10 +62,10 @@ def _fields(text: str) -> Fields:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
-        raise BadRequest(f"more than {MOST_FIELDS} fields") from None
+        raise UnreadableRequest(f"more than {MOST_FIELDS} fields") from None
     found: Fields = {}
     for name, value in pairs:
         if name in found:
-            raise BadRequest(f"the field {name!r} occurs twice")
+            raise UnreadableRequest(f"the field {name!r} occurs twice")
         found[name] = value
     return found

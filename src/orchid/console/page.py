@@ -29,7 +29,7 @@ ROLES: Final = {
 ADMINISTRATOR: Final = "cluster-admin"
 
 
-class Part(msgspec.Struct, Generic[T], frozen=True):
+class PagePart(msgspec.Struct, Generic[T], frozen=True):
     """A part of a page: its value, or the right that the user lacks."""
 
     value: T | None = None
@@ -62,17 +62,17 @@ class Visit(msgspec.Struct, frozen=True):
         target = f"{self.base}/" + "/".join(quote(part, safe="") for part in parts)
         return f"{target}?{urlencode(given)}" if given else target
 
-    async def part(self, reading: Awaitable[T]) -> Part[T]:
+    async def part(self, reading: Awaitable[T]) -> PagePart[T]:
         """The result, or the missing right; other refusals are raised."""
         try:
-            return Part(await reading)
+            return PagePart(await reading)
         except Refused as refused:
             if refused.status != FORBIDDEN:
                 raise
             resource = str(refused.details.get("kind") or "")
             role = ROLES.get(resource, ADMINISTRATOR)
             command = f"orchid grant {role} --user {_word(self.username)}"
-            return Part(None, refused.message, command)
+            return PagePart(None, refused.message, command)
 
     async def found(self, reading: Awaitable[T]) -> T | None:
         """The result, or None if there is no such object."""
@@ -85,10 +85,10 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 Read = Callable[[Visit], Awaitable[Mapping[str, Any]]]
-Act = Callable[[Visit], Awaitable["Done | Retry"]]
+Act = Callable[[Visit], Awaitable["Succeeded | Retry"]]
 
 
-class Done(msgspec.Struct, frozen=True):
+class Succeeded(msgspec.Struct, frozen=True):
     """An action succeeded: the page to show next, and a sentence about the result."""
 
     target: str
@@ -103,7 +103,7 @@ class Retry(msgspec.Struct, frozen=True):
     values: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Page(msgspec.Struct, frozen=True):
+class ConsolePage(msgspec.Struct, frozen=True):
     """A page: where it is, what it shows, what it reads and what it does."""
 
     path: str  # "/requests/{name}"

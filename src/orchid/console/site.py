@@ -14,7 +14,7 @@ from orchid.console import text
 from orchid.console.api import UNAUTHORIZED, Api, Json, Refused, Unreachable
 from orchid.console.live import Changes
 from orchid.console.messages import Fields, WebRequest, WebResponse, redirect
-from orchid.console.page import Done, Download, Page, Retry, Visit
+from orchid.console.page import ConsolePage, Download, Retry, Succeeded, Visit
 from orchid.console.rendering import Renderer
 
 NAVIGATION: Final = (
@@ -53,7 +53,7 @@ class Site:
         self,
         api: Api,
         renderer: Renderer,
-        pages: Sequence[Page | Download],
+        pages: Sequence[ConsolePage | Download],
         *,
         server: str,
         expiry: Expiry = lambda: None,
@@ -94,7 +94,7 @@ class Site:
         except Unreachable as problem:
             return self._error(502, str(problem), base, user)
 
-    def _find(self, path: str) -> tuple[Page | Download | None, Fields]:
+    def _find(self, path: str) -> tuple[ConsolePage | Download | None, Fields]:
         segments = path.strip("/").split("/")
         for pattern, page in self._pages:
             if len(pattern) != len(segments):
@@ -116,25 +116,25 @@ class Site:
         found: Json = (await self._api.post(target, body)).get("status", {}).get("userInfo", {})
         return found
 
-    async def _show(self, page: Page, visit: Visit) -> WebResponse:
+    async def _show(self, page: ConsolePage, visit: Visit) -> WebResponse:
         values = await page.read(visit)
         return WebResponse(200, self._render(page, visit, values))
 
-    async def _act(self, page: Page, visit: Visit) -> WebResponse:
+    async def _act(self, page: ConsolePage, visit: Visit) -> WebResponse:
         if page.act is None:
             return self._error(405, "This page has no form.", visit.base, visit.user)
         try:
             outcome = await page.act(visit)
         except Refused as refused:
             outcome = Retry(refused.message, refused.status)
-        if isinstance(outcome, Done):
+        if isinstance(outcome, Succeeded):
             mark = "&" if "?" in outcome.target else "?"
             notice = f"{mark}{urlencode({'done': outcome.notice})}" if outcome.notice else ""
             return redirect(f"{outcome.target}{notice}")
         values = {**await page.read(visit), **outcome.values, "problem": outcome.problem}
         return WebResponse(outcome.status, self._render(page, visit, values))
 
-    def _render(self, page: Page, visit: Visit, values: Any) -> bytes:
+    def _render(self, page: ConsolePage, visit: Visit, values: Any) -> bytes:
         shown = {
             "problem": "",
             "form": visit.form,

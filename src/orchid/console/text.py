@@ -9,6 +9,10 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
 
+from orchid.clock import SystemClock
+
+now: Final = SystemClock().now
+
 LONGEST: Final = 200  # characters that are shown before a value is folded
 _INVISIBLE: Final = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 _STEPS: Final = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -62,10 +66,6 @@ def parse_time(value: Any) -> datetime.datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else None
-
-
-def now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 def relative(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from orchid.console import http
-from orchid.console.http import Listener
+from orchid.console.http import LoopbackListener
 from orchid.console.messages import WebRequest, WebResponse
 
 
@@ -27,7 +27,7 @@ async def endless() -> AsyncIterator[bytes]:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    listener = Listener(handle)
+    listener = LoopbackListener(handle)
     yield await listener.start()
     async with asyncio.timeout(5):
         await listener.close()

@@ -48,7 +48,7 @@ def run(chosen: argparse.Namespace) -> int:
 async def _run(chosen: argparse.Namespace) -> int:
     from orchid.clock import SystemClock
     from orchid.console.api import Api
-    from orchid.console.http import Listener
+    from orchid.console.http import LoopbackListener
     from orchid.console.kubeconfig import KubeconfigTransport
     from orchid.console.local import LocalDoor
     from orchid.console.pages import PAGES
@@ -65,7 +65,7 @@ async def _run(chosen: argparse.Namespace) -> int:
     renderer = Renderer()
     site = Site(Api(transport), renderer, PAGES, server=transport.server, expiry=transport.expiry)
     door = LocalDoor(site, renderer, SystemClock.monotonic)
-    listener = Listener(door.respond)
+    listener = LoopbackListener(door.respond)
     try:
         door.listens_at(await listener.start(chosen.port))
     except OSError as error:

@@ -1,6 +1,6 @@
 """The pages, one file per subject."""
 
-from orchid.console.page import Download, Page
+from orchid.console.page import ConsolePage, Download
 from orchid.console.pages import overview, requests
 
-PAGES: tuple[Page | Download, ...] = (*overview.PAGES, *requests.PAGES)
+PAGES: tuple[ConsolePage | Download, ...] = (*overview.PAGES, *requests.PAGES)

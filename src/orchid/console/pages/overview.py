@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from orchid.console.api import Json
-from orchid.console.page import Page, Visit
+from orchid.console.page import ConsolePage, Visit
 from orchid.console.pages import shared
 from orchid.console.pages.authorities import authority_row
 from orchid.console.pages.requests import waiting
@@ -64,4 +64,4 @@ async def readiness(visit: Visit) -> Json:
     return {"ready": status == WELL, "checks": checks, "failing": failing, "status": status}
 
 
-PAGES = (Page("/", "overview.html", read, section="", live=("certificatesigningrequests",)),)
+PAGES = (ConsolePage("/", "overview.html", read, section="", live=("certificatesigningrequests",)),)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from orchid.console import decoding, text
 from orchid.console.api import CONFLICT, Json, Refused
-from orchid.console.page import Done, Page, Retry, Visit
+from orchid.console.page import ConsolePage, Retry, Succeeded, Visit
 from orchid.console.pages import shared
 from orchid.console.pages.shared import conditions_of, created, name_of, state_of
 from orchid.wire.user import MASTERS
@@ -144,7 +144,7 @@ def _back(visit: Visit) -> str:
 # -- the decision --------------------------------------------------------------------------
 
 
-async def decide(visit: Visit) -> Done | Retry:
+async def decide(visit: Visit) -> Succeeded | Retry:
     verdict = DECISIONS.get(visit.form.get("decision", ""))
     reason = visit.form.get("reason", "").strip() or REASON
     message = visit.form.get("message", "").strip()
@@ -173,7 +173,7 @@ async def decide(visit: Visit) -> Done | Retry:
     except Refused as refused:
         return Retry(CHANGED if refused.status == CONFLICT else refused.message, refused.status)
     target = visit.link("requests", name, back=_back(visit))
-    return Done(target, "denied" if state_of(written) == "Denied" else "approved")
+    return Succeeded(target, "denied" if state_of(written) == "Denied" else "approved")
 
 
 def _is_the_same(found: Json, form: Mapping[str, str]) -> bool:
@@ -190,6 +190,8 @@ def _is_the_same(found: Json, form: Mapping[str, str]) -> bool:
 
 LIVE: Final = ("certificatesigningrequests",)
 PAGES = (
-    Page("/requests", "requests.html", read_list, section="requests", live=LIVE),
-    Page("/requests/{name}", "request.html", read_one, section="requests", live=LIVE, act=decide),
+    ConsolePage("/requests", "requests.html", read_list, section="requests", live=LIVE),
+    ConsolePage(
+        "/requests/{name}", "request.html", read_one, section="requests", live=LIVE, act=decide
+    ),
 )

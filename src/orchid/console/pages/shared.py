@@ -91,6 +91,6 @@ def life_of(not_before: Any, not_after: Any) -> Json:
 
 
 async def gather(visit: Visit, **readings: Any) -> dict[str, Any]:
-    """All readings at the same time, each as a Part."""
+    """All readings at the same time, each as a PagePart."""
     parts = await asyncio.gather(*(visit.part(reading) for reading in readings.values()))
     return dict(zip(readings, parts, strict=True))
