@@ -1,8 +1,8 @@
 """The listener of `orchid console`: HTTP/1.1 on loopback, for the browser of one user.
 
 Start with `LoopbackListener`. The parser is the one of the API server. Limits: connections, size of
-head and body, and time. The listener knows no page: it passes a `WebRequest` to its handler and writes
-the `WebResponse`.
+head and body, and time. The listener knows no page: it passes a `WebRequest` to its handler and
+writes the `WebResponse`.
 """
 
 import asyncio
