@@ -85,7 +85,7 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 Read = Callable[[Visit], Awaitable[Mapping[str, Any]]]
-Act = Callable[[Visit], Awaitable["Succeeded | Retry"]]
+Act = Callable[[Visit], Awaitable["Succeeded | Retry | Shown"]]
 
 
 class Succeeded(msgspec.Struct, frozen=True):
@@ -101,6 +101,12 @@ class Retry(msgspec.Struct, frozen=True):
     problem: str
     status: int = 409
     values: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """An action that stores nothing: the same page, with its result."""
+
+    values: Mapping[str, Any]
 
 
 class ConsolePage(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ class Renderer:
             spelling=text.spelling,
             relative=text.relative,
             exact=text.exact,
-            day=text.day,
+            iso=text.iso,
             span=text.span,
             short=text.short,
         )

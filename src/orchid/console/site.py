@@ -8,13 +8,13 @@ with the typed text.
 import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import unquote, urlencode
 
 from orchid.console import text
 from orchid.console.api import UNAUTHORIZED, Api, Json, Refused, Unreachable
 from orchid.console.live import Changes
 from orchid.console.messages import Fields, WebRequest, WebResponse, redirect
-from orchid.console.page import ConsolePage, Download, Retry, Succeeded, Visit
+from orchid.console.page import ConsolePage, Download, Retry, Shown, Succeeded, Visit
 from orchid.console.rendering import Renderer
 
 NAVIGATION: Final = (
@@ -131,6 +131,8 @@ class Site:
             mark = "&" if "?" in outcome.target else "?"
             notice = f"{mark}{urlencode({'done': outcome.notice})}" if outcome.notice else ""
             return redirect(f"{outcome.target}{notice}")
+        if isinstance(outcome, Shown):
+            outcome = Retry("", 200, outcome.values)
         values = {**await page.read(visit), **outcome.values, "problem": outcome.problem}
         return WebResponse(outcome.status, self._render(page, visit, values))
 
@@ -141,10 +143,9 @@ class Site:
             "query": visit.query,
             "visit": visit,
             "link": visit.link,
-            "live": ",".join(page.live),
-            "here": _here(visit),
             **self._frame(visit.base, visit.user, page.section),
             **values,
+            "live": ",".join(page.live),
         }
         return self._renderer.render(page.template, **shown)
 
@@ -170,10 +171,3 @@ class Site:
         values["is_refused"] = shown == UNAUTHORIZED
         body = self._renderer.render("error.html", **self._frame(base, user, "none"), **values)
         return WebResponse(shown, body)
-
-
-def _here(visit: Visit) -> str:
-    """The URL of the page, without the notice of the last action."""
-    kept = {name: value for name, value in visit.query.items() if name != "done"}
-    target = f"{visit.base}{quote(unquote(visit.path))}"
-    return f"{target}?{urlencode(kept)}" if kept else target

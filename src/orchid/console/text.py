@@ -32,8 +32,12 @@ def _visible(character: str) -> str:
         unicodedata.category(character) in _INVISIBLE
         or (character.isspace() and not character.isprintable())
     ):
-        return f"\\u{{{ord(character):x}}}"
+        return _escape(character)
     return character
+
+
+def _escape(character: str) -> str:
+    return f"\\u{{{ord(character):x}}}"
 
 
 def spelled_lines(value: Any) -> str:
@@ -46,7 +50,7 @@ def spelling(value: Any) -> str:
     text = "" if value is None else str(value)
     if text.isascii():
         return ""
-    return "".join(one if one.isascii() else f"\\u{{{ord(one):x}}}" for one in text)[:LONGEST]
+    return "".join(one if one.isascii() else _escape(one) for one in spelled(text))[:LONGEST]
 
 
 def span(seconds: float) -> str:
@@ -68,6 +72,11 @@ def parse_time(value: Any) -> datetime.datetime | None:
     return moment if moment.tzinfo else None
 
 
+def from_seconds(seconds: int) -> str:
+    """A Unix time in the format of the API."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+
+
 def relative(value: Any) -> str:
     """A time relative to now: in 5 days, 3 hours ago."""
     moment = parse_time(value)
@@ -85,9 +94,10 @@ def exact(value: Any) -> str:
     return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def day(value: Any) -> str:
+def iso(value: Any) -> str:
+    """A time of the API in its canonical form; empty if it is malformed."""
     moment = parse_time(value)
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%d}" if moment else ""
+    return moment.isoformat() if moment else ""
 
 
 def seconds_left(value: Any) -> float:

@@ -1,8 +1,19 @@
-"""Certificate authorities: lifetime, issuing terms, keys and live certificates."""
+"""Certificate authorities and trust bundles: lifetimes, terms, keys, revocation lists."""
+
+import asyncio
+import datetime
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cryptography import x509
 
 from orchid.console import decoding
 from orchid.console.api import Json
+from orchid.console.page import ConsolePage, Visit
 from orchid.console.pages import shared
+
+MOST_LISTS: Final = 3  # revocation lists that a page reads
+WELL: Final = 200
 
 
 def authority_row(one: Json) -> Json:
@@ -17,6 +28,107 @@ def authority_row(one: Json) -> Json:
         "reason": shared.condition(one, "Ready").get("message") or "",
         "life": shared.life_of(begins, ends),
         "certificate": certificate,
-        "keys": list(status.get("keys") or ()),
+        "signing_keys": list(status.get("keys") or ()),
         "issues": spec.get("issues") or {},
     }
+
+
+async def read_list(visit: Visit) -> Mapping[str, Any]:
+    return await shared.gather(visit, found=_listed(visit))
+
+
+async def _listed(visit: Visit) -> list[Json]:
+    target = await visit.api.identity("certificateauthorities")
+    found, _ = await shared.everything(visit.api, target)
+    rows = [authority_row(one) for one in found]
+    return sorted(rows, key=lambda row: str(row["life"]["ends"] or ""))
+
+
+async def read_one(visit: Visit) -> Mapping[str, Any]:
+    name = visit.names["name"]
+    one = await visit.api.get(await visit.api.identity("certificateauthorities", name))
+    row = authority_row(one)
+    parts = await shared.gather(
+        visit,
+        counted=shared.search(visit.api, signerNames=[row["signer"]], state=shared.LIVE, limit=5),
+        lists=_revocation_lists(visit, row["signing_keys"]),
+    )
+    return {"row": row, "conditions": shared.conditions_of(one), "name": name, **parts}
+
+
+async def _revocation_lists(visit: Visit, keys: list[Json]) -> list[Json]:
+    """Age and number of entries of each published revocation list."""
+    names = [str(key.get("revocationList") or "") for key in keys][:MOST_LISTS]
+    return list(await asyncio.gather(*(_revocation_list(visit, name) for name in names if name)))
+
+
+async def _revocation_list(visit: Visit, name: str) -> Json:
+    file = name if name.endswith(".crl") else f"{name}.crl"
+    status, data = await visit.api.raw(f"/crl/{file}")
+    try:
+        found = x509.load_der_x509_crl(data) if status == WELL else None
+    except ValueError:
+        found = None
+    if found is None:
+        return {"name": file, "problem": "it cannot be read"}
+    return {
+        "name": file,
+        "updated": _text(found.last_update_utc),
+        "next": _text(found.next_update_utc),
+        "entries": len(found),
+        "problem": "",
+    }
+
+
+def _text(moment: datetime.datetime | None) -> str:
+    return moment.isoformat() if moment else ""
+
+
+# -- bundles -------------------------------------------------------------------------------
+
+
+async def read_bundles(visit: Visit) -> Mapping[str, Any]:
+    return await shared.gather(visit, bundles=_bundles(visit), published=_published(visit))
+
+
+async def _bundles(visit: Visit) -> list[Json]:
+    target = await visit.api.group("certificates", "v1beta1", "clustertrustbundles")
+    found, _ = await shared.everything(visit.api, target)
+    return [
+        {
+            "name": shared.name_of(one),
+            "signer": str((one.get("spec") or {}).get("signerName") or ""),
+            "roots": [
+                {"subject": root.subject, "life": shared.life_of(root.not_before, root.not_after)}
+                for root in decoding.anchors_of(str(one["spec"].get("trustBundle") or ""))
+            ],
+        }
+        for one in found
+    ]
+
+
+async def _published(visit: Visit) -> list[Json]:
+    target = await visit.api.identity("publishedbundles")
+    found, _ = await shared.everything(visit.api, target)
+    rows = []
+    for one in found:
+        status = one.get("status") or {}
+        consumers = status.get("consumers") or {}
+        edition = (status.get("editions") or [{}])[0]
+        rows.append(
+            {
+                "name": shared.name_of(one),
+                "ready": shared.is_true(one, "Ready"),
+                "sequence": edition.get("sequence", ""),
+                "current": consumers.get("current", 0),
+                "behind": consumers.get("behind", 0),
+            }
+        )
+    return rows
+
+
+PAGES = (
+    ConsolePage("/authorities", "authorities.html", read_list, section="authorities"),
+    ConsolePage("/authorities/{name}", "authority.html", read_one, section="authorities"),
+    ConsolePage("/bundles", "bundles.html", read_bundles, section="bundles"),
+)

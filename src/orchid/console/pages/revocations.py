@@ -1,11 +1,14 @@
-"""Revocations: who revoked what, why, and whether every server applies it."""
+"""Revocations: what was revoked, why, whether every server applies it; and lifting a hold."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from orchid.console.api import Json
+from orchid.console.api import CONFLICT, NOT_FOUND, Json, Refused
+from orchid.console.page import ConsolePage, Retry, Succeeded, Visit
 from orchid.console.pages import shared
 
 HOLD: Final = "certificateHold"
+SHOWN: Final = ("all", "holds", "pending")
 
 
 def target_of(one: Json) -> tuple[str, str]:
@@ -40,3 +43,78 @@ def revocation_row(one: Json) -> Json:
         "cluster": str(spec.get("cluster") or ""),
         "can_lift": reason == HOLD or kind == "user" or ("cluster" in spec and kind == "account"),
     }
+
+
+async def read_list(visit: Visit) -> Mapping[str, Any]:
+    return {**await shared.gather(visit, found=_listed(visit)), "shown": SHOWN}
+
+
+async def _listed(visit: Visit) -> Json:
+    target = await visit.api.identity("credentialrevocations")
+    found, has_more = await shared.everything(visit.api, target)
+    found.sort(key=shared.created, reverse=True)
+    rows = [revocation_row(one) for one in found]
+    wanted = visit.query.get("show", "")
+    if wanted == "holds":
+        rows = [row for row in rows if row["can_lift"]]
+    elif wanted == "pending":
+        rows = [row for row in rows if not row["effective"]]
+    first = shared.position(visit.query, len(rows))
+    return {
+        "rows": rows[first : first + shared.ROWS],
+        "total": len(rows),
+        "first": first,
+        "has_more": has_more,
+    }
+
+
+async def read_one(visit: Visit) -> Mapping[str, Any]:
+    name = visit.names["name"]
+    one = await visit.api.get(await visit.api.identity("credentialrevocations", name))
+    row = revocation_row(one)
+    spec = one.get("spec") or {}
+    named: Json = next((spec[kind] for kind in spec if isinstance(spec[kind], dict)), {})
+    return {
+        "name": name,
+        "row": row,
+        "named": named,
+        "uid": str(one["metadata"].get("uid") or ""),
+        "condition": shared.condition(one, "Effective"),
+    }
+
+
+async def lift(visit: Visit) -> Succeeded | Retry:
+    """Delete a revocation that can be lifted, if it is the one that was shown."""
+    name = visit.names["name"]
+    target = await visit.api.identity("credentialrevocations", name)
+    found = await visit.api.get(target)
+    if not revocation_row(found)["can_lift"]:
+        return Retry("This revocation is final. Only a hold can be lifted.", CONFLICT)
+    if visit.form.get("sure") != "yes":
+        return Retry("Confirm that the credential is to be accepted again.", 400)
+    options = {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "preconditions": {"uid": visit.form.get("uid", "")},
+    }
+    try:
+        await visit.api.delete(target, options)
+    except Refused as refused:
+        if refused.status not in (CONFLICT, NOT_FOUND):
+            raise
+        return Retry("It changed since you looked.", CONFLICT)
+    return Succeeded(visit.link("revocations"), "lifted")
+
+
+LIVE: Final = ("credentialrevocations",)
+PAGES = (
+    ConsolePage("/revocations", "revocations.html", read_list, section="revocations", live=LIVE),
+    ConsolePage(
+        "/revocations/{name}",
+        "revocation.html",
+        read_one,
+        section="revocations",
+        live=LIVE,
+        act=lift,
+    ),
+)

@@ -105,6 +105,7 @@ function follow() {
   if (!liveOf || document.hidden) return;
   for (const of of liveOf.split(",")) {
     const stream = new EventSource(`${liveUrl}?of=${encodeURIComponent(of)}`);
+    stream.addEventListener("open", changed); // something may have changed since the page was made
     stream.addEventListener("change", changed);
     streams.push(stream);
   }

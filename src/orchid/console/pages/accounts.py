@@ -1,0 +1,64 @@
+"""Accounts: their tokens as counts, and who may issue tokens for them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchid.console.api import Json
+from orchid.console.page import ConsolePage, Visit
+from orchid.console.pages import ledger, rights, shared
+from orchid.outbound.api_connection import path
+
+
+def account_path(namespace: str, name: str) -> str:
+    return path("api", "v1", "namespaces", namespace, "serviceaccounts", name)
+
+
+async def read_list(visit: Visit) -> Mapping[str, Any]:
+    return await shared.gather(visit, found=_listed(visit))
+
+
+async def _listed(visit: Visit) -> Json:
+    found, has_more = await shared.everything(visit.api, path("api", "v1", "serviceaccounts"))
+    wanted = visit.query.get("q", "").strip().lower()
+    rows = [
+        {
+            "namespace": str(one["metadata"].get("namespace") or ""),
+            "name": shared.name_of(one),
+            "created": shared.created(one),
+        }
+        for one in found
+    ]
+    rows = [row for row in rows if wanted in f"{row['namespace']}/{row['name']}".lower()]
+    rows.sort(key=lambda row: (row["namespace"], row["name"]))
+    first = shared.position(visit.query, len(rows))
+    return {
+        "rows": rows[first : first + shared.ROWS],
+        "total": len(rows),
+        "first": first,
+        "has_more": has_more,
+    }
+
+
+async def read_one(visit: Visit) -> Mapping[str, Any]:
+    namespace, name = visit.names["namespace"], visit.names["name"]
+    one = await visit.api.get(account_path(namespace, name))
+    uid = str(one["metadata"].get("uid") or "")
+    parts = await shared.gather(
+        visit,
+        tokens=ledger.tokens_of(visit.api, uid),
+        issuers=rights.subjects(visit, rights.ISSUE_TOKENS, namespace),
+    )
+    return {
+        "namespace": namespace,
+        "name": name,
+        "uid": uid,
+        "created": shared.created(one),
+        "annotations": sorted((one["metadata"].get("annotations") or {}).items()),
+        **parts,
+    }
+
+
+PAGES = (
+    ConsolePage("/accounts", "accounts.html", read_list, section="accounts"),
+    ConsolePage("/accounts/{namespace}/{name}", "account.html", read_one, section="accounts"),
+)

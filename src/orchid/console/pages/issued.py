@@ -1,0 +1,162 @@
+"""The inventory: search, export, and the history of one certificate."""
+
+import asyncio
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any, Final
+
+from orchid.console import decoding, text
+from orchid.console.api import Json
+from orchid.console.messages import WebResponse
+from orchid.console.page import ConsolePage, Download, Visit
+from orchid.console.pages import ledger, shared
+from orchid.console.pages.revocations import revocation_row
+
+STATES: Final = ("Live", "Revoked", "Expired", "All")
+SORTS: Final = {
+    "end": "first to expire",
+    "issued": "last issued",
+    "subject": "subject",
+    "signer": "signer",
+    "requester": "requester",
+}
+WITHIN: Final = {"7d": "7 days", "30d": "30 days", "90d": "90 days"}
+FILTERS: Final = ("q", "state", "signer", "requester", "approver", "within", "sort")
+EXPORT_PAGE: Final = 1_000
+MOST_EXPORTED: Final = 100_000
+CSV_COLUMNS: Final = (
+    "serialNumber", "signerName", "subject", "names", "requester", "request", "approver", "policy",
+    "notBefore", "notAfter", "revoked", "reason", "keyAlgorithm", "sha256",
+)  # fmt: skip
+
+
+def spec_of(query: Mapping[str, str]) -> Json:
+    """The conditions of a search, from the URL of the page."""
+    state = query.get("state", "")
+    days = query.get("within", "")
+    return {
+        "text": query.get("q", "").strip(),
+        "signerNames": _listed(query.get("signer")),
+        "requesters": _listed(query.get("requester")),
+        "approvers": _listed(query.get("approver")),
+        "endsWithin": f"{int(days[:-1]) * 24}h" if days in WITHIN else "",
+        "omitReplaced": days in WITHIN,
+        "state": state if state in STATES else shared.LIVE,
+        "sort": query.get("sort") if query.get("sort") in SORTS else "end",
+    }
+
+
+def _listed(value: str | None) -> list[str]:
+    return [value.strip()] if value and value.strip() else []
+
+
+async def read_list(visit: Visit) -> Mapping[str, Any]:
+    spec = {**spec_of(visit.query), "limit": shared.ROWS, "after": visit.query.get("after", "")}
+    parts = await shared.gather(
+        visit, found=shared.search(visit.api, **spec), signers=_signers(visit)
+    )
+    kept = {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
+    found = parts["found"].value or {}
+    return {
+        **parts,
+        "kept": kept,
+        "next": visit.link("issued", **kept, after=str(found.get("next") or "")),
+        "export": visit.link("issued.csv", **kept),
+        "states": STATES,
+        "sorts": SORTS,
+        "withins": WITHIN,
+    }
+
+
+async def _signers(visit: Visit) -> list[str]:
+    """The signers of authorities; others can be typed."""
+    target = await visit.api.identity("certificateauthorities")
+    found, _ = await shared.everything(visit.api, target)
+    return sorted({str((one.get("spec") or {}).get("signerName") or "") for one in found})
+
+
+async def read_one(visit: Visit) -> Mapping[str, Any]:
+    name = visit.names["name"]
+    one = await visit.api.get(await visit.api.identity("issuedcertificates", name))
+    spec = one.get("spec") or {}
+    revoked = (one.get("status") or {}).get("revoked") or {}
+    state = {**spec, "revoked": revoked.get("time"), "reason": revoked.get("reason")}
+    parts = await shared.gather(visit, revocations=_concerning(visit, spec))
+    return {
+        "name": name,
+        "spec": spec,
+        "state": text.certificate_state(state),
+        "revoked": revoked,
+        "approver": spec.get("approver") or {},
+        "request": spec.get("request") or {},
+        "requester": spec.get("requester") or {},
+        "life": shared.life_of(spec.get("notBefore"), spec.get("notAfter")),
+        "certificate": decoding.decode_certificate(decoding.bytes_of(spec.get("certificate"))),
+        "is_ours": not spec.get("cluster"),
+        **parts,
+    }
+
+
+async def _concerning(visit: Visit, spec: Json) -> list[Json]:
+    """Revocations that name the certificate."""
+    target = await visit.api.identity("credentialrevocations")
+    found, _ = await shared.everything(visit.api, target)
+    named = {spec.get("serialNumber"), spec.get("sha256")} - {None, ""}
+    rows = (revocation_row(one) for one in found)
+    return [row for row in rows if row["kind"] == "certificate" and row["target"] in named]
+
+
+# -- downloads -----------------------------------------------------------------------------
+
+
+async def fetch_csv(visit: Visit) -> WebResponse:
+    """All found certificates as CSV; a cell is never a formula."""
+    output = io.StringIO()
+    writer = csv.writer(output)
+    writer.writerow(CSV_COLUMNS)
+    spec = {**spec_of(visit.query), "limit": EXPORT_PAGE}
+    for _ in range(MOST_EXPORTED // EXPORT_PAGE):
+        found = await shared.search(visit.api, **spec)
+        await asyncio.to_thread(writer.writerows, map(_csv_row, found.get("items") or ()))
+        if not found.get("next"):
+            break
+        spec["after"] = found["next"]
+    return _file("certificates.csv", "text/csv; charset=utf-8", output.getvalue().encode())
+
+
+def _csv_row(item: Json) -> list[str]:
+    return [
+        text.cell(" ".join(item.get("names") or ()) if name == "names" else item.get(name))
+        for name in CSV_COLUMNS
+    ]
+
+
+async def fetch_pem(visit: Visit) -> WebResponse:
+    name = visit.names["name"]
+    one = await visit.api.get(await visit.api.identity("issuedcertificates", name))
+    data = decoding.bytes_of((one.get("spec") or {}).get("certificate"))
+    found = decoding.decode_certificate(data)
+    pem = found.pem if found else ""
+    return _file("certificate.pem", "application/x-pem-file", pem.encode())
+
+
+async def fetch_proof(visit: Visit) -> WebResponse:
+    """A proof that the certificate is in the ledger."""
+    data = await ledger.proof_of(visit.api, visit.names["name"])
+    return _file("certificate.tlog-proof", "text/plain; charset=utf-8", data)
+
+
+def _file(name: str, media: str, data: bytes) -> WebResponse:
+    headers = (("Content-Disposition", f'attachment; filename="{name}"'),)
+    return WebResponse(200, data, headers, media)
+
+
+LIVE: Final = ("credentialrevocations",)
+PAGES = (
+    ConsolePage("/issued", "issued.html", read_list, section="issued"),
+    ConsolePage("/issued/{name}", "certificate.html", read_one, section="issued", live=LIVE),
+    Download("/issued.csv", fetch_csv),
+    Download("/issued/{name}/pem", fetch_pem),
+    Download("/issued/{name}/proof", fetch_proof),
+)

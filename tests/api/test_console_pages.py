@@ -1,0 +1,200 @@
+"""Every page of the console, over the whole server: it renders, also with hostile values."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from orchid.console.api import Api as ConsoleApi
+from orchid.console.messages import WebRequest
+from orchid.console.page import ConsolePage
+from orchid.console.pages import PAGES
+from orchid.console.site import NAVIGATION, Site
+from orchid.outbound.answer import Answer
+from tests.api.console_pages import RENDERER, Browser
+from tests.api.test_approval_policies import POLICIES, body
+from tests.api.test_approval_reviews import REQUESTS
+from tests.api.test_console_requests import request
+from tests.api.world import BOB, Api
+
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>\u202e{{ 7*7 }}\x00"
+PATHS = [f"/{path}" for path, _ in NAVIGATION] + ["/you"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_page_of_the_navigation_is_shown(server: Api, path: str) -> None:
+    """To an administrator, in few calls; and to a user without rights."""
+    browser = await Browser(server).open()
+    await browser.page(path)
+    browser.calls.sent.clear()
+
+    page = await browser.page(path)
+    few = await (await Browser(server, BOB).open()).page(path)
+
+    assert 'aria-current="page"' in page
+    assert "<h1>" in few
+    assert len(browser.calls.sent) <= 8, browser.calls.sent
+
+
+async def test_a_policy_is_tried_without_being_stored(server: Api) -> None:
+    """An edited copy, with a stored request."""
+    await server.make(POLICIES, body("web"))
+    await server.make(REQUESTS, request("shop", "a.web.example.com"))
+    browser = await Browser(server).open()
+    page = await browser.page("/policies/web")
+    edited = "signerNames: [example.com/web]\nallows: {dnsNames: [other.example.com]}"
+
+    tried = await browser.post("/policies/web", {"policy": edited, "request": "shop"})
+    broken = await browser.post("/policies/web", {"policy": "a: [", "request": "shop"})
+    wrong = await browser.post("/policies/web", {"policy": "nonsense: 1", "request": "shop"})
+
+    assert "signerNames" in page
+    assert tried.status == 200
+    assert "It would leave the request to a person." in tried.body.decode()
+    assert (broken.status, wrong.status) == (400, 422)
+    assert edited.splitlines()[0] in tried.body.decode()
+
+
+async def test_the_ledger_is_verified_here(server: Api) -> None:
+    """The entries are read and hashed by the console."""
+    browser = await Browser(server).open()
+
+    found = await browser.post("/ledger", {})
+
+    assert found.status in (200, 409)
+    assert b"Traceback" not in found.body
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("user=bob&verb=get&resource=secrets", "No."),
+        ("user=x&groups=system:masters&verb=get&resource=secrets", "Yes."),
+        ("user=bob&verb=get&resource=/version", "Yes."),
+    ],
+)
+async def test_a_right_is_asked_for(server: Api, query: str, answer: str) -> None:
+    """By the server's own decision."""
+    browser = await Browser(server).open()
+
+    assert f"<strong>{answer}</strong>" in await browser.page(f"/rights?{query}")
+
+
+class HostileServer:
+    """Answers every call with hostile values in every field."""
+
+    async def send(self, method: str, target: str, data: bytes = b"", media: str = "") -> Answer:
+        if target == "/apis":
+            groups = [{"name": "authentication.orch.io"}]
+            return Answer(200, json.dumps({"groups": groups}).encode())
+        if target.startswith(("/ledger", "/metrics", "/crl")):
+            return Answer(200, EVIL.encode())
+        if target.startswith("/readyz"):
+            return Answer(200, f"[+]{EVIL}\n[-]{EVIL}".encode())
+        return Answer(200, json.dumps(hostile()).encode())
+
+    def stream(self, target: str) -> Any:
+        raise NotImplementedError
+
+
+def hostile() -> dict[str, Any]:
+    names = "name serialNumber signerName subject requester request approver policy reason"
+    item = dict.fromkeys((*names.split(), "cluster", "notAfter", "revoked"), EVIL)
+    check = {"field": EVIL, "value": EVIL, "allowed": False, "message": EVIL}
+    policy = {"name": EVIL, "selected": True, "usable": True, "message": EVIL, "checks": [check]}
+    condition = {"type": EVIL, "status": EVIL, "reason": EVIL, "message": EVIL}
+    status = {
+        "userInfo": {"username": EVIL, "uid": EVIL, "groups": [EVIL], "extra": {EVIL: [EVIL]}},
+        "conditions": [condition, {**condition, "type": "Ready"}],
+        "items": [{**item, "names": [EVIL] * 5}],
+        "matches": 1,
+        "next": EVIL,
+        "outcome": EVIL,
+        "message": EVIL,
+        "policies": [policy],
+        "certificate": {"subject": EVIL, "names": [EVIL], "usages": [EVIL], "key": EVIL},
+        "obstacles": [EVIL],
+        "keys": [{"name": EVIL, "state": EVIL, "revocationList": EVIL}],
+        "editions": [{"sequence": EVIL}],
+        "revoked": {"time": EVIL, "reason": EVIL},
+    }
+    spec = {
+        "username": EVIL, "uid": EVIL, "groups": [EVIL], "extra": {EVIL: [EVIL]},
+        "signerName": EVIL, "usages": [EVIL], "request": {"name": EVIL}, "names": [EVIL],
+        "subject": EVIL, "serialNumber": EVIL, "sha256": EVIL, "notAfter": EVIL,
+        "requester": {"username": EVIL, "groups": [EVIL]}, "trustBundle": EVIL,
+        "approver": {"username": EVIL, "policy": EVIL, "impersonator": EVIL},
+        "approval": {"message": EVIL}, "reason": EVIL, "message": EVIL, "cluster": EVIL,
+        "signerNames": [EVIL], "allows": {EVIL: [EVIL]}, "rules": [{"expression": EVIL}],
+        "requesters": {EVIL: [EVIL]}, "otherwise": EVIL, "user": {"username": EVIL},
+        "issues": {"usages": [EVIL], "names": [EVIL], "maxDuration": EVIL},
+        "holderIdentity": EVIL, "renewTime": EVIL,
+    }  # fmt: skip
+    meta = {"name": EVIL, "namespace": EVIL, "uid": EVIL, "creationTimestamp": EVIL}
+    one = {"metadata": {**meta, "annotations": {EVIL: EVIL}}, "spec": spec, "status": status}
+    rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    bound = {"roleRef": {"kind": "Role", "name": EVIL}, "subjects": [{"kind": EVIL, "name": EVIL}]}
+    return {**one, "items": [{**one, **bound, "rules": [rule]}], "gitVersion": EVIL}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if isinstance(page, ConsolePage)], ids=lambda page: page.path
+)
+async def test_hostile_values_are_text_on_every_page(page: ConsolePage) -> None:
+    """In every field that the server returns, and in the URL: no element and no attribute."""
+    site = Site(ConsoleApi(HostileServer()), RENDERER, PAGES, server="https://orchid.test")
+    path = re.sub(r"\{\w+\}", "x%3Cscript%3E", page.path)
+    names = ("q", "state", "signer", "requester", "approver", "within", "sort", "after", "back")
+    query = dict.fromkeys((*names, "user", "verb", "resource", "namespace", "done"), EVIL)
+    if page.path == "/revoke":
+        query = {"cert": EVIL}
+
+    answer = await site.respond(WebRequest("GET", path, query, {}), "/base")
+
+    shown = answer.body.decode()
+    assert answer.status == 200, shown[-2000:]
+    assert "<script>" not in shown
+    assert "<img src=x" not in shown
+    # A field of a form has the typed text as it is; everything else is spelled out.
+    read = re.sub(r' value="[^"]*"|<textarea.*?</textarea>', "", shown, flags=re.DOTALL)
+    assert "\u202e" not in read
+    assert "\x00" not in read
+    assert "&lt;script&gt;" in read
+    assert "{{ 7*7 }}" in read
+    assert re.search(r"<[a-z]+[^>]*\son[a-z]+=", read) is None
+
+
+async def test_a_page_that_does_not_exist_is_404(server: Api) -> None:
+    browser = await Browser(server).open()
+
+    for path in ("/nothing", "/requests/a/b/c", "/static/x", "/live", "/live?of=secrets"):
+        assert (await browser.get(f"{browser.base}{path}")).status == 404, path
+
+
+async def test_a_change_is_reported_without_its_contents(server: Api) -> None:
+    """The stream names the kind; the page then fetches itself."""
+    browser = await Browser(server).open()
+    found = await browser.get(f"{browser.base}/live?of=certificatesigningrequests")
+    assert found.stream is not None
+    begin = await anext(found.stream)
+    await server.make(REQUESTS, request("shop"))
+
+    event = await anext(found.stream)
+
+    assert begin.startswith(b"retry:")
+    assert event == b"event: change\ndata: certificatesigningrequests\n\n"
+    await found.stream.aclose()  # type: ignore[attr-defined]  # an async generator
+
+
+def test_only_five_things_are_written() -> None:
+    """Approve and deny, revoke, lift; signing out is the door's. Others post and store nothing."""
+    acting = {page.path for page in PAGES if isinstance(page, ConsolePage) and page.act}
+
+    assert acting == {
+        "/requests/{name}",
+        "/revoke",
+        "/revocations/{name}",
+        "/policies/{name}",  # tries a policy
+        "/ledger",  # verifies
+    }
