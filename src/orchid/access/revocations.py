@@ -50,7 +50,7 @@ class Revocations:
 
     def __init__(self, feed: Feed, profiles: Mapping[str, Profile] = MappingProxyType({})) -> None:
         """`profiles`: the profiles of the platform signers, which may share one key."""
-        self.fresh = feed.fresh  # wait until every committed revocation is in the index
+        self.fresh = feed.fresh_for_request  # waits until every earlier revocation is in the index
         self._profiles = profiles
         self.cache = cache = feed.of(CredentialRevocation)
         self._decode = cache.kind.decoder.stored

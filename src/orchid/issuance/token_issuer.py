@@ -117,7 +117,7 @@ class TokenIssuer:
         self._threads: ThreadPoolExecutor | None = None
 
     async def account_uid(self, namespace: str, name: str) -> str:
-        await self._feed.fresh()
+        await self._feed.fresh_for_request()
         entry = self._accounts.entries.get(self._accounts.kind.key(namespace, name))
         if entry is None:
             raise NotFound(ErrorSubject("", "serviceaccounts", name))

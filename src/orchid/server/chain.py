@@ -8,9 +8,11 @@ Audit and metrics see each request and its response. failures.py turns errors in
 
 import asyncio
 import logging
+from math import inf
 
 from orchid.access.impersonation.impersonation import Impersonation
 from orchid.clock import Clock
+from orchid.engine.arrival import ARRIVAL, Arrival
 from orchid.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.engine.request import Request
 from orchid.engine.seat import SEAT
@@ -80,6 +82,8 @@ class Chain:
         # The client's own id, so that it can find its request again.
         audit_id = head.audit_id or next(self._audit_ids)
         exchange = Exchange(http, head, audit_id, self._clock.now(), started)
+        arrival = Arrival(started)
+        ARRIVAL.set(arrival)
         answer: Response | Stream = UNANSWERED
         try:
             try:
@@ -93,6 +97,7 @@ class Chain:
         except BaseException as problem:
             answer = panicked(exchange, problem)
         finally:
+            arrival.moment = inf  # it is over
             if answer is not UNANSWERED:
                 if self._audit is not None:
                     self._audit.complete(exchange, answer)

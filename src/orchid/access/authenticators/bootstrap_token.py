@@ -54,7 +54,7 @@ class BootstrapTokenAuthenticator:
         good = shared(self._audiences, audiences)
         if not good:
             return None
-        await self._feed.fresh()
+        await self._feed.fresh_for_request()
         data = self._data(*form.groups())
         groups = extra_groups(data.get("auth-extra-groups", b"")) if data else None
         if data is None or groups is None:

@@ -196,7 +196,7 @@ class ServiceAccountTokenAuthenticator:
                 verified.check_times(seconds)
             except TokenRefused as refusal:
                 raise Rejected(str(refusal)) from None
-        await self._feed.fresh()
+        await self._feed.fresh_for_request()
         if acceptance is None or not acceptance.still_valid():
             found.acceptance = self._check_objects(verified, found, now)
         self.verifications[verified.kid] += 1
@@ -250,7 +250,7 @@ class ServiceAccountTokenAuthenticator:
         if self._legacy is None:
             return None
         good = self._shared_audiences((), audiences)
-        await self._feed.fresh()
+        await self._feed.fresh_for_request()
         if self._keys is not None:
             self._keys.require(kid)
         found = self._legacy.judge(claims, token)

@@ -33,7 +33,7 @@ class AuthoritySecrets:
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         if user.username not in self._readers or not _is_get_of_secret(target):
             return NOT_ASKED
-        await self._feed.fresh()
+        await self._feed.fresh_for_request()
         secret = SecretLocation(target.namespace, target.name)
         return ALLOWED if self._is_named(secret) else NOT_ASKED
 

@@ -71,7 +71,7 @@ class NodeAuthorizer:
             return undecided(f"unknown node for user {quote(user.username)}")
         if not target.is_resource:
             return NOT_ASKED
-        await self._feed.fresh()
+        await self._feed.fresh_for_request()
         rule = self._table.get((target.group, target.resource))
         return self._static(target) if rule is None else rule(node, target)
 

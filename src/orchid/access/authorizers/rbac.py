@@ -177,7 +177,7 @@ class RBAC:
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         if target.is_resource or not target.path.startswith(HEALTH_PAGES):
             # As fresh as a read: no permission is used that was removed before the request.
-            await self._feed.fresh()
+            await self._feed.fresh_for_request()
         generation = self._latest()
         if generation != self._generation:
             self._catch_up()

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 from orchid.clock import Monotonic, SystemClock
+from orchid.engine.arrival import ARRIVAL
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import (
     HistoryBudget,
@@ -145,6 +146,15 @@ class Feed:
         A request that was authorized after it arrived need not wait again.
         """
         if self._fresh_at <= moment:
+            await self.fresh()
+
+    async def fresh_for_request(self) -> None:
+        """Wait until every write committed before the current request arrived is here.
+
+        For reads only: what the request itself has written may still be missing.
+        """
+        arrival = ARRIVAL.get()
+        if arrival is None or self._fresh_at <= arrival.moment:
             await self.fresh()
 
     async def reach(self, revision: Revision) -> None:

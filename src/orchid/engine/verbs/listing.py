@@ -167,7 +167,7 @@ class Listing:
         version, match = options.resource_version, options.resource_version_match
         if version in ("", "0"):
             if not version:
-                await self._feed.fresh()
+                await self._feed.fresh_for_request()
             limit = options.limit if not version else 0
             return await self._from_memory(selection, prefix, "", limit)
         revision = list_version(version)
@@ -181,7 +181,7 @@ class Listing:
             raise BadRequest("specifying resource version is not allowed when using continue")
         token = continue_token.decode(options.continue_, self._names)
         start = prefix + token.start
-        await self._feed.fresh()
+        await self._feed.fresh_for_request()
         if token.revision < 0:
             return await self._from_memory(selection, prefix, start, options.limit)
         try:

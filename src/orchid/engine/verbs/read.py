@@ -28,7 +28,7 @@ class Reading:
         version = request.options.resource_version
         if version in ("", "0"):
             if not version:
-                await self._feed.fresh()
+                await self._feed.fresh_for_request()
         else:
             await at_least(self._feed, parse_version(version))
         target = request.target

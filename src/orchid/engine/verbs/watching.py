@@ -124,7 +124,7 @@ class Watching:
         version = options.resource_version
         from_start = version in ("", "0")
         if not version:
-            await self._feed.fresh()
+            await self._feed.fresh_for_request()
         if options.send_initial_events or (listing_rules and from_start):
             if not from_start:
                 try:

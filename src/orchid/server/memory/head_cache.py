@@ -47,15 +47,17 @@ class FoundHead(msgspec.Struct, eq=False):
 class HeadCache:
     """The last few heads of one connection, each of which arrived at least twice."""
 
-    __slots__ = ("_seen", "_size", "heads")
+    __slots__ = ("_new", "_seen", "_size", "heads")
 
     MOST = 4
     LARGEST = 4096  # bytes of all of them together: idle connections keep little
+    GIVE_UP = 32  # heads in a row that came once: proxies and tracing make each one differ
 
     def __init__(self) -> None:
         self.heads: list[CachedHead] = []
         self._size = 0
         self._seen: list[int] = []  # hashes of heads that came once
+        self._new = 0  # heads in a row that came once
 
     def find(self, data: bytes, start: int) -> FoundHead | None:
         """The cached headers that follow the first line of the data, or None."""
@@ -73,11 +75,14 @@ class HeadCache:
                 if not CONTENT_LENGTH.fullmatch(length) or not data.startswith(cached.after, stop):
                     continue
                 stop += len(cached.after)
+            self._new = 0
             return FoundHead(cached, stop, length.decode("ascii"))
         return None
 
     def add(self, head: bytes, request: HttpRequest) -> None:
         """Cache a head the second time its headers arrive; most others never repeat."""
+        if self._new >= self.GIVE_UP:
+            return  # looking for repetitions costs 6 % of a get
         if head.find(b"\r\n\r\n") != len(head) - 4:
             return  # there is more than a head
         end = head.find(b"\n") - len(_VERSION_AND_CR)
@@ -94,7 +99,9 @@ class HeadCache:
         mark = hash((before, after))
         if mark not in self._seen:
             self._seen = [*self._seen[1 - self.MOST :], mark]
+            self._new += 1
             return
+        self._new = 0
         cached = CachedHead(
             head[:end],
             before,
@@ -110,4 +117,4 @@ class HeadCache:
             self._size -= self.heads.pop(0).size
 
     def clear(self) -> None:
-        self.heads, self._size, self._seen = [], 0, []
+        self.heads, self._size, self._seen, self._new = [], 0, [], 0

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from math import inf
 from typing import Any, NamedTuple
 
 import pytest
 
 from orchid.clock import SystemClock
+from orchid.engine.arrival import ARRIVAL, Arrival
 from orchid.engine.cache import feed as feed_module
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
@@ -181,6 +183,49 @@ async def test_a_question_that_is_under_way_is_no_answer_to_a_later_one(
     await first
 
     second = asyncio.create_task(world.feed.fresh_since(moment))
+    await until(lambda: len(asked) == 2)
+    asked[1].set()
+    await second
+
+
+async def test_a_request_asks_the_store_once(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is authenticated, authorized and answered with what was there after it arrived."""
+    asked = asked_revisions(world, monkeypatch)
+    arrival = Arrival(SystemClock.monotonic())
+    ARRIVAL.set(arrival)
+    first = asyncio.create_task(world.feed.fresh_for_request())
+    await until(lambda: len(asked) == 1)
+    asked[0].set()
+    await first
+
+    await world.feed.fresh_for_request()
+
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("later", ["another request", "after the request", "no request"])
+async def test_what_a_request_has_asked_is_too_old_afterwards(
+    world: Engine, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    """The next request asks again, and so does a task that outlives the request."""
+    asked = asked_revisions(world, monkeypatch)
+    arrival = Arrival(SystemClock.monotonic())
+    ARRIVAL.set(arrival)
+    first = asyncio.create_task(world.feed.fresh_for_request())
+    await until(lambda: len(asked) == 1)
+    asked[0].set()
+    await first
+
+    match later:
+        case "another request":
+            ARRIVAL.set(Arrival(SystemClock.monotonic()))
+        case "after the request":
+            arrival.moment = inf
+        case _:
+            ARRIVAL.set(None)
+    second = asyncio.create_task(world.feed.fresh_for_request())
     await until(lambda: len(asked) == 2)
     asked[1].set()
     await second

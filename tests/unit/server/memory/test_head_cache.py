@@ -81,6 +81,39 @@ def test_a_client_that_always_sends_heads_alone_is_cached_too() -> None:
     assert [arrived.request.body for arrived in reader.ready] == [b"one", b"four"]
 
 
+def test_headers_that_differ_in_each_request_are_not_searched_for_repetitions() -> None:
+    """A connection of a proxy with request ids gives up after a while, for good."""
+    same, differs = (
+        b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nId: %d\r\n\r\n",
+    )
+    reader = new_reader()
+    for number in range(HeadCache.GIVE_UP):
+        reader.feed(differs % number)
+    for _ in range(3):
+        reader.feed(same)
+
+    assert not reader._heads.heads
+    assert len(reader.ready) == HeadCache.GIVE_UP + 3
+
+
+def test_a_connection_whose_headers_are_found_never_gives_up() -> None:
+    """A token that changes each hour is a new head each hour."""
+    same, differs = (
+        b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nId: %d\r\n\r\n",
+    )
+    reader = new_reader()
+    for number in range(2 * HeadCache.GIVE_UP):
+        reader.feed(same)
+        reader.feed(same)
+        reader.feed(differs % number)
+    reader.feed(differs % 9_999)
+    reader.feed(differs % 9_999)
+
+    assert len(reader._heads.heads) == 2
+
+
 def test_a_body_behind_a_cached_head_can_be_given_up() -> None:
     """A caller is refused before the body is read."""
     reader = warm_reader()
