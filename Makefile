@@ -81,7 +81,15 @@ demo-revocation: .venv/.installed-dev
 # Three servers over one etcd replace the token key under load, and nothing is rejected; then the key is revoked.
 demo-rotation: .venv/.installed-dev
 	scripts/system-packages
-	$(BIN)/python -m tests.e2e.demo_rotation $(ARGS)
+	$(BIN)/python -m tests.rotation.tokens $(ARGS)
+
+# Servers die after every write of a rotation, so many times for each sort of key and each store; hours:
+# make rotation-faults ROUNDS=200 ARGS='--store etcd --only tokens'
+.PHONY: rotation-faults
+rotation-faults: ROUNDS = 200
+rotation-faults: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m tests.rotation.faults.run --rounds $(ROUNDS) $(ARGS)
 
 # An unmodified kube-apiserver asks two Orchid servers; two credentials are revoked, with the times:
 # make demo-cluster KUBE_APISERVER=path/to/kube-apiserver

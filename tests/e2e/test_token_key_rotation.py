@@ -1,10 +1,9 @@
-"""Token keys rotate under a verifier that is not ours, and through kills, without a rejection."""
+"""Token keys rotate under a verifier that is not ours, and on three servers: none is rejected."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,7 @@ import pytest
 
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
-from tests.e2e.serving import (
-    free_port,
-    running_server,
-    sealing_flags,
-    start,
-    wait_until_ready,
-)
+from tests.e2e.serving import free_port, running_server, sealing_flags
 from tests.e2e.test_openid import trust_in
 from tests.unit.store import etcd_process
 
@@ -103,56 +96,6 @@ def test_a_rotation_rejects_no_token(tmp_path: Path) -> None:
         assert kids == sorted(kids, key=kids.index)  # never back to the old key
         until(lambda: states(https).get("tokens-3") == "Published")
         until(lambda: live_tokens(https, "tokens-1") >= 1)  # counted from time to time
-
-
-def test_a_rotation_survives_a_kill_after_every_write(tmp_path: Path) -> None:
-    """Whatever was written last: a signer exists, no token is rejected, the rotation completes."""
-    data, port = tmp_path / "data", free_port()
-    issuer = f"https://127.0.0.1:{port}"
-    flags = ("--service-account-issuer", issuer, "--token-key-publish-time", "1s", *QUICK)
-    flags += ("--token-key-rotation", "2s")
-    tokens: list[str] = []
-    seen: list[str] = []
-    with (
-        running_server(data, *flags, "--controllers", "", port=port) as server,
-        Https(server.port) as https,
-    ):
-        https.send("POST", ACCOUNTS, {"metadata": {"name": "builder"}}, token=ADMIN)
-        tokens.append(issue(https, expirationSeconds=86_400))
-    for _ in range(40):
-        server = wait_until_ready(start(data, *flags, port=port))
-        try:
-            with Https(server.port) as https:
-                assert all(is_accepted(https, token) for token in tokens)
-                tokens.append(issue(https, expirationSeconds=86_400))
-                found = https.send("GET", KEYS, token=ADMIN).json
-                seen.append(json.dumps(states(https)))
-                if is_complete(https):
-                    break
-                version = found["metadata"]["resourceVersion"]
-                watch = f"{KEYS}?watch=1&resourceVersion={version}"
-                with suppress(TimeoutError):  # no write for a while: killed all the same
-                    next(https.events(watch, token=ADMIN))
-        finally:
-            server.kill()
-    else:
-        raise AssertionError(seen)
-
-    assert len(set(seen)) > 2  # it was killed in several states
-
-
-def is_complete(https: Https) -> bool:
-    """Whether the first key no longer signs, its private key is gone, and a successor exists."""
-    found = https.send("GET", f"{KEYS}/tokens-1", token=ADMIN).json
-    secret = f"signing-key-{found['metadata']['uid']}"
-    gone = https.send("GET", f"/api/v1/namespaces/orch-system/secrets/{secret}", token=ADMIN)
-    now = states(https)
-    return (
-        now["tokens-1"] == "Verifying"
-        and gone.status == 404
-        and "Active" in now.values()
-        and "Published" in now.values()
-    )
 
 
 @pytest.mark.system_package("etcd")

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
@@ -118,9 +118,10 @@ class Machine:
     def __init__(self, data: Path, *flags: str) -> None:
         self.data = data
         self.clock = Clock(data.with_name(f"{data.name}.time"))
-        self._flags = (*FLAGS, *flags)
+        self.flags = (*FLAGS, *flags)
         self._port = serving.free_port()
         self.server: serving.Server | None = None
+        self.before_start: Callable[[], None] = lambda: None
         self._pids: list[int] = []
 
     @property
@@ -128,14 +129,21 @@ class Machine:
         return f"https://127.0.0.1:{self._port}"
 
     @property
+    def port(self) -> int:
+        return self._port
+
+    @property
     def running(self) -> serving.Server:
         assert self.server is not None
         return self.server
 
-    def start(self, controllers: str = CONTROLLERS) -> None:
+    def start(self, controllers: str = CONTROLLERS, launcher: Sequence[str] = ()) -> None:
         """Start the server with these controllers, and wait until it is ready."""
-        flags = (*self._flags, "--controllers", controllers)
-        self.server = serving.start(self.data, *flags, port=self._port, env=self.clock.environment)
+        self.before_start()
+        flags = (*self.flags, "--controllers", controllers)
+        self.server = serving.start(
+            self.data, *flags, port=self._port, env=self.clock.environment, launcher=launcher
+        )
         self._pids.append(self.server.pid)
         serving.wait_until_ready(self.server, START_SECONDS)
 
@@ -184,7 +192,7 @@ class System:
         """Stop the servers, and read what they have left."""
         for machine in self.machines:
             await asyncio.to_thread(machine.stop)
-        store = await self._open_store()
+        store = await self.open_store()
         try:
             await self._copy_log(store)
         finally:
@@ -193,7 +201,7 @@ class System:
 
     async def records(self, acknowledged: Mapping[str, set[str]], issued: set[str]) -> list[str]:
         """Faults of the ledger and the inventory that the stopped servers have left."""
-        store = await self._open_store()
+        store = await self.open_store()
         try:
             wrong = await ledger_violations(store, self.machines[0].data, acknowledged)
             return wrong + await unrecorded(store, issued)
@@ -210,7 +218,7 @@ class System:
         commits, self._copied = await commits_after(store, self._copied)
         self._log += commits
 
-    async def _open_store(self) -> Store:
+    async def open_store(self) -> Store:
         raise AssertionError("each system has its own store")
 
     def disk(self, name: str) -> Disk:
@@ -239,12 +247,12 @@ def complaints_in(text: str) -> list[str]:
 class ServerOnSQLite(System):
     """One server on one file, with as many workers."""
 
-    def __init__(self, minutes: float, workers: int) -> None:
+    def __init__(self, minutes: float, workers: int, *flags: str) -> None:
         super().__init__(minutes)
         self.workers = workers
         self.file_disk = self.disk("data")
         self._backups = itertools.count()
-        self.machines = [Machine(self.file_disk.place, "--workers", str(workers))]
+        self.machines = [Machine(self.file_disk.place, "--workers", str(workers), *flags)]
 
     @property
     def urls(self) -> list[str]:
@@ -273,14 +281,14 @@ class ServerOnSQLite(System):
         command = [sys.executable, "-m", "orchid", *words, "--data-dir", str(self.file_disk.place)]
         await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
 
-    async def _open_store(self) -> Store:
+    async def open_store(self) -> Store:
         return await SQLiteStore.open(self.file_disk.place / "orchid.db")
 
 
 class ServersOnEtcd(System):
     """Three servers on three members of one etcd."""
 
-    def __init__(self, minutes: float) -> None:
+    def __init__(self, minutes: float, *flags: str) -> None:
         super().__init__(minutes)
         self.disks = [self.disk(f"m{number}") for number in range(3)]  # where the members look
         self.cluster = Cluster(self.directory, 3)
@@ -288,7 +296,7 @@ class ServersOnEtcd(System):
         self.machines = [
             Machine(
                 self.directory / f"server{number}",
-                *("--etcd-servers", urls, *sealing_flags(self.directory)),
+                *("--etcd-servers", urls, *sealing_flags(self.directory), *flags),
             )
             for number in range(3)
         ]
@@ -301,16 +309,20 @@ class ServersOnEtcd(System):
         first, *others = self.machines
         first.start()
         for other in others:
-            # They are one server to their clients: the same keys, the same authority.
-            shutil.copytree(first.data, other.data)
+            self.copy_data(first, other)
             other.start()
+
+    @staticmethod
+    def copy_data(first: Machine, other: Machine) -> None:
+        """They are one server to their clients: the same authority."""
+        shutil.copytree(first.data, other.data)
 
     def disk_of(self, member: Member) -> Disk:
         return self.disks[self.cluster.members.index(member)]
 
     async def leading_controllers(self) -> str:
         """The identity of the process whose controllers work, by their Lease."""
-        store = await self._open_store()
+        store = await self.open_store()
         try:
             [lease] = (await store.read(CONTROLLERS_LEASE)).records
         finally:
@@ -319,7 +331,7 @@ class ServersOnEtcd(System):
 
     async def compact(self, keep: int) -> None:
         """Have etcd forget all but its newest revisions; we do not."""
-        store = await self._open_store()
+        store = await self.open_store()
         try:
             newest = await store.revision()
             await self._copy_log(store)
@@ -327,7 +339,7 @@ class ServersOnEtcd(System):
         finally:
             await store.close()
 
-    async def _open_store(self) -> Store:
+    async def open_store(self) -> Store:
         return await EtcdStore.open(self.cluster.urls)
 
     def close(self) -> None:

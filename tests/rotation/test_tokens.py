@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.demo_rotation import arguments, demonstration
+from tests.rotation.tokens import arguments, demonstration
 
 
 @pytest.mark.system_package("etcd")

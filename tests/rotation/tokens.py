@@ -26,7 +26,9 @@ from pathlib import Path
 
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
-from tests.e2e.rotation_load import (
+from tests.e2e.serving import Server, free_port, running_server, sealing_flags
+from tests.e2e.test_openid import trust_in
+from tests.rotation.token_load import (
     AUDIENCE,
     JWKS,
     Holder,
@@ -40,8 +42,6 @@ from tests.e2e.rotation_load import (
     pyjwt,
     review,
 )
-from tests.e2e.serving import Server, free_port, running_server, sealing_flags
-from tests.e2e.test_openid import trust_in
 from tests.unit.store import etcd_process
 
 NAMES = ("one", "two", "three")

@@ -1,0 +1,1 @@
+"""Rotations of every sort of key while servers are killed after each write."""
