@@ -11,6 +11,7 @@ can lose counts but never a row. The rows sort behind all objects, so the feed d
 """
 
 import asyncio
+import hashlib
 import heapq
 import logging
 from collections.abc import AsyncIterator, Iterable
@@ -48,7 +49,9 @@ DAY: Final = 86_400
 LAST_DAY: Final = 2_932_896  # 9999-12-31, the last day that can be written
 INTERVAL_SECONDS: Final = 10.0
 SWEEP_SECONDS: Final = 3600.0
-MOST_CACHED: Final = 50_000  # rows and days that are known to be stored
+# Rows and days that are known to be stored, as digests in two generations: 3 MB at most.
+GENERATION: Final = 19_000
+DIGEST_BYTES: Final = 16
 PAGE: Final = 1000
 ATTEMPTS: Final = 16
 
@@ -97,7 +100,8 @@ class LongTokens:
             "Node": feed.of(Node),
             "ServiceAccount": feed.of(ServiceAccount),
         }
-        self._stored: dict[tuple[str, int], None] = {}  # row and day
+        self._stored: set[bytes] = set()  # digests of row and day
+        self._stored_before: set[bytes] = set()  # the generation before
         self._counts: dict[str, Days] = {}  # not yet stored, by row
 
     # -- issuing -----------------------------------------------------------------------------
@@ -106,7 +110,8 @@ class LongTokens:
         """Count a token; return once its row is stored. Raises Unavailable if it cannot be."""
         row = f"{PREFIX}{kid}/{'/'.join(holder_of(account))}"
         day = min(expires // DAY, LAST_DAY)
-        if (row, day) in self._stored:
+        known = _digest(row, day)
+        if known in self._stored or known in self._stored_before:
             days = self._counts.setdefault(row, {})
             days[day] = days.get(day, 0) + 1
             return
@@ -131,10 +136,9 @@ class LongTokens:
         raise Unavailable("the tokens of this holder are requested too often; try again")
 
     def _cache(self, row: str, days: Iterable[int]) -> None:
-        for day in days:
-            self._stored[row, day] = None
-        while len(self._stored) > MOST_CACHED:
-            del self._stored[next(iter(self._stored))]
+        self._stored.update(_digest(row, day) for day in days)
+        if len(self._stored) >= GENERATION:
+            self._stored_before, self._stored = self._stored, set()
 
     async def run(self, clock: Clock, *, sweeps: bool) -> None:
         """Store counts until cancelled; one process of all `sweeps` rows that are of no use."""
@@ -227,7 +231,12 @@ class LongTokens:
                 await self._store.commit(useless[first : first + MAX_CHANGES])
         except (StoreError, Unavailable) as failure:  # next time
             log.info("tokens.rows_not_removed: %s", failure)
-        self._stored.clear()
+        self._stored, self._stored_before = set(), set()
+
+
+def _digest(row: str, day: int) -> bytes:
+    """Names a row and a day; no two have the same."""
+    return hashlib.blake2b(f"{row} {day}".encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def _days(record: Record) -> Days:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from orchid.credentials.tokens import AccountClaims, Reference
+from orchid.issuance.token_keys import long_tokens
 from orchid.issuance.token_keys.long_tokens import DAY, PREFIX, LongTokens, holder_of
 from orchid.kinds import node, secret, service_account, signing_key
 from orchid.kinds.pod import pod
@@ -119,3 +120,25 @@ async def test_useless_rows_are_removed(world: World) -> None:
     assert kept == [f"{PREFIX}kid-1/Pod/ci/web-1/pod-uid"]
     assert none == {}
     assert len(await rows(world)) == 1
+
+
+async def test_rows_known_to_be_stored_take_little_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older ones are forgotten, and counted in the store again; no token is lost."""
+    monkeypatch.setattr(long_tokens, "GENERATION", 4)
+    tokens = LongTokens(world.store, world.feed)
+    holders = [replace(ACCOUNT, pod=Reference(f"web-{n}", f"uid-{n}")) for n in range(20)]
+    known = []
+
+    for _ in range(2):
+        for holder in holders:
+            await tokens.record("kid-1", holder, in_days(3))
+            known.append(len(tokens._stored) + len(tokens._stored_before))
+    await tokens.record("kid-1", holders[-1], in_days(3))
+    before = sum(sum(days.values()) for days in (await rows(world)).values())
+    await tokens.write()
+
+    assert max(known) <= 2 * 4
+    assert before == 40  # the last one is only counted in memory
+    assert {tuple(days.values()) for days in (await rows(world)).values()} == {(2,), (3,)}
