@@ -25,6 +25,7 @@ from tests.api.world import Api, api
 KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
 HOME = "orch-system"
 DAY = timedelta(days=1)
+YEAR = 365 * 86_400  # seconds
 
 
 class Rotating:
@@ -158,6 +159,41 @@ async def test_conditions_have_the_message_of_the_rejection(
         await here.later(DAY)
         await here.until("tokens-2", lambda key: status(key, "Activatable") == "True")
         await here.until("tokens-1", lambda key: status(key, "Ready") == "True")
+
+
+async def test_a_key_is_retired_soon_after_its_pods_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live tokens are those that were issued; a minute after their Pods nothing depends on it."""
+    pods = "/api/v1/namespaces/default/pods"
+    spec = {"serviceAccountName": "builder", "containers": [{"name": "c", "image": "i"}]}
+    async with rotating(tmp_path, monkeypatch) as here:
+        await here.server.account("builder")
+        for number in range(3):
+            await here.server.make(pods, {"metadata": {"name": f"p{number}"}, "spec": spec})
+            for _ in range(number + 1):
+                bound = {"kind": "Pod", "apiVersion": "v1", "name": f"p{number}"}
+                await here.server.token("builder", expirationSeconds=YEAR, boundObjectRef=bound)
+        await here.api.access.long_tokens.write()
+        await here.published("tokens-2")
+        await here.later(90 * DAY)
+        await here.state("tokens-1", "Verifying")
+        await here.later(DAY + timedelta(minutes=3))
+        found = await here.until(
+            "tokens-1", lambda key: "6 tokens of 3 holders" in message(key, "Retirable")
+        )
+        await here.published("tokens-3")
+
+        assert found.status.dependents is not None
+        assert found.status.dependents.live == 1 + 2 + 3
+        assert found.status.dependents.longest[0].holder == "Pod default/p2"
+        for number in range(3):
+            await here.server.call("DELETE", f"{pods}/p{number}?gracePeriodSeconds=0")
+        pause = await here.controller._rotate("")
+        assert pause is not None
+        assert pause <= 30  # the next look
+        await here.later(timedelta(seconds=30))
+        await here.state("tokens-1", "Retired")
 
 
 def message(key: SigningKey, type_: str) -> str:

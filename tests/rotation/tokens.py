@@ -1,13 +1,14 @@
 """Show a rotation of token keys under load: three servers over one etcd, and nothing is rejected.
 
     make demo-rotation
-    make demo-rotation ARGS='--accounts 10000 --pods 1000 --tokens 100000 --reviews 500 \\
-        --requests 100 --watches 200 --rotations 5 --period 60'
+    make demo-rotation KUBE_APISERVER=path/to/kube-apiserver ARGS='--accounts 10000 --pods 1000 \\
+        --tokens 100000 --reviews 500 --requests 100 --watches 200 --rotations 5 --period 60'
 
 Accounts and Pods get tokens and use them, all the time, while the leader replaces the key a few
-times. PyJWT, npm jose and a verifier that never fetches for an unknown key id judge each token.
-Then the key that signs is revoked. Every rejection that was not meant, and every step that does not
-come out as it should, ends the demonstration with exit code 1.
+times. PyJWT, npm jose, a verifier that never fetches for an unknown key id and, if its path is
+given, the reference's API server judge each token. Then the key that signs is revoked. Every
+rejection that was not meant, and every step that does not come out as it should, ends the
+demonstration with exit code 1.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -28,6 +30,7 @@ from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
 from tests.e2e.serving import Server, free_port, running_server, sealing_flags
 from tests.e2e.test_openid import trust_in
+from tests.rotation.reference_verifier import reference, wait_until_it_accepts
 from tests.rotation.token_load import (
     AUDIENCE,
     JWKS,
@@ -134,12 +137,19 @@ class Demonstration:
             Observer(name, port, load) for name, port in zip(NAMES, self.ports, strict=True)
         ]
         self.activated: list[tuple[str, str]] = []  # name and id of each key that began to sign
+        self.lasted: Counter[str] = Counter()  # seconds of each phase
+        self._since = time.monotonic()
 
     def run(self) -> None:
         self._fill()
         for one in self.observers:
             one.start()
-        self.load.start(reviews=self.chosen.reviews, requests=self.chosen.requests)
+        self.load.start(
+            reviews=self.chosen.reviews,
+            requests=self.chosen.requests,
+            threads=2 + round(self.chosen.reviews / 100),
+        )
+        self._since = time.monotonic()
         try:
             self._rotate()
         finally:
@@ -185,12 +195,13 @@ class Demonstration:
             while len(self.activated) < self.chosen.rotations:
                 name, kid = self._next_active(https, known)
                 self.activated.append((name, kid))
-                self.load.record.phase = "during"
+                self._phase("during")
                 say(f"{name} signs")
                 known.add(name)
                 self.wait(DURING)
-                self.load.record.phase = "after"
+                self._phase("after")
             self.wait(DURING if self.activated else 1)
+            self._phase("after")
 
     def _next_active(self, https: Https, known: set[str]) -> tuple[str, str]:
         limit = time.monotonic() + PATIENCE + self.chosen.period
@@ -200,6 +211,11 @@ class Demonstration:
                     return name, kid
             require(time.monotonic() < limit, f"no rotation: {states(https)}")
             time.sleep(LOOK_EVERY)
+
+    def _phase(self, name: str) -> None:
+        now, record = time.monotonic(), self.load.record
+        self.lasted[record.phase] += now - self._since
+        record.phase, self._since = name, now
 
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)  # the load goes on
@@ -214,7 +230,9 @@ class Demonstration:
         for what, name, outcome, number in outcomes:
             say(f"{what:14} {name:10} {outcome:10} {number}")
         for phase in ("before", "during", "after"):
-            say(f"{phase:7} {summed_up(record.times[phase])}")
+            taken = max(self.lasted[phase], 1e-9)
+            rate = len(record.times[phase]) / taken
+            say(f"{phase:7} {summed_up(record.times[phase])}, {rate:.0f} requests/s")
         for name, kid in self.activated:
             at = min(one.signing[kid] for one in self.observers)
             for one in self.observers:
@@ -361,6 +379,14 @@ def demonstration(home: Path, chosen: argparse.Namespace) -> Iterator[Demonstrat
                 say(f"npm jose takes no part: {jose}")
             else:
                 verifiers["npm jose"] = jose
+        if chosen.kube_apiserver:
+            program = Path(chosen.kube_apiserver)
+            verifiers["reference"] = running.enter_context(
+                reference(program, home, issuer, authority)
+            )
+            with Https(port) as https:
+                _, token = issue(https, ADMIN, holders[0], AUDIENCE)
+            wait_until_it_accepts(verifiers["reference"], token)
         load = Load([server.port for server in servers], ADMIN, holders, verifiers)
         yield Demonstration(servers, load, chosen)
 
@@ -376,6 +402,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--watches", type=int, default=20, help="open watches (default: 20)")
     add("--rotations", type=int, default=2, help="how often the key changes (default: 2)")
     add("--period", type=int, default=40, help="seconds that a key signs (default: 40)")
+    add("--kube-apiserver", default="", help="the path of the reference's API server")
     add("--no-npm", action="store_true", help="leave out jose, which npm installs")
     return parser
 

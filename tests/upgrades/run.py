@@ -18,10 +18,20 @@ from tests.e2e.serving import ServerFailed, running_server
 from tests.unit.store import etcd_process
 from tests.upgrades import old_code
 from tests.upgrades.load import Load
-from tests.upgrades.population import FLAGS, SIGNING, Population, fill, problems
+from tests.upgrades.population import (
+    ADMIN,
+    FLAGS,
+    IDENTITY,
+    SIGNING,
+    Population,
+    fill,
+    problems,
+)
 from tests.upgrades.rolling import Pair, pair
 
 ROUNDS = 100
+KEYS = f"{IDENTITY}/signingkeys"
+LEASES = "/apis/coordination.orch.io/v1/namespaces/orch-system/leases"
 
 Environment = Mapping[str, str]
 
@@ -83,12 +93,41 @@ def rolled(servers: Pair, made: Population, program: Environment | None) -> list
             servers.replace(number, program)
             load.until_more(ROUNDS)
             found += servers.problems(made)
+            if number == 0 and program is None:
+                found += unblocked(servers)
     found += load.failures
     for port in servers.ports:
         with Https(port) as https:
             found += load.lost(https)
     print(f"{load.rounds} rounds, {len(load.left)} objects")
     return found
+
+
+def unblocked(servers: Pair) -> list[str]:
+    """What is wrong if the first server is of this version and the other may not have stored keys:
+    a key must not become Active, and the message must name the server that does not have it.
+    """
+    new, old = servers.ports
+    with Https(new) as https, Https(old) as other:
+        if other.send("GET", KEYS, token=ADMIN).status == 200:
+            return []  # it has stored keys
+        body = {"metadata": {"name": "tokens-2"}, "spec": {"algorithm": "ES256"}}
+        https.send("POST", KEYS, body, token=ADMIN)  # the leader may have done so
+        key = https.send("GET", f"{KEYS}/tokens-2", token=ADMIN).json
+        key["spec"]["state"] = "Active"
+        answer = https.send("PUT", f"{KEYS}/tokens-2", key, token=ADMIN)
+        leases = https.send("GET", LEASES, token=ADMIN).json["items"]
+    silent = [
+        one["metadata"]["name"]
+        for one in leases
+        if one["metadata"]["name"].startswith("orch-server-")
+        and "identity.orch.io/keys" not in one["metadata"].get("annotations", {})
+    ]
+    text = answer.json.get("message", "")
+    if answer.status == 422 and any(name in text for name in silent):
+        print(f"blocked, as it should be: {text}")
+        return []
+    return [f"an activation beside an old server: {answer.status} {text}, {silent}"]
 
 
 def report(what: str, lost: list[str]) -> None:

@@ -50,6 +50,7 @@ from orchid.wire.struct import replace
 SOON: Final = 1.0  # seconds until the next look after a write
 REFRESH: Final = 30.0  # seconds between two looks without an event
 COUNTED: Final = 60.0  # seconds between two counts of what depends on a key
+COUNTED_AT_LAST: Final = 30.0  # the same for a Verifying key: it is Retirable within a minute
 REPEAT: Final = timedelta(days=1)  # between two events about the same blocked step
 ALLOWANCE: Final = timedelta(minutes=2)  # of the wait before Retired, for clocks that differ
 KEY_LOST: Final = "KeyLost"
@@ -404,7 +405,8 @@ class RotateKeys(Controller[SigningKey]):
             self._is_lost(key),
             chosen.signer == key,
             self._servers.live() if key.state != ACTIVE else None,
-            self._clock.now().timestamp() // COUNTED,
+            self._clock.now().timestamp()
+            // (COUNTED_AT_LAST if key.state == VERIFYING else COUNTED),
         )
         if self._refreshed.get(key.name) == facts:
             return
