@@ -323,6 +323,35 @@ async def test_a_key_is_retired_when_no_certificate_depends_on_it(timed: Beside)
     assert first.status.certificate not in {one.spec.trust_bundle for one in bundles}
 
 
+async def test_keys_are_retired_in_order(timed: Beside, tmp_path: Path) -> None:
+    """A key that issued nothing waits for the one before it, whose verifiers need its cross
+    certificate: they accept what the third key issues.
+    """
+    world = timed
+    async with rotated(world, ROTATION):
+        first = (await anchors(world))["web-1"]
+        await new_key(world, "web-3")
+        await make_activatable(world, "web-3")
+        await step(world, "web-3", ACTIVE)
+        await until_signs(world, "web-3")
+        await state(world, "web-2", VERIFYING)
+        await revoke(world, "new")
+        world.clock.ahead = timedelta(minutes=3)
+        with pytest.raises(Invalid, match="trust only an earlier key: web-1"):
+            await step(world, "web-2", RETIRED)
+        chain = await issued(world, "third")
+
+    assert len(chain) == 3
+    assert Verifier(tmp_path).accepts(chain, first)
+
+
+async def revoke(world: Beside, request: str) -> None:
+    spec = CredentialRevocationSpec(
+        certificate=RevokedCertificate(request_name=request), reason="superseded"
+    )
+    await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name=request), spec=spec))
+
+
 async def test_an_authority_gets_its_successor_in_time(timed: Beside) -> None:
     """It is published a twelfth of the life before it becomes Active, in the last third."""
     world = timed

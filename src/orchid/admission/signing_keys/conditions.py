@@ -18,7 +18,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import CLUSTER
 from orchid.kinds.lease import ServerKeys
-from orchid.kinds.signing_key import RETIRED, SigningKey
+from orchid.kinds.signing_key import RETIRED, VERIFYING, SigningKey
 from orchid.wire.signing_key_status import KeyDependents
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
@@ -148,7 +148,24 @@ class AuthorityKeyConditions:
         below = self._keys_below(key)
         if below:
             reasons.append(f"keys of intermediate authorities depend on it: {_listed(below)}")
+        earlier = self._earlier(key)
+        if earlier:
+            text = "its cross certificate is for verifiers that trust only an earlier key"
+            reasons.append(f"{text}: {_listed(earlier)}")
         return [*reasons, *_unknown(key, found, now)]
+
+    def _earlier(self, key: SigningKey) -> list[str]:
+        """The keys still in use before one that they certified: keys are Retired in order."""
+        began = key.status.times.active
+        if not key.status.cross_certificate or began is None:
+            return []
+        return sorted(
+            other.name
+            for other in self._keys_of(key.spec.authority)
+            if other.state == VERIFYING
+            and other.status.times.active
+            and other.status.times.active < began
+        )
 
     def _has_published_root(self, key: SigningKey) -> bool:
         """Whether another key of the authority has the same certificate at its top."""
