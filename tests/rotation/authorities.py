@@ -408,7 +408,7 @@ class OpenConnection:
     """A connection to the server that is never opened again."""
 
     def __init__(self, port: int, outcomes: Outcomes) -> None:
-        tls = ssl._create_unverified_context()  # noqa: S323 -- it must stay open, whoever it is
+        tls = ssl._create_unverified_context()  # noqa: S323 -- only that it stays open is tested
         self._connection = HTTPSConnection("127.0.0.1", port, context=tls, timeout=30)
         self._connection.connect()
         self._connection.auto_open = 0

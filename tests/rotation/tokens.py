@@ -63,6 +63,7 @@ MAX_AGE = 5  # seconds
 PUBLISH_TIME = 20  # seconds
 DURING = 10.0  # seconds after an activation that count as during it
 LOOK_EVERY = 0.1  # seconds
+FETCHED = 36.0  # seconds between two fetches of a verifier for unknown key ids, and some more
 SETTLED = 1.0  # seconds within which every server refuses a revoked key
 PATIENCE = 180.0
 
@@ -138,7 +139,7 @@ class Demonstration:
         ]
         self.activated: list[tuple[str, str]] = []  # name and id of each key that began to sign
         self.lasted: Counter[str] = Counter()  # seconds of each phase
-        self._since = time.monotonic()
+        self._since = self._signs_since = time.monotonic()
 
     def run(self) -> None:
         self._fill()
@@ -195,6 +196,7 @@ class Demonstration:
             while len(self.activated) < self.chosen.rotations:
                 name, kid = self._next_active(https, known)
                 self.activated.append((name, kid))
+                self._signs_since = time.monotonic()
                 self._phase("during")
                 say(f"{name} signs")
                 known.add(name)
@@ -259,7 +261,12 @@ class Demonstration:
     # -- run 5: emergency ----------------------------------------------------------------------
 
     def _emergency(self) -> None:
-        """Revoke the key that signs, under the same load."""
+        """Revoke the key that signs, under the same load.
+
+        Its successor was created when it became Active. Every verifier has it by now, or may fetch
+        for an unknown key id again.
+        """
+        self.wait(max(self._signs_since + FETCHED - time.monotonic(), 0) if self.activated else 0)
         name, kid = self._signer()
         token = self.load.tokens[kid][-1]
         spec = {"key": {"name": name}, "reason": "keyCompromise"}
@@ -401,7 +408,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--requests", type=float, default=10, help="token requests per second (default: 10)")
     add("--watches", type=int, default=20, help="open watches (default: 20)")
     add("--rotations", type=int, default=2, help="how often the key changes (default: 2)")
-    add("--period", type=int, default=40, help="seconds that a key signs (default: 40)")
+    add("--period", type=int, default=60, help="seconds that a key signs (default: 60)")
     add("--kube-apiserver", default="", help="the path of the reference's API server")
     add("--no-npm", action="store_true", help="leave out jose, which npm installs")
     return parser
