@@ -154,7 +154,8 @@ async def counted(home: Path, rows: int) -> Counted:
     store = await SQLiteStore.open(home.with_suffix(".db"))
     await _put(store, rows, _account)
     async with api(home / "data", store=store) as server:
-        (entry,) = server.server.feed.of(SigningKey).entries.values()
+        entry = server.server.feed.of(SigningKey).get("", "tokens-1")
+        assert entry is not None
         kid = entry.object.key_id
         await _put(store, rows, lambda number: _row(kid, number))
         stop = asyncio.Event()
