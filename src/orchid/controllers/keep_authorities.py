@@ -20,14 +20,21 @@ authorities each is read less often, so that the load does not grow with their n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from cryptography.x509 import Certificate
-
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
+from orchid.controllers.authority_conditions import (
+    ChainMissing,
+    KeyLost,
+    KeyNotSealed,
+    NoKey,
+    SignerTaken,
+    of_certificate,
+    turning_points,
+)
 from orchid.controllers.follow_authorities import (
     AUTHORITIES,
     CERTIFICATE,
@@ -46,15 +53,13 @@ from orchid.controllers.runtime.loop import Controller, Key, Trigger, TryAgain
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.issuer_chain import (
     issuer_key_id,
-    may_sign_lists,
     refuse_out_of_time,
     subject_key_id,
 )
-from orchid.credentials.refusals import AuthorityUnusable, Refusal
+from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import (
     EXPIRING,
-    SIGNS_LISTS,
     UNSEALED_STORE,
     AuthorityKeyReference,
     CertificateAuthority,
@@ -80,34 +85,12 @@ from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
-from orchid.wire.text import timestamp
 
 LOOK_AGAIN_SECONDS: Final = 30.0  # for a Secret that is not watched
 LONGEST_PAUSE_SECONDS: Final = 3600.0  # in case the clock steps, or an old bundle expires
 SECONDS_EACH: Final = 0.1  # at most ten authorities are checked per second, however many there are
 HOW_TO_SEAL: Final = "start every server with the same --encryption-provider-config"
 ISSUING: Final = "Issuing"
-LAST_THIRD, FAR_OFF = "LastThird", "FarOff"
-
-
-class SignerTaken(AuthorityUnusable):
-    """An older authority has the same signer name."""
-
-
-class KeyLost(AuthorityUnusable):
-    """The Secret with a key that the server created is gone."""
-
-
-class NoKey(AuthorityUnusable):
-    """No key of the authority may sign."""
-
-
-class ChainMissing(AuthorityUnusable):
-    """An authority elsewhere has not signed the request yet."""
-
-
-class KeyNotSealed(AuthorityUnusable):
-    """The store would hold the key in clear text, which is not explicitly allowed."""
 
 
 class KeepAuthorities(Controller[CertificateAuthority]):
@@ -200,7 +183,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
             reason, message = type(refusal).__name__, str(refusal)
             ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
-        conditions = ready, *_of_certificate(status.certificate, now)
+        conditions = ready, *of_certificate(status.certificate, now)
         reported = with_conditions(replace(found, status=status), conditions, now)
         await self._report(found, reported)
         return self._pause(found, status.certificate, now)
@@ -210,7 +193,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         is_watched = secret_location(found, self._names).namespace == self._home
         least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
         pause = max(least, len(self._secret_of) * SECONDS_EACH)
-        moments = (moment - now for moment in _turning_points(chain))
+        moments = (moment - now for moment in turning_points(chain))
         return min([pause, *(left.total_seconds() for left in moments if left > timedelta())])
 
     # -- the key -----------------------------------------------------------------------------
@@ -468,48 +451,6 @@ def _reference(key: SigningKey) -> AuthorityKeyReference:
 
 def _issues(found: CertificateAuthority) -> str:
     return f"Issues certificates for {', '.join(found.signers)}."
-
-
-def _of_certificate(chain: str, now: datetime) -> list[Condition]:
-    """Conditions that follow from the certificate of an authority; none without a certificate."""
-    if not chain:
-        return []
-    links = certificates.parse_blocks(chain)
-    return [_expiring(links, now), _signs_lists(links[0])]
-
-
-def _turning_points(chain: str) -> Iterator[datetime]:
-    """The times at which the conditions of an authority change by themselves."""
-    for link in certificates.parse_blocks(chain) if chain else ():
-        begin, end = link.not_valid_before_utc, link.not_valid_after_utc
-        yield from (begin, begin + (end - begin) * 2 / 3, end)
-
-
-def _signs_lists(certificate: Certificate) -> Condition:
-    """Whether the authority may sign revocation lists."""
-    if may_sign_lists(certificate):
-        return Condition(
-            type=SIGNS_LISTS,
-            status=TRUE,
-            reason="Permitted",
-            message="Revoked certificates are in its revocation list.",
-        )
-    return Condition(
-        type=SIGNS_LISTS,
-        status=FALSE,
-        reason="NoCRLSign",
-        message="There is no revocation list: the key usage of its certificate lacks cRLSign.",
-    )
-
-
-def _expiring(links: Sequence[Certificate], now: datetime) -> Condition:
-    """Whether the last third of an authority's lifetime has begun."""
-    link = min(links, key=lambda one: one.not_valid_after_utc)
-    begin, end = link.not_valid_before_utc, link.not_valid_after_utc
-    is_late = now >= begin + (end - begin) * 2 / 3
-    text = f"{'Ended' if now >= end else 'Ends'} at {timestamp(end)}."
-    status, reason = (TRUE, LAST_THIRD) if is_late else (FALSE, FAR_OFF)
-    return Condition(type=EXPIRING, status=status, reason=reason, message=text)
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepAuthorities:

@@ -1,0 +1,84 @@
+"""Conditions of a CertificateAuthority: the problems that Ready names, and its certificate.
+
+The classes are problems: the name of one is the reason of the condition Ready. `of_certificate` has
+the conditions that follow from the certificate and the time alone, `turning_points` when they
+change. controllers/keep_authorities.py writes all of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from cryptography.x509 import Certificate
+
+from orchid.credentials.authorities.issuer_chain import may_sign_lists
+from orchid.credentials.refusals import AuthorityUnusable
+from orchid.credentials.x509 import certificates
+from orchid.kinds.certificate_authority import EXPIRING, SIGNS_LISTS
+from orchid.wire.conditions import FALSE, TRUE, Condition
+from orchid.wire.text import timestamp
+
+LAST_THIRD: Final = "LastThird"
+FAR_OFF: Final = "FarOff"
+
+
+class SignerTaken(AuthorityUnusable):
+    """An older authority has the same signer name."""
+
+
+class KeyLost(AuthorityUnusable):
+    """The Secret with a key that the server created is gone."""
+
+
+class NoKey(AuthorityUnusable):
+    """No key of the authority may sign."""
+
+
+class ChainMissing(AuthorityUnusable):
+    """An authority elsewhere has not signed the request yet."""
+
+
+class KeyNotSealed(AuthorityUnusable):
+    """The store would hold the key in clear text, which is not explicitly allowed."""
+
+
+def of_certificate(chain: str, now: datetime) -> list[Condition]:
+    """Conditions that follow from the certificate of an authority; none without a certificate."""
+    if not chain:
+        return []
+    links = certificates.parse_blocks(chain)
+    return [_expiring(links, now), _signs_lists(links[0])]
+
+
+def turning_points(chain: str) -> Iterator[datetime]:
+    """The times at which the conditions of an authority change by themselves."""
+    for link in certificates.parse_blocks(chain) if chain else ():
+        begin, end = link.not_valid_before_utc, link.not_valid_after_utc
+        yield from (begin, begin + (end - begin) * 2 / 3, end)
+
+
+def _signs_lists(certificate: Certificate) -> Condition:
+    """Whether the authority may sign revocation lists."""
+    if may_sign_lists(certificate):
+        return Condition(
+            type=SIGNS_LISTS,
+            status=TRUE,
+            reason="Permitted",
+            message="Revoked certificates are in its revocation list.",
+        )
+    return Condition(
+        type=SIGNS_LISTS,
+        status=FALSE,
+        reason="NoCRLSign",
+        message="There is no revocation list: the key usage of its certificate lacks cRLSign.",
+    )
+
+
+def _expiring(links: Sequence[Certificate], now: datetime) -> Condition:
+    """Whether the last third of an authority's lifetime has begun."""
+    link = min(links, key=lambda one: one.not_valid_after_utc)
+    begin, end = link.not_valid_before_utc, link.not_valid_after_utc
+    is_late = now >= begin + (end - begin) * 2 / 3
+    text = f"{'Ended' if now >= end else 'Ends'} at {timestamp(end)}."
+    status, reason = (TRUE, LAST_THIRD) if is_late else (FALSE, FAR_OFF)
+    return Condition(type=EXPIRING, status=status, reason=reason, message=text)
