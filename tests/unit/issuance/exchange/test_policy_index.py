@@ -125,3 +125,17 @@ def test_a_lookup_equals_a_scan(limit: int, taken: list[tuple[Any, ...]]) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(policy_index, "MOST_CANDIDATES", limit)
         asyncio.run(compared(taken, limit))
+
+
+async def test_more_policies_than_the_limit_are_too_many() -> None:
+    """As many as the limit are found; one more policy for the same claim makes it too many."""
+    async with world_of(token_exchange_policy.declare(ORCH)) as here:
+        policies = Policies(here, policy_index.MOST_CANDIDATES)
+        for number in range(policy_index.MOST_CANDIDATES):
+            await policies.write(f"p{number}", ISSUERS[0], ("ns1", "a"), {"sub": "x"})
+        found = policies.index.candidates(ISSUERS[0], [("sub", "x")], None)
+        await policies.write("last", ISSUERS[0], ("ns1", "a"), {"sub": "x"})
+
+        assert len(found) == policy_index.MOST_CANDIDATES
+        with pytest.raises(TooManyPolicies):
+            policies.index.candidates(ISSUERS[0], [("sub", "x")], None)
