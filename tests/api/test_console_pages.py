@@ -154,14 +154,14 @@ async def test_hostile_values_are_text_on_every_page(page: ConsolePage) -> None:
 
     shown = answer.body.decode()
     assert answer.status == 200, shown[-2000:]
-    assert "<script>" not in shown
-    assert "<img src=x" not in shown
+    assert shown.count("<script>") == 0
+    assert shown.count("<img src=x") == 0
     # A field of a form has the typed text as it is; everything else is spelled out.
     read = re.sub(r' value="[^"]*"|<textarea.*?</textarea>', "", shown, flags=re.DOTALL)
-    assert "\u202e" not in read
-    assert "\x00" not in read
-    assert "&lt;script&gt;" in read
-    assert "{{ 7*7 }}" in read
+    assert read.count("\u202e") == 0
+    assert read.count("\x00") == 0
+    assert read.count("&lt;script&gt;") > 0
+    assert read.count("{{ 7*7 }}") > 0
     assert re.search(r"<[a-z]+[^>]*\son[a-z]+=", read) is None
 
 
