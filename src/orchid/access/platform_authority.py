@@ -17,15 +17,18 @@ from orchid.access.authority_keys import AuthorityKeyIndex
 from orchid.access.revocations import Revocations
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.cross_certificates import cross_chain
+from orchid.credentials.authorities.issuer_chain import subject_key_id
 from orchid.credentials.refusals import AuthorityUnusable, CertificateRefused, Refusal
 from orchid.credentials.secret import SecretValue
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.certification_path import ClientVerifier
+from orchid.credentials.x509.verified_chain import VerifiedChain
 from orchid.engine.cache.feed import Feed
 from orchid.kinds.certificate_authority import CLUSTER
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     PRIVATE_KEY,
+    PUBLISHED,
     RETIRED,
     KeySelection,
     SigningKey,
@@ -33,6 +36,7 @@ from orchid.kinds.signing_key import (
     select,
 )
 from orchid.wire.naming import Naming
+from orchid.wire.text import timestamp
 
 
 class NoAuthorities(ClientVerifier):
@@ -85,6 +89,7 @@ class PlatformAuthority:
         self._chosen = KeySelection((), ())
         self._certificates: tuple[x509.Certificate, ...] = ()
         self._issuers: tuple[x509.Certificate, ...] = ()
+        self._replaced: dict[str, str] = {}  # names of keys that no longer sign, by id
         self._pool: ClientVerifier | None = None
         self.changed: list[Callable[[], None]] = []  # called when other keys are in use
         self.checks: list[Callable[[], None]] = []  # of settings, once the objects are loaded
@@ -108,6 +113,13 @@ class PlatformAuthority:
         """The issuing certificate of each key in use, the signer's first."""
         self._catch_up()
         return self._issuers
+
+    def warning(self, chain: VerifiedChain) -> str:
+        """A warning for a client whose certificate a replaced key signed; empty for any other."""
+        name = self._replaced.get(subject_key_id(chain.issuer).hex())
+        end = timestamp(chain.leaf.not_valid_after_utc)
+        text = f"the client certificate is of the replaced key {name}; renew it, it ends at {end}"
+        return text if name else ""
 
     def pool(self) -> ClientVerifier:
         """The authorities of client certificates."""
@@ -161,6 +173,12 @@ class PlatformAuthority:
             except Refusal:
                 continue  # the controller reports it
         self._issuers = tuple(chain[0] for chain in chains)
+        signer = self._chosen.signer
+        self._replaced = {
+            key.key_id: key.name
+            for key in self._chosen.verifying
+            if key is not signer and key.state != PUBLISHED
+        }
         self._certificates = tuple(dict.fromkeys(one for chain in chains for one in chain))
         self._pool = None
         for notify in self.changed:

@@ -306,7 +306,14 @@ class Access:
             members.append(self._front_proxy(pool))
         pods = PodCertificates(self.feed, self.clock, self.revocations)
         members.append(
-            ClientCertificateAuthenticator(pool, self.clock, names, self.revocations, pods)
+            ClientCertificateAuthenticator(
+                pool,
+                self.clock,
+                names,
+                self.revocations,
+                pods,
+                warning=self.platform.warning if self.platform else lambda chain: "",
+            )
         )
         members.append(BearerAuthenticator(self.tokens, audiences))
         members.append(WebSocketAuthenticator(self.tokens, audiences, names))

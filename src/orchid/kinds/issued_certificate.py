@@ -131,6 +131,11 @@ class IssuedCertificateSpec(Wire):
         proto(17),
         describe("The Pod that it belongs to, if a PodCertificateRequest led to it."),
     ] = None
+    intermediate: Annotated[
+        str,
+        proto(18),
+        describe("The SigningKey that it certifies, if it is of an intermediate authority."),
+    ] = ""
 
 
 class Revoked(Wire):
@@ -215,6 +220,7 @@ def record_of(
     approver: Approver | None = None,
     request: IssuedFor | None = None,
     pod: IssuedPod | None = None,
+    intermediate: str = "",
 ) -> IssuedCertificate:
     """The record of a certificate: its contents, and the request and approval that led to it."""
     return IssuedCertificate(
@@ -238,6 +244,7 @@ def record_of(
             approval=approval or Approval(),
             certificate=facts.data,
             pod=pod,
+            intermediate=intermediate,
         ),
     )
 

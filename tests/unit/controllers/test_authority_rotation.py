@@ -23,6 +23,7 @@ from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
+from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import ACTIVE, PUBLISHED, RETIRED, VERIFYING, SigningKey
 from orchid.wire.codec.documents import convert
@@ -541,6 +542,36 @@ async def test_an_authority_below_another_issues_chains_to_its_root(
     assert between.issuer.rfc4514_string() == "CN=Root"
     assert bundle.spec.trust_bundle == root.status.certificate
     assert Verifier(tmp_path).accepts([leaf, between], bundle.spec.trust_bundle, lists)
+
+
+async def test_an_intermediate_is_in_the_inventory_and_can_be_revoked(
+    world: Beside, tmp_path: Path
+) -> None:
+    """By its serial number, with an entry in the list of the parent's key."""
+    async with world.running(KEEPER, SIGNING, LISTS):
+        await create(world, "root", signerName="example.com/root", subject={"commonName": "Root"})
+        await until_ready(world, "root")
+        await create(world, parent={"authority": "root"})
+        ready = await until_ready(world)
+        leaf, between = await issued(world)
+        record = await world.admin.get(IssuedCertificate, f"{between.serial_number:x}")
+        before = (await world.admin.get(SigningKey, "root-1")).status.dependents
+        named = RevokedCertificate(
+            serial_number=record.name, signer_name="example.com/root", sha256=record.spec.sha256
+        )
+        spec = CredentialRevocationSpec(certificate=named, reason="cACompromise")
+        await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name="x"), spec=spec))
+        found = await list_of(world, 1, "root")
+        await list_of(world, 0, "web")
+        lists = await fetched(world, "/crl/web.pem") + await fetched(world, "/crl/root.pem")
+    bundle = await world.admin.get(ClusterTrustBundle, ready.status.trust_bundle)
+
+    assert record.spec.signer_name == "example.com/root"
+    assert record.spec.intermediate == "web-1"
+    assert record.spec.authority_key == (await world.admin.get(SigningKey, "root-1")).key_id
+    assert before is None or before.live == 0, "the key below counts, not its certificate"
+    assert [one.serial_number for one in found] == [between.serial_number]
+    assert not Verifier(tmp_path).accepts([leaf, between], bundle.spec.trust_bundle, lists)
 
 
 async def test_a_root_key_is_not_retired_while_an_intermediate_depends_on_it(

@@ -28,7 +28,8 @@ from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.revoked_credentials import RevokedKey
 from orchid.wire.struct import replace
-from tests.api.world import api
+from tests.api.world import Api, api
+from tests.security.certified import Certified
 from tests.unit.controllers.beside import CLIENT_USAGES, Beside, beside
 from tests.unit.controllers.test_authority_rotation import (
     HOME,
@@ -81,6 +82,14 @@ def accepts(world: Beside, leaf: bytes) -> bool:
 
 def client_of(authority: Authority, world: Beside) -> bytes:
     return authority.issue_client("ann", lifetime=timedelta(days=9), now=world.clock.now()).chain
+
+
+async def warnings(world: Beside, chain: bytes) -> str:
+    """The Warning header of a response to the holder of a certificate."""
+    peer = Certified(chain, b"").peer
+    answer = await Api(world.server).call("GET", "/version", token=None, peer=peer)
+    assert answer.status == 200
+    return dict(answer.headers).get("Warning", "")
 
 
 def signer(world: Beside) -> Authority:
@@ -140,6 +149,10 @@ async def test_a_rotation_rejects_nobody(own: Beside, tmp_path: Path) -> None:
     first, second = pem(before.certificate), pem(after.certificate)
     verifier, bundles = Verifier(tmp_path), ListSelection(ClusterTrustBundle)
 
+    warned = [await warnings(own, chain) for chain in (old_client, pem(*new_client).encode())]
+
+    assert "client certificate is of the replaced key cluster-1; renew it" in warned[0]
+    assert warned[1] == ""
     assert published == ["CN=orchid-ca", "CN=orchid-ca 2"]
     assert kept
     assert roots(own) == ["CN=orchid-ca 2", "CN=orchid-ca"]

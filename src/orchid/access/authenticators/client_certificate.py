@@ -33,6 +33,7 @@ from orchid.engine.request import HEALTH_PAGES, OwnCertificate
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
+Warned = Callable[[VerifiedChain], str]
 RECHECK_AFTER = timedelta(minutes=5)
 REFUSE_FOR = timedelta(seconds=5)  # a certificate may become valid on an open connection
 
@@ -66,7 +67,10 @@ class CertificateProof:
         clock: Clock,
         extra: str,
         revocations: Revocations | None = None,
+        warning: Warned = lambda chain: "",
     ) -> None:
+        """`warning`: a text for the holder of a certificate, or nothing."""
+        self._warning = warning
         # By connection; an entry ends with it.
         self._results: WeakKeyDictionary[PresentedPeer, Proven | Disproven] = WeakKeyDictionary()
         self._pool = pool
@@ -110,7 +114,9 @@ class CertificateProof:
             pool=pool,
             identity=identity,
             authenticated=Authenticated(
-                with_group(user), certificate=OwnCertificate(chain.sha256, chain.serial)
+                with_group(user),
+                certificate=OwnCertificate(chain.sha256, chain.serial),
+                warnings=tuple(filter(None, (self._warning(chain),))),
             ),
             begins=now,  # if the clock steps back, the chain is verified again
             ends=min(chain.end, now + RECHECK_AFTER),
@@ -128,9 +134,13 @@ class ClientCertificateAuthenticator:
         names: Naming,
         revocations: Revocations | None = None,
         pods: PodCertificates | None = None,
+        *,
+        warning: Warned = lambda chain: "",
     ) -> None:
-        """`pods`: the accounts and Pods that certificates of Pods depend on."""
-        self._proof = CertificateProof(pool, clock, names.credential_id, revocations)
+        """`pods`: the accounts and Pods that certificates of Pods depend on. `warning`: a text for
+        the holder of a certificate, or nothing.
+        """
+        self._proof = CertificateProof(pool, clock, names.credential_id, revocations, warning)
         self._pods = pods
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:

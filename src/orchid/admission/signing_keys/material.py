@@ -28,12 +28,19 @@ from orchid.clock import whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.authorities import rsa_process
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
+from orchid.credentials.x509.issued_facts import read_issued
 from orchid.credentials.x509.revocation_list import list_url
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
 from orchid.kinds.certificate_authority import CertificateAuthority, secret_location
+from orchid.kinds.issued_certificate import (
+    Approval,
+    IssuedCertificate,
+    Requester,
+    record_of,
+)
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     ACTIVE,
@@ -112,6 +119,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._crl_url = crl_url
         self._unsealed = unsealed
         self._private: WeakKeyDictionary[Request, Mapping[str, bytes]] = WeakKeyDictionary()
+        self._certified: WeakKeyDictionary[Request, IssuedCertificate] = WeakKeyDictionary()
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
         if old is not None:
@@ -207,6 +215,8 @@ class SigningKeyMaterial(AdmissionPolicy):
             _refuse(kind, new, unsupported(place, made.status.algorithm, FOR_CLIENTS))
         if made.data:
             self._private[request] = made.data
+        if parent is not None:
+            self._certified[request] = self._record(request, kind, new, made.status)
         times = SigningKeyTimes()
         if is_present:
             now = whole_seconds(request.now)
@@ -278,13 +288,36 @@ class SigningKeyMaterial(AdmissionPolicy):
             ]:
                 raise Forbidden(kind.about(new.name), f"{REFUSALS[verb]} {quote(signer)}")
 
+    def _record(
+        self, request: Request, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus
+    ) -> IssuedCertificate:
+        """The inventory record of the certificate that a parent signed."""
+        authority = self._authorities.get("", new.spec.authority)
+        parent = authority.object.spec.parent if authority else None
+        above = self._authorities.get("", parent.authority) if parent else None
+        text = f"The parent of the authority {new.spec.authority} certified its key {new.name}."
+        return record_of(
+            self._feed.of(IssuedCertificate).kind,
+            read_issued(status.certificate.encode()),
+            uid=self._random.uid(),
+            issued=whole_seconds(request.now),
+            signer_name=above.object.spec.signer_name if above else "",
+            requester=Requester(
+                username=request.user.username, uid=request.user.uid, groups=request.user.groups
+            ),
+            approval=Approval(reason="IntermediateAuthority", message=text),
+            intermediate=new.name,
+        )
+
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
     ) -> tuple[Object, ...]:
-        private = self._private.pop(request, None)
-        if private is None:
-            return ()
-        return (private_key_secret(self._names, kind, new, private, self._random.uid()),)
+        private, record = self._private.pop(request, None), self._certified.pop(request, None)
+        found: list[Object] = [record] if record is not None else []
+        if private is not None:
+            secret = private_key_secret(self._names, kind, new, private, self._random.uid())
+            found.append(secret)
+        return tuple(found)
 
     # -- token keys --------------------------------------------------------------------------
 

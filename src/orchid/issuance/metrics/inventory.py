@@ -139,7 +139,9 @@ class IssuedCounts:
         end = int(spec.not_after.timestamp())
         tallies = [self._ends[spec.signer_name]]
         revoked = record.status.revoked
-        if revoked is None or revoked.reason == HOLD:  # a hold can be lifted
+        # A hold can be lifted. A key depends on the keys below it while these are in use, not
+        # until their certificates end: see admission/signing_keys/conditions.py.
+        if (revoked is None or revoked.reason == HOLD) and not spec.intermediate:
             key = spec.authority_key
             tallies.append(self._of_keys[(key, "" if key else spec.signer_name)])
         for tally in tallies:
