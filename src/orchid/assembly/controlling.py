@@ -154,17 +154,20 @@ def controller_context(
     files: DataDirectory,
     clock: Clock,
     token_issuer: Callable[[], TokenSigner],
+    *,
+    stores_authority: bool | None = None,
 ) -> ControllerContext:
     """Dependencies of the controllers besides the API; raises BadSettings if a file is unusable.
 
-    `token_issuer` signs tokens of Secrets.
+    `token_issuer` signs tokens of Secrets. `stores_authority`: whether the CA of the platform
+    signers is an object of the server; None: as the settings say.
     """
     names = settings.names
     try:
         return ControllerContext(
             names=names,
             clock=clock,
-            signers=signers(settings, files, clock),
+            signers=signers(settings, files, clock, is_stored=stores_authority),
             signing_duration=timedelta(seconds=settings.signing_duration),
             crl_url=settings.given.crl_url,
             issued_retention=timedelta(seconds=settings.issued_retention),
@@ -259,7 +262,9 @@ def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
 # --- signers ----------------------------------------------------------------------------------
 
 
-def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str, Signer]:
+def signers(
+    settings: Settings, files: DataDirectory, clock: Clock, *, is_stored: bool | None = None
+) -> dict[str, Signer]:
     """The platform signers with a CA in files: one for all, or each its own."""
     names = settings.names
     own = _own_pairs(settings)
@@ -276,7 +281,7 @@ def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str,
         }
         client = found.get(names.client_signer)
         return found | _pod_signers(names, client) if client else found
-    if settings.stores_authority:
+    if settings.stores_authority if is_stored is None else is_stored:
         return {}  # the CertificateAuthority `cluster` has them
     given = settings.given
     common = Authority.following(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from pathlib import Path
 
 from orchid import data_directory
@@ -15,15 +16,21 @@ from orchid.controllers.running import LEADER, run_controllers
 from orchid.controllers.runtime.stored_token_keys import StoredTokenKeys
 from orchid.engine.catalog import Catalog
 from orchid.kinds import subject_access_review
+from orchid.kinds.certificate_authority import CLUSTER, CertificateAuthority
+from orchid.outbound.failures import CallFailed
 from orchid.outbound.https_client import HttpsClient
 from orchid.outbound.remote import InvalidRemote, Remote, read_kubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
+from orchid.wire.errors import ApiError
 from orchid.wire.naming import Naming
 
 MAX_ANSWER = 256 << 20
 TIMEOUT = 60.0
 KEPT_CONNECTIONS = 32
+RETRY_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
 
 
 async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:
@@ -39,7 +46,10 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
     clients = RemoteClients(remote, catalog, names)
     of_files = file_token_issuer(settings, files)
     keys = StoredTokenKeys(clients(LEADER), names, of_files)
-    context = controller_context(settings, files, SystemClock(), keys.signer)
+    stored = await _stores_authority(clients(LEADER), stop)
+    context = controller_context(
+        settings, files, SystemClock(), keys.signer, stores_authority=stored
+    )
     reading = asyncio.ensure_future(keys.run())
     working = asyncio.ensure_future(run_controllers(wanted_controllers(settings), clients, context))
     stopping = asyncio.ensure_future(stop.wait())
@@ -52,6 +62,18 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
         with contextlib.suppress(asyncio.CancelledError):
             await working
         await clients.close()
+
+
+async def _stores_authority(client: Client, stop: asyncio.Event) -> bool:
+    """Whether the server has the CA of the platform signers as an object; else it is in files."""
+    while not stop.is_set():
+        try:
+            return await client.find(CertificateAuthority, CLUSTER) is not None
+        except (ApiError, CallFailed) as problem:
+            log.warning("controllers.server_not_reached", extra={"why": str(problem)})
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
+    return True
 
 
 class RemoteClients:

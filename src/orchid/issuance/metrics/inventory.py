@@ -32,6 +32,7 @@ class _Spec(Wire):
     authority_key: str = ""
     not_after: Time | None = None
     cluster: str = ""
+    intermediate: str = ""
 
 
 class _Revoked(Wire):
