@@ -1,14 +1,16 @@
-"""One call for all tasks that wait for its result.
+"""One call for all that wait for its result.
 
-A result must be no older than its request: a task that asks during a running call does not get that
-call's result, which may be older, but shares the next one. A failure is raised for all waiting
-tasks.
+A result must be no older than its request: a caller that asks during a running call does not get
+that call's result, which may be older, but shares the next one. A failure is raised for all waiting
+callers.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Generic, TypeVar
 
+from orchid.shared_wait import SharedWait
 from orchid.store.interface import StoreUnavailable
 
 A = TypeVar("A")
@@ -19,17 +21,18 @@ class SharedCall(Generic[A]):
 
     def __init__(self, call: Callable[[], Awaitable[A]]) -> None:
         self._call = call
-        self._waiting: list[asyncio.Future[A]] = []
+        self._next: SharedWait[A] | None = None  # of all that wait for the next call
         self._asking: asyncio.Task[None] | None = None
 
     async def ask(self) -> A:
         """Wait for a result that is newer than this request."""
         loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[A] = loop.create_future()
-        self._waiting.append(waiting)
+        wait = self._next
+        if wait is None:
+            wait = self._next = SharedWait(loop)
         if self._asking is None:
             self._asking = loop.create_task(self._ask())
-        return await waiting
+        return await wait
 
     async def close(self) -> None:
         """Cancel the running call; waiting tasks get an error."""
@@ -38,28 +41,25 @@ class SharedCall(Generic[A]):
             await asyncio.wait([self._asking])
 
     async def _ask(self) -> None:
-        asked: list[asyncio.Future[A]] = []
+        asked: SharedWait[A] | None = None
         try:
-            while self._waiting:
-                asked, self._waiting = self._waiting, []
+            while self._next is not None:
+                asked, self._next = self._next, None
                 try:
                     answer = await self._call()
                 except StoreUnavailable as error:
                     # It was retried for long enough: later requests need not wait as long.
-                    later, self._waiting = self._waiting, []
-                    _fail([*asked, *later], str(error))
+                    later, self._next = self._next, None
+                    _fail(str(error), asked, later)
                 else:
-                    for waiting in asked:
-                        if not waiting.done():
-                            waiting.set_result(answer)
+                    asked.finish(answer)
         finally:
             self._asking = None
-            left, self._waiting = [*asked, *self._waiting], []
-            _fail(left, "the store is closed")
+            left, self._next = self._next, None
+            _fail("the store is closed", asked, left)
 
 
-def _fail(asked: list[asyncio.Future[A]], text: str) -> None:
-    """Give each waiter its own exception: a shared one would collect all their tracebacks."""
-    for waiting in asked:
-        if not waiting.done():
-            waiting.set_exception(StoreUnavailable(text))
+def _fail(text: str, *waits: SharedWait[A] | None) -> None:
+    for wait in waits:
+        if wait is not None and not wait.is_over:
+            wait.fail(partial(StoreUnavailable, text))

@@ -25,7 +25,6 @@ from orchid.server.sockets.streaming import (
     OpenStream,
     PendingRecognition,
     PendingRequest,
-    carry_on,
     closed_stream,
     open_on,
 )
@@ -318,8 +317,9 @@ class Connection(ServedProtocol):
             answer = service.failed(arrived.request, error)
         else:
             self.deadline = inf
-            rest = carry_on(handling, awaited)
-            self._current = PendingRequest(self._resume_with, service, arrived, rest, context)
+            current = PendingRequest(self._resume_with, service, arrived, handling, context)
+            self._current = current
+            current.wait_for(awaited)
             return
         if isinstance(answer, Response):
             self._write(arrived, answer)  # as nearly always

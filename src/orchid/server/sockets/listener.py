@@ -45,6 +45,7 @@ _RUSH_SECONDS: Final = 0.2  # at least, between two calls
 _CALM_SECONDS: Final = 10.0  # after fewer handshakes than that
 _KEEP_ALIVE_SECONDS: Final = 180  # as in Kubernetes: a dead client's watch ends
 _SHUTDOWN_SECONDS: Final = 2.0
+_LOOK_SECONDS = 0.01  # between two looks at requests that wait without a task
 _INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
 # Too many open files or too little memory: wait, and accept again later.
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -162,6 +163,7 @@ class Listener:
         self._handshakes = Turns(self._service.loop, HANDSHAKES_AT_ONCE)
         self._readings = Turns(self._service.loop, READINGS_AT_ONCE)
         self._stages = Stages(self._service.loop)
+        self._service.run_steps = self._stages.run_steps
         self._accept_again()
         self._sweep()
 
@@ -195,8 +197,11 @@ class Listener:
     async def _all_ended(self) -> None:
         """Wait for the last connection, then for handlers whose clients have gone."""
         await self._service.quiet.wait()
-        while tasks := self._service.tasks:
-            await asyncio.wait(tasks)
+        while self._service.waiting or self._service.tasks:
+            if tasks := self._service.tasks:
+                await asyncio.wait(tasks)
+            else:
+                await asyncio.sleep(_LOOK_SECONDS)
 
     async def _cut_off_all(self) -> None:
         for connection in tuple(self._service.connections):

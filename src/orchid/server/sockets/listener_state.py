@@ -25,6 +25,7 @@ from orchid.server.sockets.messages import (
     Response,
 )
 from orchid.server.sockets.turns import Turns
+from orchid.shared_wait import Run, Step
 
 log = logging.getLogger(__name__)
 
@@ -127,12 +128,14 @@ class ListenerState:
         "recognize",
         "refusals",
         "requests",
+        "run_steps",
         "streams",
         "tasks",
         "timeout_response",
         "unknown",
         "unread",
         "unsent",
+        "waiting",
         "yielding",
     )
 
@@ -168,6 +171,8 @@ class ListenerState:
             limits.max_unsent_answers, limits.max_unsent_answers_per_address
         )
         self.tasks: set[asyncio.Task[None]] = set()
+        self.waiting: set[object] = set()  # requests that wait without a task
+        self.run_steps: Run = run_all  # continues with them
         self.deadlines = Deadlines(monotonic)  # of requests that wait for something
         self.draining = False
         self.quiet = asyncio.Event()  # set once draining has no connection left to wait for
@@ -240,6 +245,12 @@ class ListenerState:
         """A connection has ended."""
         if self.draining and not self.connections:
             self.quiet.set()
+
+
+def run_all(steps: list[Step]) -> None:
+    """Run steps one after the other; replaced by the stages of a listener."""
+    for step in steps:
+        step()
 
 
 def phrase(status: int) -> str:

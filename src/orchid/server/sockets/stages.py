@@ -12,6 +12,8 @@ may hold back short responses for the third stage. A channel that fails affects 
 import asyncio
 from typing import Final, Protocol
 
+from orchid.shared_wait import Step
+
 # Connections that are served together. With more of them, the first response would wait longer.
 TOGETHER: Final = 32
 
@@ -51,6 +53,19 @@ class Stages:
         """Let a channel send in the third stage; only while `handling`."""
         self._unsent.append(channel)
 
+    def run_steps(self, steps: list[Step]) -> None:
+        """Continue with requests that have waited together, a few in each turn."""
+        if len(steps) > TOGETHER:
+            self._loop.call_soon(self.run_steps, steps[TOGETHER:])
+        self.handling = True
+        for step in steps[:TOGETHER]:
+            try:
+                step()
+            except Exception as problem:
+                self._report(problem)
+        self.handling = False
+        self._send()
+
     def _run(self) -> None:
         received = self._received[:TOGETHER]
         del self._received[:TOGETHER]
@@ -64,6 +79,9 @@ class Stages:
             except Exception as problem:
                 self._failed(channel, problem)
         self.handling = False
+        self._send()
+
+    def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
         for channel in unsent:
             try:
@@ -83,6 +101,9 @@ class Stages:
 
     def _failed(self, channel: StagedChannel, problem: Exception) -> None:
         """Treat an exception as the event loop treats one in a callback of a socket."""
+        self._report(problem)
+        channel.abort()
+
+    def _report(self, problem: Exception) -> None:
         message = "the work of a connection has failed"
         self._loop.call_exception_handler({"message": message, "exception": problem})
-        channel.abort()

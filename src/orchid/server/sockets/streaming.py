@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from orchid.server.sockets.listener_state import ListenerState
 from orchid.server.sockets.messages import Arrived, CallerStatus, Chunk, Response, Sink, Stream
 from orchid.server.sockets.turns import Step
+from orchid.shared_wait import SharedWait
 
 log = logging.getLogger(__name__)
 
@@ -42,29 +43,67 @@ class StreamConnection(Protocol):
 
 
 class PendingRequest:
-    """A request whose handler waits for something."""
+    """A request whose handler waits for something.
 
-    __slots__ = ("_arrived", "_resume", "_service", "_task")
+    While it waits for a shared result (orchid/shared_wait.py), it needs no task.
+    """
+
+    __slots__ = ("_arrived", "_context", "_handling", "_resume", "_service", "_task")
 
     def __init__(
         self,
         resume: Resume,
         service: ListenerState,
         arrived: Arrived,
-        rest: Coroutine[Any, Any, Answer],
+        handling: Coroutine[Any, Any, Answer],
         context: Context,
     ) -> None:
         self._resume: Resume | None = resume  # takes the response; None once it is not needed
         self._service = service
         self._arrived = arrived
+        self._handling = handling
+        self._context = context
+        self._task: asyncio.Task[None] | None = None
         service.deadlines.add(self, arrived.request.timeout)
-        self._task: asyncio.Task[None] = service.loop.create_task(self._run(rest), context=context)
-        service.tasks.add(self._task)
-        self._task.add_done_callback(service.tasks.discard)
+
+    def wait_for(self, awaited: object) -> None:
+        """Continue once there is a result."""
+        service = self._service
+        if isinstance(awaited, SharedWait):
+            service.waiting.add(self)
+            awaited.add(self._step, service.run_steps)
+            return
+        rest = self._run(carry_on(self._handling, awaited))
+        self._task = task = service.loop.create_task(rest, context=self._context)
+        service.tasks.add(task)
+        task.add_done_callback(service.tasks.discard)
 
     def let_go(self) -> None:
         """The client has gone: continue, and drop the response."""
         self._resume = None
+
+    def _step(self) -> None:
+        """Continue without a task."""
+        if self not in self._service.waiting:
+            return  # too late: the timeout was sent
+        self._service.waiting.discard(self)
+        self._advance(self._handling.send, None)
+
+    def _advance(self, step: Callable[[Any], object], value: object) -> None:
+        answer: Answer
+        try:
+            awaited = self._context.run(step, value)
+        except StopIteration as done:
+            answer = done.value
+        except (Exception, asyncio.CancelledError) as error:
+            if self._arrived.answered:
+                return  # too late: the timeout was sent
+            answer = self._service.failed(self._arrived.request, error)
+        else:
+            self.wait_for(awaited)
+            return
+        self._service.deadlines.pop(self, None)
+        self._deliver(answer)
 
     async def _run(self, rest: Coroutine[Any, Any, Answer]) -> None:
         answer: Answer
@@ -79,8 +118,13 @@ class PendingRequest:
 
     def expire(self) -> None:
         """Respond instead of the handler, which has taken too long."""
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            self._deliver(self._service.timeout_response)
+            return
         self._deliver(self._service.timeout_response)
+        self._service.waiting.discard(self)
+        self._advance(self._handling.throw, asyncio.CancelledError())
 
     def _deliver(self, answer: Answer) -> None:
         resume, self._resume = self._resume, None
@@ -136,6 +180,8 @@ def carry_on(started: Coroutine[Any, Any, T], awaited: object) -> Generator[Any,
     The task that runs this gets that same future, as if it had started the coroutine itself.
     """
     answer: T
+    if isinstance(awaited, SharedWait):
+        awaited = awaited.awaited_future()
     while True:
         try:
             yield awaited
