@@ -19,6 +19,7 @@ from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.policy.bootstrap import LEADER_ELECTION, ControllerRights
 from orchid.acme import door as acme_door
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
+from orchid.assembly.notices import notice_settings
 from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
@@ -26,6 +27,7 @@ from orchid.controllers.runtime.context import (
     ClusterConnection,
     ControllerContext,
     KeyRotation,
+    NoticeMetrics,
     Signer,
 )
 from orchid.controllers.runtime.declaration import ComponentIdentity
@@ -154,13 +156,14 @@ def controller_context(
     files: DataDirectory,
     clock: Clock,
     token_issuer: Callable[[], TokenSigner],
+    notice_metrics: NoticeMetrics | None = None,
     *,
     stores_authority: bool | None = None,
 ) -> ControllerContext:
     """Dependencies of the controllers besides the API; raises BadSettings if a file is unusable.
 
-    `token_issuer` signs tokens of Secrets. `stores_authority`: whether the CA of the platform
-    signers is an object of the server; None: as the settings say.
+    `token_issuer` signs tokens of Secrets, and notices. `stores_authority`: whether the CA of the
+    platform signers is an object of the server; None: as the settings say.
     """
     names = settings.names
     try:
@@ -176,6 +179,7 @@ def controller_context(
             identity=_identity(settings),
             key_rotation=_key_rotation(settings),
             cluster_client=_cluster_client,
+            notices=notice_settings(settings, notice_metrics or NoticeMetrics()),
         )
     except Refusal as refusal:
         raise BadSettings(str(refusal)) from None

@@ -202,7 +202,11 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
 async def _control(server: Assembly) -> None:
     """Run the configured controllers until cancelled."""
     context = controlling.controller_context(
-        server.settings, server.files, server.clock, server.access.keys.legacy_signer
+        server.settings,
+        server.files,
+        server.clock,
+        server.access.keys.legacy_signer,
+        server.notice_metrics,
     )
     if server.access.platform is None:
         known = controlling.authorities(context.signers)

@@ -23,6 +23,7 @@ from orchid.assembly.platform_files import ServingKey, project
 from orchid.assembly.stores import AuditRecord
 from orchid.clock import SystemClock
 from orchid.controllers.running import UnknownController, chosen
+from orchid.controllers.runtime.context import NoticeMetrics
 from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory, certificate_files, renew
 from orchid.engine.admission import Admission
@@ -263,6 +264,7 @@ class Assembly:
             file = settings.data_dir / revocation_file.FILE
             self.revocation_copy = RevocationCopy(file, self.feed, self.store, self.clock)
         self.cluster_calls = ClusterCalls(self.clock)
+        self.notice_metrics = NoticeMetrics()
         self.ledger = ledger_pages(settings, files, self.store)
         self.ledger_standing = LedgerStatus(
             self.store, settings.data_dir / ledger_status.FILE, self.clock.now
@@ -415,6 +417,7 @@ class Assembly:
         yield from self.ledger_standing.metrics
         yield from self.watches.metrics
         yield self.cluster_calls.results
+        yield from self.notice_metrics.all
         yield self.watchdog.lag
         yield self.watchdog.held
         yield self.ends.gauge

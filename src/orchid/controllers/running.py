@@ -40,6 +40,7 @@ from orchid.controllers import (
     record_cluster_certificates,
     rotate_authority_keys,
     rotate_token_keys,
+    send_notices,
     sign_pod_requests,
     sign_requests,
 )
@@ -83,6 +84,7 @@ CONTROLLERS: Final[tuple[ControllerDeclaration, ...]] = (
     collect_dependents.CONTROLLER,
     aggregate_roles.CONTROLLER,
     clean_events.CONTROLLER,
+    send_notices.CONTROLLER,
 )
 
 LEADER, EVENTS = "leader-election", "events"  # clients that belong to no single controller

@@ -42,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True):
     token_webhook_ttl: float
     webhook_allowed_ttl: float
     webhook_refused_ttl: float
+    notice_before: float
 
     @property
     def url(self) -> str:
@@ -117,6 +118,7 @@ def check(given: Given) -> Settings:
             "authorization-webhook-cache-unauthorized-ttl",
             given.authorization_webhook_cache_unauthorized_ttl,
         ),
+        notice_before=_seconds("notice-before", given.notice_before),
     )
     if checked.stores_token_keys and checked.is_unsealed:
         raise BadSettings(
@@ -160,6 +162,12 @@ def _refuse_contradictions(given: Given) -> None:
         raise BadSettings("--acme-url: ACME clients need https")
     if given.crl_listen:
         address(given.crl_listen, "crl-listen")
+    for flag, value in (
+        ("notice-ca-file", given.notice_ca_file),
+        ("notice-token-file", given.notice_token_file),
+    ):
+        if value and not given.notice_url:
+            raise BadSettings(f"--{flag} needs --notice-url")
 
 
 def _retention(text: str) -> float:

@@ -286,6 +286,23 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         Many,
         Help(description="Controllers to run: '*' for all, '-name' for all but one, '' for none."),
     ] = ("*",)
+    # notices
+    notice_url: Annotated[
+        str,
+        Help(
+            description="URL that receives signed notices: waiting requests, ends, revocations, "
+            "rotated keys. Without it, none are sent."
+        ),
+    ] = ""
+    notice_ca_file: Annotated[
+        str, Help(description="CA of the receiver's certificate. Default: those of the system.")
+    ] = ""
+    notice_token_file: Annotated[
+        str, Help(description="File with a bearer token for the receiver; read at each use.")
+    ] = ""
+    notice_before: Annotated[
+        str, Help(description="How long before the end of a certificate a notice is sent.")
+    ] = "720h"
     # store
     store: Annotated[
         str,

@@ -22,6 +22,7 @@ from orchid.commands.accounts import whoami
 from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
 from orchid.commands.diagnosis.key_checks import stored_keys, url_of
+from orchid.commands.diagnosis.notice_checks import notices
 from orchid.commands.server import status
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.connection import CommandRefused, ServerConnection, path
@@ -261,4 +262,5 @@ SERVER_CHECKS: Final[dict[str, Check]] = {
     "roles": roles,
     "ledger": ledger,
     "bundles": bundles,
+    "notices": notices,
 }

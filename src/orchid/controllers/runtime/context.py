@@ -13,6 +13,8 @@ from orchid.clock import Clock
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.tokens import TokenSigner
+from orchid.metrics import Counter, Gauge, Joining
+from orchid.outbound.answer import Answer
 from orchid.wire.naming import Naming
 
 
@@ -43,6 +45,38 @@ class ClusterConnection(msgspec.Struct, frozen=True):
     transport: Transport
 
 
+class NoticeMetrics:
+    """Counts of the notices of this process; only the leader sends any."""
+
+    def __init__(self) -> None:
+        text = "Notices by event and result: delivered, failed (an attempt), limited, given-up."
+        self.results = Counter("orchid_notices_total", text, "event", "result")
+        text = "Notices that wait for the receiver."
+        self.pending = Gauge("orchid_notices_pending", text, joins=Joining.MOST)
+        text = "1 while the last attempt to send a notice has failed."
+        self.failing = Gauge("orchid_notices_failing", text, joins=Joining.MOST)
+
+    @property
+    def all(self) -> tuple[Counter, ...]:
+        return self.results, self.pending, self.failing
+
+
+class NoticeReceiver(msgspec.Struct, frozen=True):
+    """The server that notices are sent to."""
+
+    post: Callable[[bytes, str], Awaitable[Answer]]  # body and media type
+    issuer: str  # of the signed notices
+    audience: str
+
+
+class NoticeSettings(msgspec.Struct, frozen=True):
+    """Where notices are sent, and when ends are announced."""
+
+    receiver: NoticeReceiver
+    before: timedelta  # how long before its end something is announced
+    metrics: NoticeMetrics
+
+
 class ControllerContext(msgspec.Struct, frozen=True):
     """Dependencies of the controllers besides the API."""
 
@@ -58,6 +92,7 @@ class ControllerContext(msgspec.Struct, frozen=True):
     key_rotation: KeyRotation
     # A client of a cluster, from a kubeconfig and what that is from; raises InvalidRemote.
     cluster_client: Callable[[bytes, str], ClusterConnection] | None = None
+    notices: NoticeSettings | None = None  # None: none are sent
 
 
 def signer_terms(names: Naming, longest: timedelta) -> TermsOf:

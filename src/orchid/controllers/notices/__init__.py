@@ -1,0 +1,1 @@
+"""Notices: signed events for people who decide, sent to one receiver over HTTPS."""

@@ -1,0 +1,250 @@
+"""Certificates, authorities, keys and credentials that end soon.
+
+An ending is announced when it is due: within the set time before its end, and in the last third of
+its life. `due` of a new object lies in the future, so that the time of the last search is all that
+has to be stored. Certificates that live shorter than the set time are left to those who renew them,
+and so are certificates that have a successor: the same signer, requester, subject and names.
+"""
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from orchid.client.client import Client, ListSelection
+from orchid.controllers.notices.notice import Notice, plain, plain_all
+from orchid.controllers.notices.sources import Source, T
+from orchid.controllers.runtime.context import Signer
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates, pem
+from orchid.kinds.certificate_authority import (
+    CertificateAuthority,
+    CertificateAuthoritySpec,
+    CertificateAuthorityStatus,
+)
+from orchid.kinds.cluster import Cluster
+from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.signing_key import ACTIVE, RETIRED, SigningKey
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.text import timestamp
+
+Validity = tuple[datetime, datetime]  # from, until
+Due = tuple[datetime, Source[Any], Any]  # since when, the source, and the object
+PLATFORM: Final = "platform/"  # before the name of an authority that is a file, and no object
+LAST_PART: Final = 1 / 3  # of a life
+
+
+class Ending(Source[T]):
+    """Objects of a kind that have an end."""
+
+    def __init__(self, names: Naming, before: timedelta) -> None:
+        super().__init__(names)
+        self._before = before
+
+    @abstractmethod
+    def validity(self, found: T) -> Validity | None:
+        """None if it has no end, or its end needs no notice."""
+
+    @abstractmethod
+    def described(self, found: T) -> tuple[str, dict[str, Any]]:
+        """What ends, for the sentence, and the fields."""
+
+    def all(self, client: Client) -> AsyncIterator[T]:
+        return client.scan(ListSelection(self.kind))
+
+    def due(self, found: T) -> datetime | None:
+        validity = self.validity(found)
+        return due_of(validity, self._before) if validity else None
+
+    def mark(self, found: T) -> str:
+        validity = self.validity(found)
+        return timestamp(validity[1]) if validity else ""
+
+    def notice(self, found: T) -> Notice | None:
+        validity = self.validity(found)
+        if validity is None:
+            return None
+        what, fields = self.described(found)
+        end = timestamp(validity[1])
+        occurred = due_of(validity, self._before)
+        return Notice(occurred, f"{what} ends at {end}.", {**fields, "end": end})
+
+    def has_ended(self, found: T, now: datetime) -> bool:
+        validity = self.validity(found)
+        return validity is not None and validity[1] <= now
+
+
+class EndingCertificate(Ending[IssuedCertificate]):
+    word = "certificate-ending"
+    kind = IssuedCertificate
+
+    def validity(self, found: IssuedCertificate) -> Validity | None:
+        begin, end = found.spec.not_before, found.spec.not_after
+        if begin is None or end is None or end - begin <= self._before or found.status.revoked:
+            return None
+        return begin, end
+
+    def described(self, found: IssuedCertificate) -> tuple[str, dict[str, Any]]:
+        spec = found.spec
+        whose = plain(spec.subject) or plain(spec.names[0] if spec.names else spec.serial_number)
+        fields = {
+            "serialNumber": spec.serial_number,
+            "signerName": plain(spec.signer_name),
+            "subject": plain(spec.subject),
+            "names": plain_all(spec.names),
+            "requester": plain(spec.requester.username),
+            "cluster": spec.cluster,
+        }
+        return f"The certificate of {whose} by {plain(spec.signer_name)}", fields
+
+
+class EndingAuthority(Ending[CertificateAuthority]):
+    """Authorities of custom signers, and those of the platform's signers."""
+
+    word = "authority-ending"
+    kind = CertificateAuthority
+
+    def __init__(
+        self, names: Naming, before: timedelta, signers: Mapping[str, Signer] | None = None
+    ) -> None:
+        super().__init__(names, before)
+        self._platform = {f"{PLATFORM}{one.list_name}": one for one in (signers or {}).values()}
+
+    async def all(self, client: Client) -> AsyncIterator[CertificateAuthority]:
+        for name in self._platform:
+            yield self._of_platform(name)
+        async for found in super().all(client):
+            yield found
+
+    async def find(self, client: Client, name: str) -> CertificateAuthority | None:
+        return (
+            self._of_platform(name) if name in self._platform else await super().find(client, name)
+        )
+
+    def _of_platform(self, name: str) -> CertificateAuthority:
+        """The authority of a file, in the form of an object."""
+        certificate = self._platform[name].authority().certificate
+        data = certificates.encode(certificate)
+        return CertificateAuthority(
+            metadata=ObjectMeta(name=name, uid=hashlib.sha256(data).hexdigest()),
+            spec=CertificateAuthoritySpec(),
+            status=CertificateAuthorityStatus(
+                certificate=pem.encode(pem.CERTIFICATE, data).decode(),
+                not_after=certificate.not_valid_after_utc,
+            ),
+        )
+
+    def validity(self, found: CertificateAuthority) -> Validity | None:
+        end = found.status.not_after
+        begin = _begin(found.status.certificate)
+        return (begin, end) if begin and end else None
+
+    def described(self, found: CertificateAuthority) -> tuple[str, dict[str, Any]]:
+        fields = {"authority": found.name, "signerName": plain(found.spec.signer_name)}
+        return f"The authority {found.name}", fields
+
+
+class EndingKey(Ending[SigningKey]):
+    """A key of an authority with a certificate; that of the Active key is the authority's."""
+
+    word = "key-ending"
+    kind = SigningKey
+
+    def validity(self, found: SigningKey) -> Validity | None:
+        if not found.status.certificate or found.state in (ACTIVE, RETIRED):
+            return None
+        try:
+            chain = certificates.parse_blocks(found.status.certificate)
+        except Refusal:
+            return None
+        return chain[0].not_valid_before_utc, min(one.not_valid_after_utc for one in chain)
+
+    def described(self, found: SigningKey) -> tuple[str, dict[str, Any]]:
+        fields = {"key": found.name, "authority": found.spec.authority, "keyID": found.key_id}
+        return f"The certificate of the key {found.name}", fields
+
+
+class EndingCredential(Ending[Cluster]):
+    """The token of a cluster's API server."""
+
+    word = "cluster-credential-ending"
+    kind = Cluster
+
+    def validity(self, found: Cluster) -> Validity | None:
+        end = found.spec.credential.expires if found.spec.credential else None
+        return (datetime.min.replace(tzinfo=end.tzinfo), end) if end else None
+
+    def described(self, found: Cluster) -> tuple[str, dict[str, Any]]:
+        return f"The webhook token of the cluster {found.name}", {"cluster": found.name}
+
+
+def ending_sources(
+    names: Naming, before: timedelta, signers: Mapping[str, Signer]
+) -> tuple[Ending[Any], ...]:
+    return (
+        EndingCertificate(names, before),
+        EndingAuthority(names, before, signers),
+        EndingKey(names, before),
+        EndingCredential(names, before),
+    )
+
+
+async def due_endings(
+    client: Client, sources: Iterable[Ending[Any]], since: datetime | None, now: datetime
+) -> list[Due]:
+    """The endings that became due since a time, the earliest first."""
+    due: list[Due] = []
+    renewed = Successors()
+    for source in sources:
+        async for found in source.all(client):
+            if isinstance(found, IssuedCertificate):
+                renewed.add(found)
+            when = source.due(found)
+            if when is None or when > now or source.has_ended(found, now):
+                continue
+            if since is None or when >= since:
+                due.append((when, source, found))
+    left = [one for one in due if not renewed.has(one[2])]
+    return sorted(left, key=lambda one: one[0])
+
+
+def due_of(validity: Validity, before: timedelta) -> datetime:
+    """When an end is announced."""
+    begin, end = validity
+    return max(end - before, end - (end - begin) * LAST_PART)
+
+
+class Successors:
+    """Which certificates were renewed; asked after all of them were added."""
+
+    def __init__(self) -> None:
+        self._latest: dict[bytes, datetime] = {}
+
+    def add(self, found: IssuedCertificate) -> None:
+        begin = found.spec.not_before
+        if begin is not None and not found.status.revoked:
+            key = _identity(found)
+            self._latest[key] = max(begin, self._latest.get(key, begin))
+
+    def has(self, found: Object) -> bool:
+        if not isinstance(found, IssuedCertificate):
+            return False
+        begin = found.spec.not_before
+        return begin is not None and self._latest.get(_identity(found), begin) > begin
+
+
+def _identity(found: IssuedCertificate) -> bytes:
+    spec = found.spec
+    parts: Iterable[str] = (
+        spec.cluster, spec.signer_name, spec.requester.username, spec.subject, *sorted(spec.names),
+    )  # fmt: skip
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _begin(chain: str) -> datetime | None:
+    try:
+        return certificates.parse_blocks(chain)[0].not_valid_before_utc if chain else None
+    except Refusal:
+        return None

@@ -1,0 +1,87 @@
+"""Progress of the notices: what has been announced, in a ConfigMap of the system namespace.
+
+    revisions   by event: changes up to this revision are handled
+    searched    endings that were due until then are handled
+    pending     notices that wait for the receiver, and since when
+    delivered   when the last one was delivered
+    failing     since when the receiver fails, and why
+
+It is written shortly after a change. After a crash, notices of the last seconds may be sent again,
+with the same `jti`; none is forgotten.
+"""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from orchid.client.client import Client
+from orchid.controllers.notices.notice import NoticeKey
+from orchid.kinds.config_map import ConfigMap
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+
+NAME: Final = "notices"  # of the ConfigMap
+ENTRY: Final = "progress.json"
+MOST_PENDING: Final = 1000
+
+
+class Failing(msgspec.Struct):
+    since: datetime
+    why: str
+
+
+class Stored(msgspec.Struct, omit_defaults=True):
+    """The content of the ConfigMap."""
+
+    revisions: dict[str, int] = {}
+    searched: datetime | None = None
+    pending: list[tuple[NoticeKey, datetime]] = []
+    delivered: datetime | None = None
+    failing: Failing | None = None
+
+
+class Progress:
+    def __init__(self, client: Client, names: Naming) -> None:
+        self._client = client
+        self._namespace = names.system_namespace
+        self._map: ConfigMap | None = None
+        self._written = b""
+        self.state = Stored()
+        self.pending: dict[NoticeKey, datetime] = {}
+
+    async def load(self) -> None:
+        """Read it for the first time; later, only the version that a write has to replace."""
+        is_first = self._map is None
+        found = await self._client.find(ConfigMap, NAME, self._namespace)
+        if found is None:
+            meta = ObjectMeta(name=NAME, namespace=self._namespace)
+            found = await self._client.create(ConfigMap(metadata=meta))
+        self._map = found
+        if is_first:
+            self.state = _read(found.data.get(ENTRY, ""))
+            self.pending = dict(self.state.pending)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.pending) >= MOST_PENDING
+
+    async def save(self) -> None:
+        """Write it if it was read and has changed."""
+        if self._map is None:
+            return
+        self.state.pending = list(self.pending.items())
+        text = msgspec.json.encode(self.state)
+        if text == self._written:
+            return
+        await self._client.update(replace(self._map, data={ENTRY: text.decode()}))
+        self._written = text
+        await self.load()  # the version of the next write
+
+
+def _read(text: str) -> Stored:
+    try:
+        return msgspec.json.decode(text, type=Stored) if text else Stored()
+    except (msgspec.DecodeError, UnicodeError):
+        return Stored()  # somebody has changed it: begin again

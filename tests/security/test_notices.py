@@ -1,0 +1,103 @@
+"""The attack: to use a notice as a credential, or the controller that sends it as a reader."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchid.assembly.notices import notice_settings
+from orchid.controllers.runtime.context import NoticeMetrics
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.secret import Secret
+from orchid.outbound.failures import AnswerRefused
+from orchid.settings.checking import check
+from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
+from orchid.wire.errors import Forbidden
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.user import MASTERS, UserInfo
+from tests.api.world import ISSUER, Api
+
+SELF = "/apis/authentication.orch.io/v1/selfsubjectreviews"
+HOME = ORCH.system_namespace
+
+
+async def test_a_notice_is_no_credential(server: Api) -> None:
+    """Though the token key has signed it, whatever its claims are."""
+    await server.account("robot")
+    now = int(time.time())
+    claims: dict[str, Any] = {
+        "iss": ISSUER,
+        "aud": [ISSUER],
+        "sub": "system:serviceaccount:default:robot",
+        "iat": now,
+        "exp": now + 600,
+        "jti": "a",
+    }
+    signer = server.server.access.keys.signer()
+    body = {"kind": "SelfSubjectReview", "apiVersion": "authentication.orch.io/v1"}
+
+    notice = await server.call("POST", SELF, body, token=signer.sign_event(claims))
+
+    assert notice.status == 401
+
+
+async def test_the_sender_of_notices_reads_no_secret(server: Api) -> None:
+    """It may write one ConfigMap, and change nothing else."""
+    client = server.server.clients("notice-sender")
+    meta = ObjectMeta(name="other", namespace=HOME)
+    admin = server.server.clients.of_user(UserInfo(username="admin", groups=(MASTERS,)))
+    await admin.create(ConfigMap(metadata=meta))
+
+    with pytest.raises(Forbidden):
+        await client.find(Secret, "any", HOME)
+    with pytest.raises(Forbidden):
+        await client.find(ConfigMap, "other", HOME)
+    assert await client.find(ConfigMap, "notices", HOME) is None
+
+
+def settings(**given: Any) -> Any:
+    return notice_settings(check(Given(**given)), NoticeMetrics())
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"notice_url": "http://hooks.example"}, "--notice-url"),
+        ({"notice_url": "https://user:pass@hooks.example"}, "--notice-url"),
+        ({"notice_url": "https://hooks.example", "notice_ca_file": "/none"}, "--notice-ca-file"),
+        ({"notice_token_file": "/none"}, "--notice-token-file needs --notice-url"),
+        ({"notice_url": "https://hooks.example", "notice_before": "soon"}, "--notice-before"),
+    ],
+)
+def test_an_unusable_receiver_is_refused_at_the_start(given: dict[str, Any], text: str) -> None:
+    """Neither plain HTTP nor a credential in the URL; the flag is named."""
+    with pytest.raises(BadSettings, match=text):
+        settings(**given)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode"), [("", 0o600), ("a b", 0o600), ("ü", 0o600), ("secret-token", 0o644)]
+)
+async def test_an_unusable_token_file_is_reported_without_its_content(
+    tmp_path: Path, content: str, mode: int
+) -> None:
+    """Empty, with a space, not ASCII, or readable by others."""
+    file = tmp_path / "token"
+    file.write_text(content)
+    file.chmod(mode)
+    made = settings(notice_url="https://127.0.0.1:1", notice_token_file=str(file))
+
+    with pytest.raises(AnswerRefused, match="token file") as refused:
+        await made.receiver.post(b"", "application/secevent+jwt")
+
+    assert "secret-token" not in str(refused.value)
+
+
+def test_the_audience_is_the_url_without_its_path() -> None:
+    """The path may be a secret of the receiver."""
+    made = settings(notice_url="https://hooks.example:8443/services/s3cret?x=y")
+    assert made.receiver.audience == "https://hooks.example:8443"
+    assert "s3cret" not in repr(made)

@@ -1,0 +1,416 @@
+"""Notices: who learns of what, once, and what a failing receiver does."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from orchid.client.client import ListSelection
+from orchid.controllers import send_notices
+from orchid.controllers.notices import sources
+from orchid.controllers.notices.delivery import Delivery
+from orchid.controllers.notices.endings import Successors, due_of
+from orchid.controllers.notices.notice import Notice, NoticeKey, plain
+from orchid.controllers.notices.progress import NAME, Progress
+from orchid.controllers.runtime.context import NoticeMetrics, NoticeReceiver, NoticeSettings
+from orchid.controllers.send_notices import SendNotices
+from orchid.credentials.keys import b64url_decode
+from orchid.credentials.x509 import certificates
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.cluster import Cluster, ClusterCredential, ClusterSpec
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
+from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.signing_key import SigningKey
+from orchid.outbound.answer import Answer
+from orchid.wire.conditions import Condition
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedUser
+from orchid.wire.struct import replace
+from orchid.wire.text import timestamp
+from orchid.wire.user import MASTERS, UserInfo
+from tests.unit.controllers.beside import Beside
+from tests.unit.controllers.test_issued_certificates import issued
+from tests.unit.credentials import samples
+
+HOME = ORCH.system_namespace
+ALICE = UserInfo(username="alice", groups=(MASTERS,))  # may create requests
+
+
+class Receiver:
+    """Takes what is sent, or refuses it."""
+
+    def __init__(self) -> None:
+        self.status = 202
+        self.body = b""
+        self.tokens: list[str] = []
+
+    async def post(self, body: bytes, media: str) -> Answer:
+        assert media == "application/secevent+jwt"
+        if self.status == 202:
+            self.tokens.append(body.decode())
+        return Answer(self.status, self.body)
+
+    @property
+    def claims(self) -> list[Any]:
+        return [json.loads(b64url_decode(one.split(".")[1].encode())) for one in self.tokens]
+
+    def events(self, word: str = "") -> list[Any]:
+        """The events of this sort, in the order of their arrival."""
+        found = [(uri, event) for one in self.claims for uri, event in one["events"].items()]
+        return [event for uri, event in found if uri.endswith(word)]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has to be waited for."""
+    monkeypatch.setattr(sources.WaitingRequest, "delay", 0.0)
+    monkeypatch.setattr(send_notices, "SAVE_SECONDS", 0.01)
+
+
+def sender(world: Beside, receiver: Receiver, **settings: Any) -> SendNotices:
+    made = NoticeSettings(
+        NoticeReceiver(receiver.post, "https://orchid.example", "https://chat.example"),
+        timedelta(days=30),
+        NoticeMetrics(),
+    )
+    assert world.context.token_issuer is not None
+    delivery = Delivery(made.receiver, world.context.token_issuer, world.clock)
+    client = world.server.clients("notice-sender")
+    return SendNotices(client, delivery, world.context, made)
+
+
+@asynccontextmanager
+async def sending(world: Beside, receiver: Receiver) -> AsyncIterator[SendNotices]:
+    """A leader, with its own identity, until it loses the lease."""
+    controller = sender(world, receiver)
+    task = asyncio.create_task(controller.run())
+    try:
+        yield controller
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(look: Any) -> None:
+    async with asyncio.timeout(20):
+        while not look():  # noqa: ASYNC110 -- asked as a person would
+            await asyncio.sleep(0.002)
+
+
+async def saved(world: Beside, condition: Any) -> Any:
+    """The stored progress, once it is so."""
+    stored: Any = None
+
+    async def look() -> ConfigMap | None:
+        nonlocal stored
+        found = await world.admin.find(ConfigMap, NAME, HOME)
+        stored = json.loads(found.data.get("progress.json", "{}")) if found else {}
+        return found if condition(stored) else None
+
+    await world.until(look)
+    return stored
+
+
+async def revoke(world: Beside, name: str, *, effective: bool = True) -> None:
+    spec = CredentialRevocationSpec(user=RevokedUser(username=name), reason="keyCompromise")
+    await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name=name), spec=spec))
+    if effective:
+        found = await world.admin.get(CredentialRevocation, name)
+        now = world.clock.now()
+        done = Condition(
+            type="Effective", status="True", reason="Applied", last_transition_time=now
+        )
+        status = replace(found.status, conditions=(done,))
+        await world.admin.update_status(replace(found, status=status))
+
+
+async def test_a_request_that_nobody_decides_is_announced_once(world: Beside) -> None:
+    """With requester and signer, signed by the token key, and neither `sub` nor `exp`."""
+    receiver = Receiver()
+    async with sending(world, receiver):
+        made = await world.request("laptop", samples.request("alice"), user=ALICE)
+        await until(lambda: receiver.tokens)
+        await world.admin.update(made.with_meta(labels={"a": "b"}))
+        await world.request("other", samples.request("alice"), user=ALICE)
+        await until(lambda: len(receiver.tokens) == 2)
+
+    first = receiver.claims[0]
+    assert set(first) == {"iss", "aud", "iat", "jti", "toe", "events"}
+    assert (first["iss"], first["aud"]) == ("https://orchid.example", "https://chat.example")
+    ((uri, event),) = first["events"].items()
+    assert uri == "https://identity.orch.io/events/request-waiting"
+    assert event == {
+        "text": f"The certificate request laptop of alice for {ORCH.client_signer} waits for a "
+        "decision.",
+        "request": "laptop",
+        "requester": "alice",
+        "signerName": ORCH.client_signer,
+    }
+    head = json.loads(b64url_decode(receiver.tokens[0].split(".")[0].encode()))
+    assert head["typ"] == "secevent+jwt"
+    assert head["kid"] in [key.kid for key in world.server.access.keys.verifying.keys]
+
+
+async def test_a_decided_request_is_not_announced(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it was decided while its notice waited."""
+    receiver = Receiver()
+    await world.request("early", samples.request("alice"), approved=True)
+    monkeypatch.setattr(sources.WaitingRequest, "delay", 3600.0)
+    async with sending(world, receiver) as controller:
+        late = await world.request("late", samples.request("alice"))
+        await until(lambda: controller._progress.pending)
+        (key,) = controller._progress.pending
+        await world.approve(late)
+        controller.queue.add(key)
+        await until(lambda: not controller._progress.pending)
+
+    assert receiver.tokens == []
+
+
+async def test_a_revocation_is_announced_when_it_is_effective(world: Beside) -> None:
+    """Not before; those before the first start are not news."""
+    receiver = Receiver()
+    await revoke(world, "before")
+    async with sending(world, receiver):
+        await saved(world, lambda one: len(one.get("revisions", {})) == 3)
+        await revoke(world, "mallory", effective=False)
+        await revoke(world, "eve")
+        await until(lambda: receiver.tokens)
+
+    (event,) = receiver.events("revocation-effective")
+    assert event["target"] == "user/eve"
+    assert event["reason"] == "keyCompromise"
+
+
+async def test_a_rotated_key_is_announced(world: Beside) -> None:
+    """When it becomes the signer; again if it comes back."""
+    receiver = Receiver()
+    async with sending(world, receiver):
+        await saved(world, lambda one: len(one.get("revisions", {})) == 3)
+        meta = ObjectMeta(name="tokens-2")
+        made = await world.admin.create(
+            SigningKey(metadata=meta, spec=replace(SigningKey().spec, algorithm="ES256"))
+        )
+        first = sources.RotatedKey(ORCH)
+        times = replace(made.status.times, active=world.clock.now())
+        active = replace(
+            made,
+            spec=replace(made.spec, state="Active"),
+            status=replace(made.status, times=times),
+        )
+        notice, later = first.notice(active), first.key(active)
+
+    assert notice is not None
+    assert notice.fields["key"] == "tokens-2"
+    assert notice.text == "The key tokens-2 signs tokens now."
+    assert first.notice(made) is None
+    assert first.key(made) != later
+    assert receiver.tokens == []
+
+
+async def test_neither_a_restart_nor_another_leader_forgets_or_repeats(world: Beside) -> None:
+    """What was delivered stays delivered; what came meanwhile, and what failed, is sent."""
+    receiver = Receiver()
+    async with sending(world, receiver):
+        await world.request("first", samples.request("alice"))
+        await until(lambda: receiver.tokens)
+        receiver.status = 503
+        await world.request("failed", samples.request("alice"))
+        await saved(world, lambda one: one.get("failing") and len(one["pending"]) == 1)
+    await world.request("meanwhile", samples.request("alice"))
+    await revoke(world, "eve")
+    receiver.status = 202
+
+    async with sending(world, receiver):
+        await until(lambda: len(receiver.tokens) == 4)
+        await saved(world, lambda one: not one.get("failing") and not one.get("pending"))
+    async with sending(world, receiver):
+        await world.request("last", samples.request("alice"))
+        await until(lambda: len(receiver.tokens) == 5)
+
+    names = [event.get("request") or event["revocation"] for event in receiver.events()]
+    assert sorted(names) == ["eve", "failed", "first", "last", "meanwhile"]
+
+
+async def test_a_receiver_that_fails_is_reported_and_tried_again(world: Beside) -> None:
+    """With its error code; the notice that comes later has the same id as the first attempt."""
+    receiver = Receiver()
+    receiver.status, receiver.body = 400, b'{"err":"invalid_key","description":"<script>"}'
+    async with sending(world, receiver) as controller:
+        made = await world.request("laptop", samples.request("alice"))
+        stored = await saved(world, lambda one: one.get("failing"))
+        metrics = controller._metrics
+        assert metrics.failing.value() == 1
+        receiver.status = 202
+        await until(lambda: receiver.tokens)
+        await saved(world, lambda one: not one.get("failing"))
+
+    assert stored["failing"]["why"] == "answered with status 400, invalid_key"
+    assert metrics.failing.value() == 0
+    assert metrics.results.value("request-waiting", "delivered") == 1
+    assert metrics.results.value("request-waiting", "failed") >= 1
+    key = NoticeKey("https://identity.orch.io/events/request-waiting", "laptop", made.metadata.uid)
+    assert receiver.claims[0]["jti"] == key.jti
+
+
+async def test_a_notice_that_is_refused_for_days_is_given_up(world: Beside) -> None:
+    receiver = Receiver()
+    receiver.status = 500
+    async with sending(world, receiver) as controller:
+        await world.request("laptop", samples.request("alice"))
+        await saved(world, lambda one: one.get("failing"))
+        world.clock.ahead = timedelta(days=3)
+        await until(lambda: not controller._progress.pending)
+
+    assert controller._metrics.results.value("request-waiting", "given-up") == 1
+
+
+async def test_more_than_have_room_are_sent_when_there_is_room(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue is bounded, and nothing is lost."""
+    monkeypatch.setattr("orchid.controllers.notices.progress.MOST_PENDING", 3)
+    monkeypatch.setattr(send_notices, "MOST_PENDING", 3)
+    receiver = Receiver()
+    receiver.status = 503
+    async with sending(world, receiver) as controller:
+        for number in range(8):
+            await world.request(f"r{number}", samples.request("alice"))
+        await until(lambda: controller._left_out)
+        assert len(controller._progress.pending) == 3
+        receiver.status = 202
+        await until(lambda: len(receiver.tokens) == 8)
+
+    assert sorted(one["request"] for one in receiver.events()) == [f"r{n}" for n in range(8)]
+
+
+async def test_one_requester_cannot_flood_the_receiver(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notices of others are sent."""
+    monkeypatch.setattr(send_notices, "MOST_PER_REQUESTER", 2)
+    receiver = Receiver()
+    async with sending(world, receiver) as controller:
+        for number in range(5):
+            await world.request(f"r{number}", samples.request("alice"), user=ALICE)
+        await world.request("mine", samples.request("bob"))
+        await until(lambda: any(one["request"] == "mine" for one in receiver.events()))
+
+    assert [one["requester"] for one in receiver.events()].count("alice") == 2
+    assert controller._metrics.results.value("request-waiting", "limited") == 3
+
+
+async def test_ends_are_announced_once(world: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of certificates and of a cluster's credential; another leader does not repeat them."""
+    monkeypatch.setattr(send_notices, "SEARCH_SECONDS", 0.02)
+    receiver = Receiver()
+    async with world.running("csrsigning"):
+        leaves = [await issued(world, "first")]
+        request = samples.request("bob")
+        await world.request("second", request, approved=True)
+        second = await world.until_like(
+            CertificateSigningRequest, "second", condition=lambda one: one.is_issued
+        )
+        leaves.append(certificates.parse_blocks(second.status.certificate)[0])
+        credential = ClusterCredential(
+            namespace="a", name="b", expires=world.clock.now() + timedelta(days=365)
+        )
+        spec = ClusterSpec(issuer="https://prod.example", credential=credential)
+        await world.admin.create(Cluster(metadata=ObjectMeta(name="prod"), spec=spec))
+        async with sending(world, receiver):
+            await saved(world, lambda one: one.get("searched"))
+            world.clock.ahead = timedelta(days=340)
+            world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's
+            await until(lambda: len(receiver.tokens) == 3)
+    async with sending(world, receiver):
+        before = timestamp(world.clock.now())
+        await saved(world, lambda one: one["searched"] > before)
+
+    serials = {one["serialNumber"] for one in receiver.events("certificate-ending")}
+    assert serials == {f"{one.serial_number:x}" for one in leaves}
+    (event,) = receiver.events("cluster-credential-ending")
+    assert event["cluster"] == "prod"
+    assert len(receiver.tokens) == 3
+
+
+async def test_the_end_of_the_platform_authority_is_announced(world: Beside) -> None:
+    """Though it is a file and no object."""
+    receiver = Receiver()
+    world.clock.ahead = timedelta(days=3630)
+    async with sending(world, receiver):
+        await until(lambda: receiver.events("authority-ending"))
+
+    (event,) = receiver.events("authority-ending")
+    assert event["authority"] == "platform/cluster"
+
+
+async def test_a_renewed_certificate_needs_no_notice(world: Beside) -> None:
+    """A later one with the same signer, requester, subject and names replaces it."""
+    async with world.running("csrsigning"):
+        await issued(world, "first")
+    first = (await world.admin.page(ListSelection(IssuedCertificate))).items[0]
+    begin = first.spec.not_before
+    assert begin is not None
+    second = replace(first, spec=replace(first.spec, not_before=begin + timedelta(days=1)))
+    other = replace(second, spec=replace(second.spec, names=("other.example",)))
+    renewed, alone = Successors(), Successors()
+    for one in (first, second):
+        renewed.add(one)
+    for one in (first, other):
+        alone.add(one)
+
+    assert renewed.has(first)
+    assert not renewed.has(second)
+    assert not alone.has(first)
+
+
+def test_an_end_is_due_in_the_set_time_and_in_the_last_third(world: Beside) -> None:
+    """Thirty days before the end of a year, eight hours before that of a day."""
+    now = world.clock.now()
+    year, day = now + timedelta(days=365), now + timedelta(days=1)
+    assert due_of((now, year), timedelta(days=30)) == year - timedelta(days=30)
+    assert due_of((now, day), timedelta(days=30)) == day - timedelta(hours=8)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("alice", "alice"),
+        ("a\nb\u202e\x00", "a\ufffdb\ufffd\ufffd"),
+        ("x" * 300, "x" * 199 + "…"),
+    ],
+)
+def test_values_of_requesters_are_printable_and_short(value: str, expected: str) -> None:
+    """They end in chat messages and mails."""
+    assert plain(value) == expected
+
+
+async def test_a_broken_progress_is_replaced(world: Beside) -> None:
+    """Somebody edited the ConfigMap."""
+    meta = ObjectMeta(name=NAME, namespace=HOME)
+    await world.admin.create(ConfigMap(metadata=meta, data={"progress.json": "[1"}))
+    progress = Progress(world.server.clients("notice-sender"), ORCH)
+
+    await progress.load()
+    progress.state.revisions["a"] = 7
+    await progress.save()
+
+    assert (await saved(world, lambda one: one))["revisions"] == {"a": 7}
+
+
+def test_a_notice_leaves_out_what_is_empty(world: Beside) -> None:
+    now = world.clock.now()
+    notice = Notice(now, "It ends.", {"cluster": "", "names": [], "key": "a"})
+    claims = notice.claims(NoticeKey("u", "n", "i"), issuer="i", audience="a", now=now)
+    assert claims["events"] == {"u": {"text": "It ends.", "key": "a"}}
