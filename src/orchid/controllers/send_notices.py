@@ -29,7 +29,7 @@ from orchid.controllers.notices.delivery import (
 )
 from orchid.controllers.notices.endings import due_endings, ending_sources
 from orchid.controllers.notices.notice import Notice, NoticeKey
-from orchid.controllers.notices.progress import MOST_PENDING, NAME, Failing, Progress
+from orchid.controllers.notices.progress import MOST_PENDING, NAME, Failing, NoticeProgress
 from orchid.controllers.notices.sources import Source, watched_sources
 from orchid.controllers.runtime.context import ControllerContext, NoticeSettings
 from orchid.controllers.runtime.declaration import ControllerDeclaration
@@ -77,7 +77,7 @@ class SendNotices(Worker[NoticeKey, None]):
         self._sources: dict[str, Source[Any]] = {
             one.event: one for one in (*self._watched, *self._endings)
         }
-        self._progress = Progress(client, names)
+        self._progress = NoticeProgress(client, names)
         self._announced: OrderedDict[NoticeKey, None] = OrderedDict()
         self._limits = RequesterLimits(context.clock)
         self._left_out: set[str] = set()  # events of which some had no room

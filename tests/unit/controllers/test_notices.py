@@ -16,7 +16,7 @@ from orchid.controllers.notices import sources
 from orchid.controllers.notices.delivery import Delivery
 from orchid.controllers.notices.endings import Successors, due_of
 from orchid.controllers.notices.notice import Notice, NoticeKey, plain
-from orchid.controllers.notices.progress import NAME, Progress
+from orchid.controllers.notices.progress import NAME, NoticeProgress
 from orchid.controllers.runtime.context import NoticeMetrics, NoticeReceiver, NoticeSettings
 from orchid.controllers.send_notices import SendNotices
 from orchid.credentials.keys import b64url_decode
@@ -400,7 +400,7 @@ async def test_a_broken_progress_is_replaced(world: Beside) -> None:
     """Somebody edited the ConfigMap."""
     meta = ObjectMeta(name=NAME, namespace=HOME)
     await world.admin.create(ConfigMap(metadata=meta, data={"progress.json": "[1"}))
-    progress = Progress(world.server.clients("notice-sender"), ORCH)
+    progress = NoticeProgress(world.server.clients("notice-sender"), ORCH)
 
     await progress.load()
     progress.state.revisions["a"] = 7

@@ -42,7 +42,7 @@ class Stored(msgspec.Struct, omit_defaults=True):
     failing: Failing | None = None
 
 
-class Progress:
+class NoticeProgress:
     def __init__(self, client: Client, names: Naming) -> None:
         self._client = client
         self._namespace = names.system_namespace
