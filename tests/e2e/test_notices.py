@@ -67,7 +67,7 @@ def test_a_notice_is_verified_by_the_receiver_of_the_page(tmp_path: Path) -> Non
     authority.cert_pem.write_to_path(tmp_path / "receiver-ca.pem")
     pair = authority.issue_cert("localhost").private_key_and_cert_chain_pem
     pair.write_to_path(tmp_path / "receiver.pem")
-    flags = ("--notice-url", f"https://localhost:{port}/hook")
+    flags: tuple[str, ...] = ("--notice-url", f"https://localhost:{port}/hook")
     flags += ("--notice-ca-file", str(tmp_path / "receiver-ca.pem"))
     flags += ("--token-auth-file", str(TOKENS))
     with running_server(tmp_path / "data", *flags) as server:

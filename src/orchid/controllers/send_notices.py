@@ -18,7 +18,7 @@ from collections import OrderedDict
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from orchid.client.client import LISTED, Client, WatchedChange
+from orchid.client.client import DELETED, LISTED, Client, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.notices.delivery import (
     DELIVERED,
@@ -36,7 +36,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running, Start, TryAgain, Worker
 from orchid.controllers.runtime.work_queue import BackOff
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.credentials.refusals import Refusal
 from orchid.kinds.role import CORE, READ, rule
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Expired
@@ -99,8 +99,7 @@ class SendNotices(Worker[NoticeKey, None]):
     async def follow(self, start: Start) -> None:
         await self._progress.load()
         self._left_out.clear()
-        for key in self._progress.pending:
-            self.queue.add(key)
+        self._queue_pending()
         for source in self._watched:
             start(self._follow_source(source))
         start(self._search_again_and_again())
@@ -117,6 +116,8 @@ class SendNotices(Worker[NoticeKey, None]):
                     newest = max(newest, int(event.object.metadata.resource_version))
                     if _concerns(source, event, handled):
                         self._add(source, event.object)
+                    elif event.type != LISTED:
+                        self._drop(source, event)
                     if event.type != LISTED:
                         self._handled(source, newest)
                 if not batch:  # the list is not in the order of revisions
@@ -127,14 +128,25 @@ class SendNotices(Worker[NoticeKey, None]):
             self._progress.state.revisions[source.event] = revision
 
     def _add(self, source: Source[Any], found: Object) -> None:
-        key = source.key(found)
-        if key in self._announced or key in self._progress.pending or not source.notice(found):
+        if source.notice(found):
+            self._add_key(source, source.key(found))
+
+    def _add_key(self, source: Source[Any], key: NoticeKey) -> None:
+        if key in self._announced or key in self._progress.pending:
             return
         if self._progress.is_full:
             self._left_out.add(source.event)
             return
         self._progress.pending[key] = self._clock.now()
         self.queue.add_after(key, source.delay)
+
+    def _drop(self, source: Source[Any], event: WatchedChange[Any]) -> None:
+        """A request that was decided before its notice: most are, by policies."""
+        key = source.key(event.object)
+        is_over = event.type == DELETED or source.notice(event.object) is None
+        if key in self._progress.pending and is_over:
+            del self._progress.pending[key]
+            self.queue.drop(key)
 
     async def _search_again_and_again(self) -> None:
         while True:
@@ -144,20 +156,18 @@ class SendNotices(Worker[NoticeKey, None]):
     async def _search(self) -> None:
         """Queue the endings that became due since the last search."""
         now, state = self._clock.now(), self._progress.state
-        for when, source, found in await due_endings(
-            self._client, self._endings, state.searched, now
-        ):
+        for due in await due_endings(self._client, self._endings, state.searched, now):
             if self._progress.is_full:
-                state.searched = when  # the next search finds the rest
+                state.searched = due.when  # the next search finds the rest
                 return
-            self._add(source, found)
+            self._add_key(due.source, due.key)
         state.searched = now
 
     async def _save_again_and_again(self) -> None:
         while True:
             await asyncio.sleep(SAVE_SECONDS)
             self._metrics.pending.set(len(self._progress.pending))
-            await self._progress.save()
+            await self._progress.save(self._clock.monotonic())
             if self._left_out and len(self._progress.pending) < MOST_PENDING // 2:
                 raise Expired("there is room for the notices that were left out")
 
@@ -175,9 +185,7 @@ class SendNotices(Worker[NoticeKey, None]):
         notice = source.notice(found)
         if notice is None:
             self._done(key)
-        elif isinstance(found, CertificateSigningRequest) and not self._limits.allow(
-            found.spec.username
-        ):
+        elif notice.limited_by and self._limits.is_reached(notice.limited_by):
             self._done(key, LIMITED)
         else:
             await self._send(key, notice, since)
@@ -186,7 +194,7 @@ class SendNotices(Worker[NoticeKey, None]):
         now = self._clock.now()
         try:
             await self._delivery.send(key, notice)
-        except CallFailed as problem:
+        except (ApiError, CallFailed, Refusal) as problem:  # also if no key can sign
             self._failed(str(problem), now)
             if now - since > GIVE_UP_AFTER:
                 log.error("notice.given_up", extra={"notice": self.shown(key)})
@@ -195,6 +203,7 @@ class SendNotices(Worker[NoticeKey, None]):
             self._count(key, FAILED)
             raise TryAgain(str(problem)) from None
         self._done(key, DELIVERED)
+        self._limits.count(notice.limited_by)
         self._delivered(now)
 
     def _done(self, key: NoticeKey, result: str = "") -> None:
@@ -223,8 +232,15 @@ class SendNotices(Worker[NoticeKey, None]):
         if state.failing is not None:
             log.info("notice.delivered_again", extra={"since": timestamp(state.failing.since)})
             state.failing = None
-            for key in self._progress.pending:
-                self.queue.add(key)
+            self._queue_pending()
+
+    def _queue_pending(self) -> None:
+        """Queue what waits, without the pauses of failed attempts."""
+        now = self._clock.now()
+        for key, since in self._progress.pending.items():
+            source = self._sources.get(key.event)
+            age = (now - since).total_seconds()
+            self.queue.add_after(key, max(0.0, (source.delay if source else 0.0) - age))
 
 
 class RequesterLimits:
@@ -235,12 +251,16 @@ class RequesterLimits:
         self._counts: dict[str, int] = {}
         self._until = clock.now()
 
-    def allow(self, requester: str) -> bool:
+    def is_reached(self, requester: str) -> bool:
         now = self._clock.now()
         if now >= self._until:
             self._counts, self._until = {}, now + LIMIT_PERIOD
-        count = self._counts[requester] = self._counts.get(requester, 0) + 1
-        return count <= MOST_PER_REQUESTER
+        return self._counts.get(requester, 0) >= MOST_PER_REQUESTER
+
+    def count(self, requester: str) -> None:
+        """Count a notice that was delivered; attempts that fail do not count."""
+        if requester:
+            self._counts[requester] = self._counts.get(requester, 0) + 1
 
 
 def _concerns(source: Source[Any], event: WatchedChange[Any], handled: int | None) -> bool:

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from orchid.client.client import ListSelection
 from orchid.controllers import send_notices
 from orchid.controllers.notices import sources
 from orchid.controllers.notices.delivery import Delivery
-from orchid.controllers.notices.endings import Successors, due_of
+from orchid.controllers.notices.endings import due_endings, due_of, ending_sources
 from orchid.controllers.notices.notice import Notice, NoticeKey, plain
 from orchid.controllers.notices.progress import NAME, NoticeProgress
 from orchid.controllers.runtime.context import NoticeMetrics, NoticeReceiver, NoticeSettings
@@ -25,7 +24,6 @@ from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster import Cluster, ClusterCredential, ClusterSpec
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
-from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.signing_key import SigningKey
 from orchid.outbound.answer import Answer
 from orchid.wire.conditions import Condition
@@ -40,6 +38,7 @@ from tests.unit.controllers.test_issued_certificates import issued
 from tests.unit.credentials import samples
 
 HOME = ORCH.system_namespace
+WAITING = "request-waiting"
 ALICE = UserInfo(username="alice", groups=(MASTERS,))  # may create requests
 
 
@@ -169,10 +168,10 @@ async def test_a_decided_request_is_not_announced(
     monkeypatch.setattr(sources.WaitingRequest, "delay", 3600.0)
     async with sending(world, receiver) as controller:
         late = await world.request("late", samples.request("alice"))
-        await until(lambda: controller._progress.pending)
-        (key,) = controller._progress.pending
+        gone = await world.request("gone", samples.request("alice"))
+        await until(lambda: len(controller._progress.pending) == 2)
         await world.approve(late)
-        controller.queue.add(key)
+        await world.admin.delete(CertificateSigningRequest, gone.name)
         await until(lambda: not controller._progress.pending)
 
     assert receiver.tokens == []
@@ -311,6 +310,26 @@ async def test_one_requester_cannot_flood_the_receiver(
     assert controller._metrics.results.value("request-waiting", "limited") == 3
 
 
+async def test_failed_attempts_are_not_limited(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notice that was tried more often than a requester has notices is sent in the end."""
+    monkeypatch.setattr(send_notices, "MOST_PER_REQUESTER", 2)
+    receiver = Receiver()
+    receiver.status = 503
+    async with sending(world, receiver) as controller:
+        await world.request("laptop", samples.request("alice"), user=ALICE)
+        for attempt in range(1, 5):
+            failed = lambda at=attempt: controller._metrics.results.value(WAITING, "failed") >= at  # noqa: E731
+            await until(failed)
+            for key in controller._progress.pending:
+                controller.queue.add(key)
+        receiver.status = 202
+        await until(lambda: receiver.tokens)
+
+    assert controller._metrics.results.value(WAITING, "limited") == 0
+
+
 async def test_ends_are_announced_once(world: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of certificates and of a cluster's credential; another leader does not repeat them."""
     monkeypatch.setattr(send_notices, "SEARCH_SECONDS", 0.02)
@@ -358,21 +377,21 @@ async def test_the_end_of_the_platform_authority_is_announced(world: Beside) -> 
 async def test_a_renewed_certificate_needs_no_notice(world: Beside) -> None:
     """A later one with the same signer, requester, subject and names replaces it."""
     async with world.running("csrsigning"):
-        await issued(world, "first")
-    first = (await world.admin.page(ListSelection(IssuedCertificate))).items[0]
-    begin = first.spec.not_before
-    assert begin is not None
-    second = replace(first, spec=replace(first.spec, not_before=begin + timedelta(days=1)))
-    other = replace(second, spec=replace(second.spec, names=("other.example",)))
-    renewed, alone = Successors(), Successors()
-    for one in (first, second):
-        renewed.add(one)
-    for one in (first, other):
-        alone.add(one)
+        first = await issued(world, "first")
+        begin = world.clock.now()
+        world.clock.ahead = timedelta(days=300)
+        world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's
+        second = await issued(world, "second")
+    sources_ = ending_sources(ORCH, timedelta(days=30), {})
+    client = world.server.clients("notice-sender")
 
-    assert renewed.has(first)
-    assert not renewed.has(second)
-    assert not alone.has(first)
+    async def serials(days: int) -> list[str]:
+        due = await due_endings(client, sources_, None, begin + timedelta(days=days))
+        return [one.key.name for one in due]
+
+    assert await serials(340) == []
+    assert await serials(640) == [f"{second.serial_number:x}"]
+    assert first.subject == second.subject
 
 
 def test_an_end_is_due_in_the_set_time_and_in_the_last_third(world: Beside) -> None:

@@ -10,10 +10,10 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from orchid.client.client import Client, ListSelection
-from orchid.controllers.notices.notice import Notice, plain, plain_all
+from orchid.controllers.notices.notice import Notice, NoticeKey, plain, plain_all
 from orchid.controllers.notices.sources import Source, T
 from orchid.controllers.runtime.context import Signer
 from orchid.credentials.refusals import Refusal
@@ -26,14 +26,23 @@ from orchid.kinds.certificate_authority import (
 from orchid.kinds.cluster import Cluster
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.signing_key import ACTIVE, RETIRED, SigningKey
-from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.text import timestamp
 
 Validity = tuple[datetime, datetime]  # from, until
-Due = tuple[datetime, Source[Any], Any]  # since when, the source, and the object
 PLATFORM: Final = "platform/"  # before the name of an authority that is a file, and no object
 LAST_PART: Final = 1 / 3  # of a life
+
+
+class DueEnding(NamedTuple):
+    """An ending to announce. Without its object: there may be very many."""
+
+    when: datetime
+    source: Source[Any]
+    key: NoticeKey
+    identity: bytes  # of a certificate, as its successor has it
+    begin: datetime
 
 
 class Ending(Source[T]):
@@ -54,9 +63,8 @@ class Ending(Source[T]):
     def all(self, client: Client) -> AsyncIterator[T]:
         return client.scan(ListSelection(self.kind))
 
-    def due(self, found: T) -> datetime | None:
-        validity = self.validity(found)
-        return due_of(validity, self._before) if validity else None
+    def due(self, validity: Validity) -> datetime:
+        return due_of(validity, self._before)
 
     def mark(self, found: T) -> str:
         validity = self.validity(found)
@@ -70,10 +78,6 @@ class Ending(Source[T]):
         end = timestamp(validity[1])
         occurred = due_of(validity, self._before)
         return Notice(occurred, f"{what} ends at {end}.", {**fields, "end": end})
-
-    def has_ended(self, found: T, now: datetime) -> bool:
-        validity = self.validity(found)
-        return validity is not None and validity[1] <= now
 
 
 class EndingCertificate(Ending[IssuedCertificate]):
@@ -193,21 +197,25 @@ def ending_sources(
 
 async def due_endings(
     client: Client, sources: Iterable[Ending[Any]], since: datetime | None, now: datetime
-) -> list[Due]:
+) -> list[DueEnding]:
     """The endings that became due since a time, the earliest first."""
-    due: list[Due] = []
-    renewed = Successors()
+    due: list[DueEnding] = []
+    latest: dict[bytes, datetime] = {}  # when the last certificate of an identity begins
     for source in sources:
         async for found in source.all(client):
+            identity, validity = b"", source.validity(found)
             if isinstance(found, IssuedCertificate):
-                renewed.add(found)
-            when = source.due(found)
-            if when is None or when > now or source.has_ended(found, now):
+                identity = identity_of(found)
+                if found.spec.not_before and not found.status.revoked:
+                    begin = found.spec.not_before
+                    latest[identity] = max(begin, latest.get(identity, begin))
+            if validity is None or validity[1] <= now:
                 continue
-            if since is None or when >= since:
-                due.append((when, source, found))
-    left = [one for one in due if not renewed.has(one[2])]
-    return sorted(left, key=lambda one: one[0])
+            when = source.due(validity)
+            if when <= now and (since is None or when >= since):
+                due.append(DueEnding(when, source, source.key(found), identity, validity[0]))
+    left = [one for one in due if latest.get(one.identity, one.begin) <= one.begin]
+    return sorted(left, key=lambda one: one.when)
 
 
 def due_of(validity: Validity, before: timedelta) -> datetime:
@@ -216,26 +224,8 @@ def due_of(validity: Validity, before: timedelta) -> datetime:
     return max(end - before, end - (end - begin) * LAST_PART)
 
 
-class Successors:
-    """Which certificates were renewed; asked after all of them were added."""
-
-    def __init__(self) -> None:
-        self._latest: dict[bytes, datetime] = {}
-
-    def add(self, found: IssuedCertificate) -> None:
-        begin = found.spec.not_before
-        if begin is not None and not found.status.revoked:
-            key = _identity(found)
-            self._latest[key] = max(begin, self._latest.get(key, begin))
-
-    def has(self, found: Object) -> bool:
-        if not isinstance(found, IssuedCertificate):
-            return False
-        begin = found.spec.not_before
-        return begin is not None and self._latest.get(_identity(found), begin) > begin
-
-
-def _identity(found: IssuedCertificate) -> bytes:
+def identity_of(found: IssuedCertificate) -> bytes:
+    """What a certificate and its successor have in common."""
     spec = found.spec
     parts: Iterable[str] = (
         spec.cluster, spec.signer_name, spec.requester.username, spec.subject, *sorted(spec.names),

@@ -34,6 +34,7 @@ class Notice(msgspec.Struct, frozen=True):
     occurred: datetime
     text: str
     fields: dict[str, Any]
+    limited_by: str = ""  # the requester whose notices are limited
 
     def claims(
         self, key: NoticeKey, *, issuer: str, audience: str, now: datetime

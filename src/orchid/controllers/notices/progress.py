@@ -11,6 +11,7 @@ with the same `jti`; none is forgotten.
 """
 
 from datetime import datetime
+from math import inf
 from typing import Final
 
 import msgspec
@@ -25,6 +26,7 @@ from orchid.wire.struct import replace
 NAME: Final = "notices"  # of the ConfigMap
 ENTRY: Final = "progress.json"
 MOST_PENDING: Final = 1000
+REVISIONS_SECONDS: Final = 30.0
 
 
 class Failing(msgspec.Struct):
@@ -47,7 +49,9 @@ class NoticeProgress:
         self._client = client
         self._namespace = names.system_namespace
         self._map: ConfigMap | None = None
-        self._written = b""
+        self._urgent = b""  # as written last: all but the revisions
+        self._revisions: dict[str, int] = {}
+        self._due = 0.0  # when changed revisions are written
         self.state = Stored()
         self.pending: dict[NoticeKey, datetime] = {}
 
@@ -67,16 +71,21 @@ class NoticeProgress:
     def is_full(self) -> bool:
         return len(self.pending) >= MOST_PENDING
 
-    async def save(self) -> None:
-        """Write it if it was read and has changed."""
+    async def save(self, now: float = inf) -> None:
+        """Write it if it was read and has changed; `now` on the monotonic clock.
+
+        If only revisions changed, not often: with an older one, some objects are checked again.
+        """
         if self._map is None:
             return
         self.state.pending = list(self.pending.items())
-        text = msgspec.json.encode(self.state)
-        if text == self._written:
+        urgent = msgspec.json.encode(replace(self.state, revisions={}))
+        if urgent == self._urgent and (now < self._due or self.state.revisions == self._revisions):
             return
-        await self._client.update(replace(self._map, data={ENTRY: text.decode()}))
-        self._written = text
+        text = msgspec.json.encode(self.state).decode()
+        revisions = dict(self.state.revisions)
+        await self._client.update(replace(self._map, data={ENTRY: text}))
+        self._urgent, self._revisions, self._due = urgent, revisions, now + REVISIONS_SECONDS
         await self.load()  # the version of the next write
 
 

@@ -21,6 +21,7 @@ from orchid.wire.text import timestamp
 T = TypeVar("T", bound=Object)
 
 WAITS_AFTER: Final = 10.0  # seconds; policies decide earlier
+FIRST: Final = 1  # the number of a key that replaces none
 
 
 class Source(ABC, Generic[T]):
@@ -71,6 +72,7 @@ class WaitingRequest(Source[CertificateSigningRequest]):
             occurred=_created(found),
             text=f"The certificate request {name} of {user} for {signer} waits for a decision.",
             fields={"request": name, "requester": user, "signerName": signer},
+            limited_by=found.spec.username,
         )
 
 
@@ -100,14 +102,14 @@ class EffectiveRevocation(Source[CredentialRevocation]):
 
 
 class RotatedKey(Source[SigningKey]):
-    """A key that signs from now on."""
+    """A key that signs in place of another one."""
 
     word = "key-rotated"
     kind = SigningKey
 
     def notice(self, found: SigningKey) -> Notice | None:
         since = found.status.times.active
-        if found.state != ACTIVE or since is None:
+        if found.state != ACTIVE or since is None or found.number == FIRST:
             return None
         signs = f"certificates of {found.spec.authority}" if found.spec.authority else "tokens"
         return Notice(
