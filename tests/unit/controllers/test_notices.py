@@ -39,6 +39,7 @@ from tests.unit.credentials import samples
 
 HOME = ORCH.system_namespace
 WAITING = "request-waiting"
+LATER = timedelta(hours=1)
 ALICE = UserInfo(username="alice", groups=(MASTERS,))  # may create requests
 
 
@@ -192,30 +193,29 @@ async def test_a_revocation_is_announced_when_it_is_effective(world: Beside) -> 
     assert event["reason"] == "keyCompromise"
 
 
-async def test_a_rotated_key_is_announced(world: Beside) -> None:
-    """When it becomes the signer; again if it comes back."""
-    receiver = Receiver()
-    async with sending(world, receiver):
-        await saved(world, lambda one: len(one.get("revisions", {})) == 3)
-        meta = ObjectMeta(name="tokens-2")
-        made = await world.admin.create(
-            SigningKey(metadata=meta, spec=replace(SigningKey().spec, algorithm="ES256"))
+async def test_a_key_that_replaces_another_needs_a_notice(world: Beside) -> None:
+    """When it becomes the signer, and again if it comes back; the first key replaces none."""
+    source, now = sources.RotatedKey(ORCH), world.clock.now()
+    spec = replace(SigningKey().spec, algorithm="ES256")
+    published = await world.admin.create(
+        SigningKey(metadata=ObjectMeta(name="tokens-2"), spec=spec)
+    )
+
+    def active(name: str, since: timedelta = timedelta()) -> SigningKey:
+        times = replace(published.status.times, active=now - since)
+        return replace(
+            published.with_meta(name=name),
+            spec=replace(published.spec, state="Active"),
+            status=replace(published.status, times=times),
         )
-        first = sources.RotatedKey(ORCH)
-        times = replace(made.status.times, active=world.clock.now())
-        active = replace(
-            made,
-            spec=replace(made.spec, state="Active"),
-            status=replace(made.status, times=times),
-        )
-        notice, later = first.notice(active), first.key(active)
+
+    notice = source.notice(active("tokens-2"))
 
     assert notice is not None
-    assert notice.fields["key"] == "tokens-2"
     assert notice.text == "The key tokens-2 signs tokens now."
-    assert first.notice(made) is None
-    assert first.key(made) != later
-    assert receiver.tokens == []
+    assert source.notice(published) is None
+    assert source.notice(active("tokens-1")) is None
+    assert source.key(active("tokens-2")).jti != source.key(active("tokens-2", LATER)).jti
 
 
 async def test_neither_a_restart_nor_another_leader_forgets_or_repeats(world: Beside) -> None:
@@ -320,8 +320,7 @@ async def test_failed_attempts_are_not_limited(
     async with sending(world, receiver) as controller:
         await world.request("laptop", samples.request("alice"), user=ALICE)
         for attempt in range(1, 5):
-            failed = lambda at=attempt: controller._metrics.results.value(WAITING, "failed") >= at  # noqa: E731
-            await until(failed)
+            await until(lambda: controller._metrics.results.value(WAITING, "failed") >= attempt)  # noqa: B023 -- called in the same turn
             for key in controller._progress.pending:
                 controller.queue.add(key)
         receiver.status = 202
