@@ -363,14 +363,14 @@ async def test_ends_are_announced_once(world: Beside, monkeypatch: pytest.Monkey
 
 
 async def test_the_end_of_the_platform_authority_is_announced(world: Beside) -> None:
-    """Though it is a file and no object."""
+    """Once, though it is a file and an object."""
     receiver = Receiver()
     world.clock.ahead = timedelta(days=3630)
     async with sending(world, receiver):
         await until(lambda: receiver.events("authority-ending"))
 
     (event,) = receiver.events("authority-ending")
-    assert event["authority"] == "platform/cluster"
+    assert event["authority"] == "cluster"
 
 
 async def test_a_renewed_certificate_needs_no_notice(world: Beside) -> None:

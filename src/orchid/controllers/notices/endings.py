@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from cryptography import x509
+
 from orchid.client.client import Client, ListSelection
 from orchid.controllers.notices.notice import Notice, NoticeKey, plain, plain_all
 from orchid.controllers.notices.sources import Source, T
@@ -117,10 +119,14 @@ class EndingAuthority(Ending[CertificateAuthority]):
         self._platform = {f"{PLATFORM}{one.list_name}": one for one in (signers or {}).values()}
 
     async def all(self, client: Client) -> AsyncIterator[CertificateAuthority]:
-        for name in self._platform:
-            yield self._of_platform(name)
+        known = set()
         async for found in super().all(client):
+            known.add(_first(found.status.certificate))
             yield found
+        for name in self._platform:
+            authority = self._of_platform(name)
+            if _first(authority.status.certificate) not in known:
+                yield authority
 
     async def find(self, client: Client, name: str) -> CertificateAuthority | None:
         return (
@@ -141,9 +147,8 @@ class EndingAuthority(Ending[CertificateAuthority]):
         )
 
     def validity(self, found: CertificateAuthority) -> Validity | None:
-        end = found.status.not_after
-        begin = _begin(found.status.certificate)
-        return (begin, end) if begin and end else None
+        end, certificate = found.status.not_after, _first(found.status.certificate)
+        return (certificate.not_valid_before_utc, end) if certificate and end else None
 
     def described(self, found: CertificateAuthority) -> tuple[str, dict[str, Any]]:
         fields = {"authority": found.name, "signerName": plain(found.spec.signer_name)}
@@ -233,8 +238,8 @@ def identity_of(found: IssuedCertificate) -> bytes:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def _begin(chain: str) -> datetime | None:
+def _first(chain: str) -> x509.Certificate | None:
     try:
-        return certificates.parse_blocks(chain)[0].not_valid_before_utc if chain else None
+        return certificates.parse_blocks(chain)[0] if chain else None
     except Refusal:
         return None
