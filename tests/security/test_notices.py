@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchid.assembly.notices import notice_settings
+from orchid.assembly.controlling import notice_settings
 from orchid.controllers.runtime.context import NoticeMetrics
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.secret import Secret

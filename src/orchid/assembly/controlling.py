@@ -6,12 +6,14 @@ Controllers for a remote server: remote_controllers.py.
 """
 
 import contextlib
+import functools
 import hashlib
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -19,7 +21,6 @@ from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.policy.bootstrap import LEADER_ELECTION, ControllerRights
 from orchid.acme import door as acme_door
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
-from orchid.assembly.notices import notice_settings
 from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
@@ -28,13 +29,16 @@ from orchid.controllers.runtime.context import (
     ControllerContext,
     KeyRotation,
     NoticeMetrics,
+    NoticeReceiver,
+    NoticeSettings,
     Signer,
 )
 from orchid.controllers.runtime.declaration import ComponentIdentity
 from orchid.credentials import keys as key_files
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import Reloading, read_bounded
+from orchid.credentials.files import Reloading, read_bounded, read_private
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.secret import SecretValue
 from orchid.credentials.tokens import TokenSigner
 from orchid.credentials.x509 import certificates, pem
 from orchid.credentials.x509.revocation_list import list_url
@@ -42,9 +46,10 @@ from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
 from orchid.engine.request import OwnCertificate
 from orchid.kinds import certificate_signing_request
-from orchid.outbound.failures import CallFailed
+from orchid.outbound.answer import Answer
+from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.https_client import HttpsClient
-from orchid.outbound.remote import embedded_remote
+from orchid.outbound.remote import InvalidRemote, Remote, embedded_remote, trusting
 from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
 from orchid.settings.checking import Settings
@@ -61,6 +66,9 @@ IDENTITIES: tuple[ComponentIdentity, ...] = (*CONTROLLERS, door.IDENTITY, acme_d
 HOLDER_PREFIX = "system:acme:certificate:"  # user who proved only the key of a certificate
 LARGEST_CLUSTER_ANSWER = 64 << 20
 CLUSTER_TIMEOUT = 30.0  # seconds
+NOTICE_TIMEOUT = 10.0
+LARGEST_NOTICE_ANSWER = 64 << 10
+LARGEST_NOTICE_TOKEN = 16 << 10
 FETCH_SECONDS = 10.0
 KEY_SETS = "application/jwk-set+json, application/json"
 CLUSTER = "cluster"  # the authority that all platform signers share
@@ -223,7 +231,6 @@ def _fetching(url: str) -> Callable[[], Awaitable[Collection[str]]]:
 
     async def fetch() -> set[str]:
         from orchid.access.json_endpoint import JsonEndpoint  # noqa: PLC0415 -- most need it not
-        from orchid.outbound.remote import Remote, trusting  # noqa: PLC0415 -- as above
 
         endpoint = JsonEndpoint(Remote(url, trusting()), timeout=FETCH_SECONDS, accept=KEY_SETS)
         try:
@@ -261,6 +268,51 @@ def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
         return b"".join(blocks).decode("ascii")
 
     return Reloading([path], text)
+
+
+# --- notices ----------------------------------------------------------------------------------
+
+
+def notice_settings(settings: Settings, metrics: NoticeMetrics) -> NoticeSettings | None:
+    """None if there is no receiver; raises BadSettings if it cannot be used."""
+    given = settings.given
+    if not given.notice_url:
+        return None
+    bearer = None
+    if given.notice_token_file:
+        bearer = functools.partial(_token, Path(given.notice_token_file))
+    try:
+        authorities = Path(given.notice_ca_file).read_text() if given.notice_ca_file else ""
+        remote = Remote(given.notice_url, trusting(authorities), bearer=bearer)
+    except (InvalidRemote, UnicodeDecodeError) as problem:
+        raise BadSettings(f"--notice-url: {problem}") from None
+    except OSError as problem:
+        raise BadSettings(f"--notice-ca-file: {problem.strerror}") from None
+    client = HttpsClient(remote, max_answer=LARGEST_NOTICE_ANSWER, timeout=NOTICE_TIMEOUT)
+
+    async def post(body: bytes, media: str) -> Answer:
+        return await client.send("POST", body=body, media=media)
+
+    receiver = NoticeReceiver(post, settings.issuers[0], _origin(given.notice_url))
+    return NoticeSettings(receiver, timedelta(seconds=settings.notice_before), metrics)
+
+
+def _origin(url: str) -> str:
+    """The audience of the notices: without the path, which may be a secret of the receiver."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _token(path: Path) -> SecretValue:
+    """Read at each use, so that the file can be replaced."""
+    try:
+        text = read_private(path, LARGEST_NOTICE_TOKEN).decode("ascii").strip()
+    except (Refusal, UnicodeDecodeError) as problem:
+        why = str(problem) if isinstance(problem, Refusal) else "it is not ASCII"
+        raise AnswerRefused(f"the token file cannot be used: {why}") from None
+    if not text or not text.isprintable() or " " in text:
+        raise AnswerRefused("the token file has no token")
+    return SecretValue(text)
 
 
 # --- signers ----------------------------------------------------------------------------------
