@@ -213,9 +213,9 @@ def agreement_annotation(names: Naming) -> str:
     return f"{names.identity}/token-exchange"
 
 
-def agrees(annotations: Mapping[str, str], names: Naming) -> bool:
-    words = annotations.get(agreement_annotation(names), "").split(",")
-    return OUTSIDE in [word.strip() for word in words]
+def agrees(annotation: str) -> bool:
+    """Whether an account with this value of the annotation can be used."""
+    return annotation == OUTSIDE or OUTSIDE in [word.strip() for word in annotation.split(",")]
 
 
 def reserved_namespaces(names: Naming) -> frozenset[str]:

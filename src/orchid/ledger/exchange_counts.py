@@ -7,17 +7,20 @@ once more at the end. Each process writes its own counts, and readers add them u
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from orchid.ledger.count_writer import CountWriter
 from orchid.ledger.entries import Fact
 from orchid.store.interface import Store
+from orchid.wire.text import timestamp
 
 INTERVAL_SECONDS: Final = 10.0
 ROWS_PER_ENTRY: Final = 32
 
-Counted = Counter[tuple[str, str]]  # uid of the policy, and hour
+HOUR: Final = 3600  # seconds
+
+Counted = Counter[tuple[str, int]]  # uid of the policy, and hours since 1970
 
 
 class ExchangeCounts:
@@ -28,7 +31,7 @@ class ExchangeCounts:
 
     def exchanged(self, policy: str, now: datetime) -> None:
         """Count an exchange by the policy with this uid."""
-        self._counts[policy, now.strftime("%Y-%m-%dT%H:00:00Z")] += 1
+        self._counts[policy, int(now.timestamp()) // HOUR] += 1
 
     async def run(self) -> None:
         """Write regularly, until cancelled."""
@@ -42,7 +45,10 @@ class ExchangeCounts:
 
 
 def _facts(counts: Counted) -> Iterator[Fact]:
-    rows = [[policy, hour, count] for (policy, hour), count in sorted(counts.items())]
+    rows = [
+        [policy, timestamp(datetime.fromtimestamp(hour * HOUR, UTC)), count]
+        for (policy, hour), count in sorted(counts.items())
+    ]
     for first in range(0, len(rows), ROWS_PER_ENTRY):
         some = rows[first : first + ROWS_PER_ENTRY]
         yield Fact("exchanges.counted", {"exchanges": some})

@@ -3,9 +3,7 @@
 An IPv6 client has a whole /64 of addresses, so these count as one.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import ceil
 from typing import Final
 
@@ -27,21 +25,22 @@ class AddressOverLimit(Exception):
 class AddressLimits:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._rate: RateLimit[str] = RateLimit(PER_SECOND, 1.0, monotonic)
-        self._concurrent: Counter[str] = Counter()
+        self._concurrent: dict[str, int] = {}
 
-    @contextmanager
-    def request(self, address: str) -> Iterator[None]:
-        """Count a request while it is handled; raises AddressOverLimit."""
+    def enter(self, address: str) -> str:
+        """Count a request; returns the key for `leave`. Raises AddressOverLimit."""
         key = network_of(address)
-        if self._concurrent.get(key, 0) >= MOST_CONCURRENT:
+        others = self._concurrent.get(key, 0)
+        if others >= MOST_CONCURRENT:
             raise AddressOverLimit(1)
         wait = self._rate.take(key)
         if wait:
             raise AddressOverLimit(ceil(wait))
-        self._concurrent[key] += 1
-        try:
-            yield
-        finally:
-            self._concurrent[key] -= 1
-            if not self._concurrent[key]:
-                del self._concurrent[key]
+        self._concurrent[key] = others + 1
+        return key
+
+    def leave(self, key: str) -> None:
+        """The request is answered."""
+        others = self._concurrent.pop(key) - 1
+        if others:
+            self._concurrent[key] = others

@@ -13,11 +13,11 @@ from orchid.issuance.exchange.exchanger import (
     LIMITED,
     TARGET,
     UNAVAILABLE,
-    ExchangedToken,
     ExchangeRefused,
     TokenExchanger,
     WantedToken,
 )
+from orchid.issuance.exchange.subject_tokens import SubjectToken
 from orchid.issuance.exchange.uses import PolicyUses
 from orchid.oauth.addresses import AddressLimits, AddressOverLimit
 from orchid.oauth.forms import (
@@ -55,19 +55,27 @@ class TokenExchange:
         self._exchanger = exchanger
         self._limits = limits
         self._uses = uses
+        annotation = names.extra
         self._issued_id = names.issued_credential_id
-        self._annotation = names.extra
+        self._refusal_key = annotation("exchange-refusal")
+        self._policy_key = annotation("exchange-policy")
+        self._issuer_key = annotation("exchange-issuer")
+        self._subject_key = annotation("exchange-subject")
+        self._credential_key = annotation("exchange-credential-id")
 
     async def __call__(self, exchange: Exchange) -> Response:
         try:
-            with self._limits.request(exchange.http.peer.address):
-                return await self._answer(exchange)
+            place = self._limits.enter(exchange.http.peer.address)
         except AddressOverLimit as limit:
             text = "too many requests from this address"
             raise _later(exchange, text, limit.retry_after) from None
+        try:
+            return await self._answer(exchange)
         except Unavailable as problem:
             text = f"the server cannot answer now: {problem}"
             raise _later(exchange, text, 1, status=UNAVAILABLE_STATUS) from None
+        finally:
+            self._limits.leave(place)
 
     async def _answer(self, exchange: Exchange) -> Response:
         form = read_form(exchange, repeatable=TARGETS)
@@ -81,9 +89,15 @@ class TokenExchange:
         try:
             found = await self._exchanger.exchange(wanted)
         except ExchangeRefused as refusal:
-            self._annotate(exchange, "exchange-refusal", refusal.reason)
+            self._annotate(exchange, refusal.subject, {self._refusal_key: refusal.reason})
             raise _refused(exchange, refusal) from None
-        self._record(exchange, found)
+        policy = found.policy
+        notes = {
+            self._policy_key: f"{policy}@{policy.revision}",
+            self._issued_id: found.credential_id,
+        }
+        self._annotate(exchange, found.subject, notes)
+        self._uses.used(policy, exchange.now)
         body = {
             "access_token": found.token,
             "issued_token_type": issued_type,
@@ -94,20 +108,17 @@ class TokenExchange:
             body["scope"] = ""
         return Response(200, head(exchange, JSON, cache=NO_STORE), msgspec.json.encode(body))
 
-    def _record(self, exchange: Exchange, found: ExchangedToken) -> None:
-        policy, subject = found.policy, found.subject
-        self._annotate(exchange, "exchange-policy", f"{policy}@{policy.revision}")
-        self._annotate(exchange, "exchange-issuer", subject.issuer)
-        self._annotate(exchange, "exchange-subject", subject.subject)
-        if subject.jti:
-            self._annotate(exchange, "exchange-credential-id", f"JTI={subject.jti}")
-        if exchange.request is not None:
-            exchange.request.annotate(self._issued_id, found.credential_id)
-        self._uses.used(policy, exchange.now)
-
-    def _annotate(self, exchange: Exchange, word: str, value: str) -> None:
-        if exchange.request is not None:
-            exchange.request.annotate(self._annotation(word), value)
+    def _annotate(
+        self, exchange: Exchange, subject: SubjectToken | None, notes: dict[str, str]
+    ) -> None:
+        """Add notes to the audit record, and the outside identity, once it is verified."""
+        if exchange.request is None:
+            return
+        if subject is not None:
+            notes[self._issuer_key], notes[self._subject_key] = subject.issuer, subject.subject
+            if subject.jti:
+                notes[self._credential_key] = f"JTI={subject.jti}"
+        exchange.request.audit_annotations.update(notes)
 
 
 def _check_types(form: FormParameters) -> str:

@@ -43,7 +43,8 @@ class FormParameters:
 
     def get(self, name: str) -> str:
         """The value of a parameter; "" if it is missing."""
-        return self._values.get(name, [""])[0]
+        found = self._values.get(name)
+        return found[0] if found else ""
 
     def all(self, name: str) -> list[str]:
         """Every value of a parameter that may be repeated."""

@@ -15,14 +15,14 @@ import msgspec
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.credentials.tokens import Actor, ExchangeClaims, Reference
+from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Rejected
-from orchid.issuance.exchange.judging import ExchangeVerdict, PolicyJudge
+from orchid.issuance.exchange.judging import PolicyJudge
 from orchid.issuance.exchange.policy_index import (
     ExchangePolicyIndex,
     IndexedPolicy,
     TooManyPolicies,
-    claims_as_text,
 )
 from orchid.issuance.exchange.subject_tokens import (
     RETRY_AFTER,
@@ -37,7 +37,6 @@ from orchid.kinds.token_exchange_policy import (
     UNTIL_SUBJECT,
     agreement_annotation,
     agrees,
-    lifetime,
     reserved_namespaces,
 )
 from orchid.kinds.token_request import TokenRequest, TokenRequestSpec
@@ -64,8 +63,13 @@ class ExchangeRefused(Exception):
 
     def __init__(self, outcome: str, text: str, *, reason: str = "", retry_after: int = 0) -> None:
         super().__init__(text)
+        self.subject: SubjectToken | None = None  # once it is verified
         self.outcome, self.text, self.reason = outcome, text, reason or text
         self.retry_after = retry_after
+
+
+class AccountUnusable(Exception):
+    """The account of a policy cannot be used; the message is for readers of the policy."""
 
 
 class WantedToken(msgspec.Struct, frozen=True):
@@ -104,7 +108,7 @@ class TokenExchanger:
         revocations: Revocations,
         clock: Clock,
     ) -> None:
-        self._names = names
+        self._annotation = agreement_annotation(names)
         self._reserved = reserved_namespaces(names)
         self._subjects = subjects
         self._accounts = feed.of(ServiceAccount)
@@ -134,6 +138,13 @@ class TokenExchanger:
 
     async def _exchanged(self, wanted: WantedToken) -> ExchangedToken:
         subject = await self.verified(wanted.subject_token)
+        try:
+            return await self._exchanged_for(subject, wanted)
+        except ExchangeRefused as refusal:
+            refusal.subject = subject
+            raise
+
+    async def _exchanged_for(self, subject: SubjectToken, wanted: WantedToken) -> ExchangedToken:
         wait = self._limit.take((subject.issuer, subject.subject))
         if wait:
             text = f"the subject {subject.subject!r} exchanges too many tokens"
@@ -142,8 +153,22 @@ class TokenExchanger:
         self._refuse_revoked(subject)
         now = self._clock.now()
         matching = await self._matching(subject, wanted.account, now)
+        try:
+            account = self.account_of(matching[0])
+        except AccountUnusable as problem:
+            _refuse(subject, str(problem), wanted.account)
         policy, audiences = _chosen(subject, matching, wanted.audiences)
-        return await self._issued(subject, policy, audiences, wanted.seconds, now)
+        seconds = self._lifetime(subject, policy, wanted.seconds, now)
+        request = TokenRequest(
+            metadata=ObjectMeta(
+                namespace=policy.namespace, name=policy.spec.account, uid=account.identity.uid
+            ),
+            spec=TokenRequestSpec(audiences=audiences, expiration_seconds=seconds),
+        )
+        origin = ExchangeClaims(subject.jti, Reference(policy.name, policy.uid))
+        bound = Bound(exchange=origin, actor=Actor(subject.issuer, subject.subject))
+        issued = await self._issuer.sign(request, bound, now)
+        return ExchangedToken(issued.token, issued.credential_id, seconds, subject, policy)
 
     async def verified(self, token: str) -> SubjectToken:
         try:
@@ -171,61 +196,51 @@ class TokenExchanger:
     async def _matching(
         self, subject: SubjectToken, account: tuple[str, str] | None, now: datetime
     ) -> list[IndexedPolicy]:
-        """The policies that allow the exchange, all of one usable account."""
+        """The policies that allow the exchange, all of one account."""
         try:
-            found = self._policies.candidates(
-                subject.issuer, claims_as_text(subject.claims.items()), account
-            )
+            found = self._policies.candidates(subject.issuer, subject.claims, account)
         except TooManyPolicies:
             _refuse(subject, "too many policies compare claims of this token", account)
-        verdicts = [await self._judge.judge(one, subject.claims, now) for one in found]
-        allowed = [one.policy for one in verdicts if one.allowed]
+        allowed, refusals = [], []
+        for policy in found:
+            refusal = await self._judge.refusal(policy, subject.claims, now)
+            if refusal:
+                refusals.append(refusal)
+            else:
+                allowed.append(policy)
         if not allowed:
-            _refuse(subject, _reasons(verdicts), account)
-        if len({policy.account for policy in allowed}) > 1:
+            _refuse(subject, _reasons(refusals), account)
+        if any(policy.account != allowed[0].account for policy in allowed[1:]):
             text = "policies allow several accounts; name one with ?account=NAMESPACE/NAME"
             raise ExchangeRefused(REFUSED, text, reason=_named(allowed))
-        problem = self.account_problem(allowed[0])
-        if problem:
-            _refuse(subject, problem, account)
         return allowed
 
-    def account_problem(self, policy: IndexedPolicy) -> str:
-        """Why the account of a policy cannot be used, or ""."""
+    def account_of(self, policy: IndexedPolicy) -> Entry[ServiceAccount]:
+        """The account of a policy; raises AccountUnusable."""
         namespace, name = policy.account
         entry = self._accounts.get(namespace, name)
         if namespace in self._reserved:
-            return f"{namespace} is a namespace of the system"
+            raise AccountUnusable(f"{namespace} is a namespace of the system")
         if entry is None or entry.identity.deletion_timestamp is not None:
-            return f"there is no account {namespace}/{name}"
-        if not agrees(entry.meta.annotations, self._names):
-            wanted = f"{agreement_annotation(self._names)}: outside"
-            return f"the account {namespace}/{name} does not have the annotation {wanted}"
-        return ""
+            raise AccountUnusable(f"there is no account {namespace}/{name}")
+        if not agrees(entry.meta.annotations.get(self._annotation, "")):
+            wanted = f"{self._annotation}: outside"
+            text = f"the account {namespace}/{name} does not have the annotation {wanted}"
+            raise AccountUnusable(text)
+        return entry
 
-    async def _issued(
-        self,
-        subject: SubjectToken,
-        policy: IndexedPolicy,
-        audiences: tuple[str, ...],
-        requested: int,
-        now: datetime,
-    ) -> ExchangedToken:
-        namespace, name = policy.account
-        limits = [lifetime(policy.spec), requested, self._issuer.longest_seconds]
-        seconds = min(limit for limit in limits if limit)
+    def _lifetime(
+        self, subject: SubjectToken, policy: IndexedPolicy, requested: int, now: datetime
+    ) -> int:
+        """The shortest of all limits, in seconds."""
+        seconds = min(
+            policy.lifetime,
+            requested or policy.lifetime,
+            self._issuer.longest_seconds or policy.lifetime,
+        )
         if policy.spec.until == UNTIL_SUBJECT:
             seconds = max(1, min(seconds, int(subject.expires - now.timestamp())))
-        entry = self._accounts.get(namespace, name)
-        assert entry is not None  # checked just now
-        request = TokenRequest(
-            metadata=ObjectMeta(namespace=namespace, name=name, uid=entry.identity.uid),
-            spec=TokenRequestSpec(audiences=audiences, expiration_seconds=seconds),
-        )
-        origin = ExchangeClaims(subject.jti, Reference(policy.name, policy.uid))
-        bound = Bound(exchange=origin, actor=Actor(subject.issuer, subject.subject))
-        issued = await self._issuer.sign(request, bound, now)
-        return ExchangedToken(issued.token, issued.credential_id, seconds, subject, policy)
+        return seconds
 
 
 def _chosen(
@@ -252,9 +267,8 @@ def _refuse(subject: SubjectToken, reason: str, account: tuple[str, str] | None)
     )
 
 
-def _reasons(verdicts: list[ExchangeVerdict]) -> str:
-    named = "; ".join(one.reason for one in verdicts[:MOST_REASONS])
-    return named or "no policy compares a claim that the token has"
+def _reasons(refusals: list[str]) -> str:
+    return "; ".join(refusals[:MOST_REASONS]) or "no policy compares a claim that the token has"
 
 
 def _named(policies: list[IndexedPolicy]) -> str:

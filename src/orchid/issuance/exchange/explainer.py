@@ -7,7 +7,7 @@ from typing import Any, Final
 from orchid.clock import Clock
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.request import Request, Target
-from orchid.issuance.exchange.exchanger import ExchangeRefused, TokenExchanger
+from orchid.issuance.exchange.exchanger import AccountUnusable, ExchangeRefused, TokenExchanger
 from orchid.issuance.exchange.judging import ExchangeVerdict, PolicyJudge
 from orchid.issuance.exchange.policy_index import ExchangePolicyIndex, IndexedPolicy
 from orchid.kinds.token_exchange_review import (
@@ -100,7 +100,11 @@ class PolicyExchangeExplainer:
 
     def _shown(self, verdict: ExchangeVerdict) -> TokenExchangeVerdict:
         policy = verdict.policy
-        problem = self._exchanger.account_problem(policy)
+        problem = ""
+        try:
+            self._exchanger.account_of(policy)
+        except AccountUnusable as unusable:
+            problem = str(unusable)
         checks = [
             TokenExchangeCheck(
                 field=one.field,

@@ -1,8 +1,9 @@
 """Evaluation of a policy for a token: claim by claim, then rule by rule.
 
-Start with `PolicyJudge.judge`, which returns an `ExchangeVerdict` with every check. Rules are
-evaluated only if all claims are equal. All rules of a policy together have a limit of cost for one
-token, so that they can run on the event loop; compiling them runs in a thread.
+`PolicyJudge.refusal` decides about an exchange; `PolicyJudge.judge` returns an `ExchangeVerdict`
+with every check, for explanations. Rules are evaluated only if all claims are equal. All rules of a
+policy together have a limit of cost for one token, so that they can run on the event loop;
+compiling them runs in a thread.
 """
 
 import asyncio
@@ -53,10 +54,8 @@ class ExchangeVerdict(msgspec.Struct, frozen=True):
         return all(check.allowed for check in self.checks)
 
     @property
-    def reason(self) -> str:
-        """The first check that failed; for audit records."""
-        failed = next((check for check in self.checks if not check.allowed), None)
-        return f"{self.policy}: {failed.field}" if failed else ""
+    def failures(self) -> int:
+        return sum(not check.allowed for check in self.checks)
 
 
 class PolicyJudge:
@@ -66,6 +65,19 @@ class PolicyJudge:
         self._offload = offload
         self._compiler = Compiler()
         self._compiled: dict[tuple[str, int], tuple[Expression, ...] | str] = {}
+
+    async def refusal(self, policy: IndexedPolicy, claims: Mapping[str, Any], now: datetime) -> str:
+        """The first check that fails, for the audit record; "" if the policy allows the token."""
+        for name, wanted in policy.spec.claims.items():
+            if not _is_equal(claims.get(name), wanted):
+                return f"{policy}: claims[{name}]"
+        if not policy.is_ready:
+            return f"{policy}: status"
+        if policy.spec.rules:
+            for check in await self._rules(policy, ExpressionInput({CLAIMS: claims, NOW: now})):
+                if not check.allowed:
+                    return f"{policy}: {check.field}"
+        return ""
 
     async def judge(
         self, policy: IndexedPolicy, claims: Mapping[str, Any], now: datetime
@@ -121,9 +133,14 @@ def _claim_check(name: str, wanted: str, claims: Mapping[str, Any]) -> ExchangeC
     if seen is None:
         text = "the claim is not a text, a number or a boolean"
         return ExchangeCheck(f"claims[{name}]", wanted, "", False, text)
-    is_equal = seen == wanted
+    is_equal = _is_equal(claims[name], wanted)
     text = "" if is_equal else "the claim has another value"
     return ExchangeCheck(f"claims[{name}]", wanted, seen[:LONGEST_SHOWN], is_equal, text)
+
+
+def _is_equal(value: Any, wanted: str) -> bool:
+    """Whether a claim has a value, as text."""
+    return value == wanted if isinstance(value, str) else claim_text(value) == wanted
 
 
 def _evaluated(expression: Expression, given: ExpressionInput) -> tuple[bool, str]:

@@ -1,12 +1,12 @@
 """Index of TokenExchangePolicies by the claims that they compare.
 
 Each policy is indexed under one of its claims: the one under which the fewest others are. A lookup
-takes as many steps as the token has claims, whatever the number of policies. With an account, only
-the policies of that account are found: policies of other namespaces cannot disturb its exchanges.
+takes no more steps than the token has claims, whatever the number of policies. With an account,
+only the policies of that account are found: policies of other namespaces cannot disturb it.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -17,13 +17,14 @@ from orchid.kinds.token_exchange_policy import (
     TokenExchangePolicy,
     TokenExchangePolicySpec,
     claim_text,
+    lifetime,
 )
 
 MOST_CANDIDATES: Final = 64
 
 Claim = tuple[str, str]  # name and text
 Scope = tuple[str, ...]  # the issuer; or the issuer, and namespace and name of the account
-Buckets = dict[Claim, dict[str, "IndexedPolicy"]]
+Buckets = dict[str, dict[str, dict[str, "IndexedPolicy"]]]  # by name, text, and key of the policy
 
 
 class TooManyPolicies(Exception):
@@ -40,6 +41,7 @@ class IndexedPolicy(msgspec.Struct, frozen=True, eq=False):
     generation: int
     spec: TokenExchangePolicySpec
     is_ready: bool
+    lifetime: int  # seconds, of its tokens
     last_used: float  # seconds; 0: never
 
     @property
@@ -65,7 +67,7 @@ class ExchangePolicyIndex:
         return len(self._indexed)
 
     def candidates(
-        self, issuer: str, claims: Iterable[Claim], account: tuple[str, str] | None
+        self, issuer: str, claims: Mapping[str, Any], account: tuple[str, str] | None
     ) -> list[IndexedPolicy]:
         """Policies that may match, by name. Raises TooManyPolicies."""
         self._index.catch_up()
@@ -74,13 +76,21 @@ class ExchangePolicyIndex:
         if buckets is None:
             return []
         found: list[IndexedPolicy] = []
-        for claim in claims:
-            bucket = buckets.get(claim)
-            if bucket is not None:
-                if len(found) + len(bucket) > MOST_CANDIDATES:
+        # Policies may compare claims of any name: whichever are fewer.
+        for name in buckets if len(buckets) <= len(claims) else claims:
+            bucket = buckets.get(name)
+            value = claims.get(name)
+            if bucket is None or value is None:
+                continue
+            text = value if isinstance(value, str) else claim_text(value)
+            policies = bucket.get(text) if text is not None else None
+            if policies is not None:
+                if len(found) + len(policies) > MOST_CANDIDATES:
                     raise TooManyPolicies
-                found += bucket.values()
-        return sorted(found, key=lambda policy: (policy.namespace, policy.name))
+                found += policies.values()
+        if len(found) > 1:
+            found.sort(key=lambda policy: (policy.namespace, policy.name))
+        return found
 
     def of_namespace(self, namespace: str) -> Iterator[IndexedPolicy]:
         """Every policy of a namespace, by name; for explanations."""
@@ -94,11 +104,13 @@ class ExchangePolicyIndex:
         self._indexed: dict[str, list[tuple[Scope, Claim]]] = {}
 
     def _changed(self, key: str, entry: Entry[TokenExchangePolicy] | None) -> None:
-        for scope, claim in self._indexed.pop(key, ()):
+        for scope, (name, text) in self._indexed.pop(key, ()):
             buckets = self._scopes[scope]
-            del buckets[claim][key]
-            if not buckets[claim]:
-                del buckets[claim]
+            del buckets[name][text][key]
+            if not buckets[name][text]:
+                del buckets[name][text]
+            if not buckets[name]:
+                del buckets[name]
             if not buckets:
                 del self._scopes[scope]
         if entry is None or entry.identity.deletion_timestamp is not None:
@@ -106,22 +118,20 @@ class ExchangePolicyIndex:
         policy = _indexed(self._decode(entry.data))
         if policy.spec.claims:
             issuer = policy.spec.issuer
-            indexed = [
+            places = [
                 self._put(key, policy, scope) for scope in ((issuer,), (issuer, *policy.account))
             ]
-            self._indexed[key] = indexed
+            self._indexed[key] = places
 
     def _put(self, key: str, policy: IndexedPolicy, scope: Scope) -> tuple[Scope, Claim]:
         buckets = self._scopes.setdefault(scope, {})
-        claim = min(policy.spec.claims.items(), key=lambda one: (len(buckets.get(one, ())), one))
-        buckets.setdefault(claim, {})[key] = policy
-        return scope, claim
 
+        def others(claim: Claim) -> tuple[int, Claim]:
+            return len(buckets.get(claim[0], {}).get(claim[1], ())), claim
 
-def claims_as_text(claims: Iterable[tuple[str, object]]) -> list[Claim]:
-    """The claims of a token that can equal a text, as text."""
-    texts = ((name, claim_text(value)) for name, value in claims)
-    return [(name, text) for name, text in texts if text is not None]
+        name, text = min(policy.spec.claims.items(), key=others)
+        buckets.setdefault(name, {}).setdefault(text, {})[key] = policy
+        return scope, (name, text)
 
 
 def _indexed(stored: TokenExchangePolicy) -> IndexedPolicy:
@@ -134,5 +144,6 @@ def _indexed(stored: TokenExchangePolicy) -> IndexedPolicy:
         generation=meta.generation,
         spec=stored.spec,
         is_ready=stored.is_ready,
+        lifetime=lifetime(stored.spec),
         last_used=used.timestamp() if used else 0.0,
     )

@@ -172,7 +172,7 @@ class SubjectTokens:
     async def verify(self, token: str) -> SubjectToken:
         """The verified token; raises InvalidSubject or KeysUnavailable."""
         try:
-            verified = await self._open(token)
+            verified, now = await self._open(token)
         except NotAToken as refusal:
             raise InvalidSubject(f"the subject token is not a JSON web token: {refusal}") from None
         except WrongIssuer as refusal:
@@ -180,7 +180,7 @@ class SubjectTokens:
             raise InvalidSubject(text) from None
         except TokenRefused as refusal:
             raise InvalidSubject(f"the subject token cannot be verified: {refusal}") from None
-        return self._checked(verified)
+        return self._checked(verified, now)
 
     def issuer_of(self, token: str) -> str:
         """The configured issuer in an unverified token, or ""."""
@@ -190,10 +190,11 @@ class SubjectTokens:
             return ""
         return found if found in self._followed else ""
 
-    async def _open(self, token: str) -> Verified[Payload]:
+    async def _open(self, token: str) -> tuple[Verified[Payload], float]:
+        """A token with a valid signature, and the time of its verification."""
         now = self._clock.now().timestamp()
         try:
-            return self._verifier.open(token, now)
+            return self._verifier.open(token, now), now
         except UnknownKey:
             source = self._followed[unverified_issuer(token)].source
             is_newer = await _without_seat(source)
@@ -201,9 +202,10 @@ class SubjectTokens:
                 raise KeysUnavailable from None
             if not is_newer:
                 raise
-        return self._verifier.open(token, self._clock.now().timestamp())
+        now = self._clock.now().timestamp()
+        return self._verifier.open(token, now), now
 
-    def _checked(self, verified: Verified[Payload]) -> SubjectToken:
+    def _checked(self, verified: Verified[Payload], now: float) -> SubjectToken:
         """Check everything but the signature."""
         claims = verified.claims
         if len(claims) > MOST_CLAIMS:
@@ -211,7 +213,7 @@ class SubjectTokens:
         if claims.get("cnf") is not None:
             _refuse("it is bound to a key (cnf), so it is not a bearer token")
         _check_audience(claims, self._followed[verified.issuer].issuer.audiences)
-        expires = _expiry(verified, self._clock.now().timestamp())
+        expires = _expiry(verified, now)
         subject = _text(claims, "sub", LONGEST_SUBJECT)
         if not subject:
             _refuse("it has no subject")
@@ -240,6 +242,8 @@ async def _without_seat(source: KeySource) -> bool:
 
 def _check_audience(claims: Payload, wanted: Collection[str]) -> None:
     named = claims.get("aud")
+    if isinstance(named, str) and named in wanted:
+        return
     audiences = named if isinstance(named, list) else [named]
     if not any(isinstance(one, str) and one in wanted for one in audiences):
         shown = ", ".join(repr(one) for one in audiences[:4] if isinstance(one, str))
