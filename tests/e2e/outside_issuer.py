@@ -33,6 +33,8 @@ class OutsideIssuer:
         self.key = rsa.generate_private_key(65537, 2048)
         self.kid = "key-1"
         self.fetches: list[str] = []  # paths, in order
+        self.requests: list[tuple[str, str]] = []  # paths with their query, and credentials
+        # JSON; or bytes as they are, a URL to redirect to, or an event to wait for
         self.pages: dict[str, Any] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -44,15 +46,23 @@ class OutsideIssuer:
         self._thread.start()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        pages, fetches = self.pages, self.fetches
+        pages, fetches, requests = self.pages, self.fetches, self.requests
 
         class Pages(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
                 fetches.append(path)
+                requests.append((self.path, self.headers.get("Authorization", "")))
                 found = pages.get(path)
-                body = json.dumps(found).encode()
-                self.send_response(200 if found is not None else 404)
+                if isinstance(found, threading.Event):
+                    found.wait()
+                    self.close_connection = True
+                    return
+                is_elsewhere = isinstance(found, str)
+                body = found if isinstance(found, bytes) else json.dumps(found).encode()
+                self.send_response(302 if is_elsewhere else 200 if found is not None else 404)
+                if is_elsewhere:
+                    self.send_header("Location", found)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -152,20 +162,25 @@ class OutsideIssuer:
 
     # -- configurations ----------------------------------------------------------------------
 
+    def described(self, audiences: Iterable[str] = (AUDIENCE,), **more: Any) -> dict[str, Any]:
+        """This issuer, for a TokenExchangeConfiguration."""
+        trusted = {"certificateAuthority": self.trusted}
+        return {"url": self.url, "audiences": [*audiences], **trusted, **more}
+
     def exchange_configuration(
         self, file: Path, audiences: Iterable[str] = (AUDIENCE,), **more: Any
     ) -> str:
         """Write a TokenExchangeConfiguration with this issuer, and return its path."""
-        issuer = {
-            "url": self.url,
-            "audiences": [*audiences],
-            "certificateAuthority": self.trusted,
-            **more,
-        }
-        document = {
-            "apiVersion": API_VERSION,
-            "kind": "TokenExchangeConfiguration",
-            "issuers": [issuer],
-        }
-        file.write_text(json.dumps(document))
-        return str(file)
+        issuer = self.described(audiences, **more)
+        return write_configuration(file, issuer)
+
+
+def write_configuration(file: Path, *issuers: dict[str, Any]) -> str:
+    """Write a TokenExchangeConfiguration with these issuers, and return its path."""
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": "TokenExchangeConfiguration",
+        "issuers": [*issuers],
+    }
+    file.write_text(json.dumps(document))
+    return str(file)

@@ -29,16 +29,21 @@ GITHUB_CLAIMS = {
 
 @asynccontextmanager
 async def exchanging(
-    files: Path, issuer: OutsideIssuer, place: Path, **settings: Any
+    files: Path, issuer: OutsideIssuer, place: Path, *, waits: bool = True, **settings: Any
 ) -> AsyncIterator[Api]:
-    """A server with the keys of the issuer, the account ci/deployer, and no policy."""
-    file = issuer.exchange_configuration(place / "exchange.json")
+    """A server with the keys of the issuer, the account ci/deployer, and no policy.
+
+    A file exchange.json that is already there is used as it is.
+    """
+    path = place / "exchange.json"
+    file = str(path) if path.exists() else issuer.exchange_configuration(path)
     async with api(files, token_exchange_config=file, **settings) as server:
         parts = server.server.exchange
         assert parts is not None
         running = asyncio.create_task(parts.run())
         try:
-            await keys_fetched(server)
+            if waits:
+                await keys_fetched(server)
             await server.account("deployer", "ci", annotations=AGREES)
             yield server
         finally:

@@ -86,14 +86,13 @@ class KeySource:
         self._round_done = asyncio.Condition()
 
     def is_for(self, other: KeyLocation) -> bool:
-        """Whether another configuration of an issuer results in the same keys."""
+        """Whether the keys of another configuration of the issuer are among ours."""
         mine = self._settings
-        return (mine.url, mine.configuration_url, mine.authorities, set(mine.algorithms)) == (
+        return (mine.url, mine.configuration_url, mine.authorities) == (
             other.url,
             other.configuration_url,
             other.authorities,
-            set(other.algorithms),
-        )
+        ) and set(other.algorithms) <= set(mine.algorithms)
 
     def follow(self, changed: Changed) -> None:
         """Call `changed` with the current keys, if there are any, and with new ones."""
@@ -185,8 +184,8 @@ def _why_unusable(document: dict[str, object], accepted: Collection[str]) -> str
     if not published:
         return "the published key set has no key that we can use"
     return (
-        f"the published keys are for {', '.join(published)}, and only "
-        f"{', '.join(accepted)} is accepted from this issuer (--oidc-signing-algs)"
+        f"the published keys are for {', '.join(published)}, and only {', '.join(accepted)} is "
+        "accepted from this issuer (--oidc-signing-algs, or algorithms of --token-exchange-config)"
     )
 
 

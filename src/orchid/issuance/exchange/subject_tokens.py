@@ -3,8 +3,8 @@
 Start with `SubjectTokens.verify`. The issuer must be in the TokenExchangeConfiguration; this is
 checked before any signature. Times, audience and proof of possession are checked at every use; only
 verified signatures are cached (credentials/tokens.py). `run` follows the file and fetches the keys,
-and needs an owner. An issuer that also authenticates users of the API (access/oidc/) shares its
-keys, if both files describe it alike.
+and needs an owner. The keys of an issuer that also authenticates users of the API (access/oidc/)
+are fetched once, if both files name the same URLs and CAs; each uses those of its own algorithms.
 """
 
 import asyncio
@@ -136,6 +136,7 @@ class SubjectTokens:
         for url, issuer in new.items():
             if url in self._followed:
                 self._followed[url].issuer = issuer
+                self._keys[url] = self._usable(url, self._followed[url].source.keys)
             else:
                 self._add(issuer)
         self._verifier.replace_issuers(self._keys)
@@ -164,8 +165,13 @@ class SubjectTokens:
                 one.task = self._tasks.create_task(one.source.run())
 
     def _take_keys(self, url: str, keys: tuple[VerificationKey, ...]) -> None:
-        self._keys[url] = KeySet(keys)
+        self._keys[url] = self._usable(url, keys)
         self._verifier.replace_issuers(self._keys)
+
+    def _usable(self, url: str, keys: tuple[VerificationKey, ...]) -> KeySet:
+        """The keys with algorithms that are accepted for an exchange."""
+        accepted = self._followed[url].issuer.algorithms
+        return KeySet(key for key in keys if key.algorithm in accepted)
 
     # -- verification ------------------------------------------------------------------------
 
