@@ -285,7 +285,7 @@ class Assembly:
             given.max_requests_inflight,
             given.max_mutating_requests_inflight,
             patience=self.settings.request_timeout / 4,
-            by_address=(EXCHANGE_PATH,) if given.token_exchange_config else (),
+            by_address=(introspection.PATH, revocation.PATH, EXCHANGE_PATH),
         )
         self.watchdog = LoopWatchdog(self.clock.monotonic, self.fairness.feel_lag)
 

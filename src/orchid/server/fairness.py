@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from orchid.engine.request import Target
 from orchid.metrics import Family, Sample
 from orchid.wire.naming import Naming
-from orchid.wire.user import AUTHENTICATED, MASTERS, NODES, UNAUTHENTICATED, UserInfo
+from orchid.wire.user import ANONYMOUS, AUTHENTICATED, MASTERS, NODES, UNAUTHENTICATED, UserInfo
 
 READ_VERBS: Final = frozenset({"get", "list", "watch", "head"})
 PROBES: Final = frozenset({"/healthz", "/livez", "/readyz"})
@@ -300,8 +300,8 @@ class Fairness:
     ) -> None:
         """Share so many seats for reads and writes together; 0 for either means no limit.
 
-        `by_address`: paths with a flow for each client address, since all their callers are
-        anonymous.
+        `by_address`: paths on which anonymous callers have a flow for each client address,
+        because their credential is in the body.
         """
         self._special = PROBES.union(by_address)
         seats = reading + writing if reading and writing else 0
@@ -322,7 +322,10 @@ class Fairness:
         resource, path = target.resource, target.path
         special = ""
         if not resource and path in self._special:
-            special = path if path in PROBES else f"{path} {network_of(address)}"
+            if path in PROBES:
+                special = path
+            elif user.username == ANONYMOUS:
+                special = f"{path} {network_of(address)}"
         key = (user.username, user.groups, LEASES if resource == LEASES else special)
         flow = self._flows.get(key)
         return self._new_flow(key, user, target) if flow is None else flow

@@ -163,3 +163,20 @@ async def test_a_seat_given_to_a_request_that_is_cancelled_is_not_lost() -> None
 
     assert flow.taken == level.taken == taken - 1
     assert flow.enter()
+
+
+def test_anonymous_callers_of_some_paths_have_a_flow_for_each_address() -> None:
+    """Their credential is in the body: a flood from one address does not delay the others."""
+    seats = Fairness(ORCH, 10, 10, by_address=("/oauth2/introspect",))
+    page, other = Target("post", "/oauth2/introspect"), Target("get", "/version")
+    anyone, known = user("system:anonymous", UNAUTHENTICATED), user("jane", AUTHENTICATED)
+
+    one = seats.flow_of(anyone, page, "192.0.2.1:1")
+
+    assert seats.flow_of(anyone, page, "192.0.2.1:2") is one
+    assert seats.flow_of(anyone, page, "192.0.2.2:1") is not one
+    assert seats.flow_of(anyone, other, "192.0.2.1:1") is not one
+    assert seats.flow_of(anyone, other, "192.0.2.1:1") is seats.flow_of(
+        anyone, other, "198.51.100.1:1"
+    )
+    assert seats.flow_of(known, page, "192.0.2.1:1") is seats.flow_of(known, page, "192.0.2.2:1")
