@@ -4,13 +4,16 @@ import base64
 import http.client
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -40,7 +43,13 @@ from tests.e2e.outside_issuer import OutsideIssuer
 from tests.system_packages import MISSING, require_program
 
 NPM = Path(__file__).resolve().parents[1] / "data" / "oauth4webapi"
-WHO = "/apis/authentication.orch.io/v1/selfsubjectreviews"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "ci.md"
+CURL = re.compile(r"^### curl\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WHO_VERSION = "authentication.orch.io/v1"
+WHO = f"/apis/{WHO_VERSION}/selfsubjectreviews"
+EXEC_INFO = json.dumps(
+    {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "spec": {}}
+)
 REVIEWS = "/apis/authentication.orch.io/v1/tokenreviews"
 DEPLOYER = "system:serviceaccount:ci:deployer"
 ALICE = tokens_by_user()["alice"]
@@ -85,6 +94,102 @@ def test_the_command_exchanges_and_explains(stage: ExchangeStage) -> None:
     checks = reason["policies"][0]["checks"]
     [failed] = [one for one in checks if not one["allowed"]]
     assert (failed["wanted"], failed["seen"]) == ("refs/heads/main", "refs/heads/other")
+
+
+def test_a_job_of_gitlab_exchanges_its_variable(stage: ExchangeStage) -> None:
+    """The default variable, another one, and one that is not set."""
+    token = stage.issuer.gitlab(aud=stage.url)
+
+    usual = in_job(stage, "--gitlab", ORCHID_ID_TOKEN=token)
+    named = in_job(stage, "--gitlab", "VAULT_ID_TOKEN", VAULT_ID_TOKEN=token)
+    missing = in_job(stage, "--gitlab")
+
+    assert stage.is_valid(usual.stdout.strip(), VAULT)
+    assert stage.is_valid(named.stdout.strip(), VAULT)
+    assert missing.returncode == 2
+    assert "$ORCHID_ID_TOKEN is not set: add it to id_tokens of the job" in missing.stderr
+
+
+def in_job(stage: ExchangeStage, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command in the environment of a CI job."""
+    return subprocess.run(
+        [sys.executable, "-m", "orchid", *command(stage, *flags)],
+        env={**stage.person.environment, **variables},
+        cwd=stage.person.home, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.system_package("kubectl")
+def test_kubectl_in_a_job_of_github_runs_the_command_as_its_plugin(stage: ExchangeStage) -> None:
+    """It gets the token of the job for this server, and kubectl a credential with its expiry."""
+    stage.issuer.pages["/job"] = {"value": stage.issuer.github(aud=stage.url)}
+    arguments = [
+        *("-m", "orchid", "token", "exchange", "--github", "--account", "ci/deployer"),
+        *("--server", stage.url, "--certificate-authority", str(stage.authority)),
+        *("--audience", stage.url),
+    ]
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",  # for a kubectl of any age
+        "interactiveMode": "Never",
+        "command": sys.executable,
+        "args": arguments,
+    }
+    cluster = {"server": stage.url, "certificate-authority": str(stage.authority)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "ci", "user": {"exec": plugin}}],
+        "contexts": [{"name": "ci", "context": {"cluster": "c", "user": "ci"}}],
+        "current-context": "ci",
+    }
+    job = {
+        **stage.person.environment,
+        "KUBECONFIG": str(stage.written("ci.kubeconfig", document)),
+        "ACTIONS_ID_TOKEN_REQUEST_URL": f"{stage.issuer.url}/job?api-version=2.0",
+        "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "of-the-runner",
+        "SSL_CERT_FILE": str(stage.written("github.crt", stage.issuer.trusted)),
+    }
+    body = stage.written("who.json", {"kind": "SelfSubjectReview", "apiVersion": WHO_VERSION})
+
+    who = subprocess.run(
+        [require_program("kubectl"), "create", "--raw", WHO, "-f", body],
+        env=job, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    alone = subprocess.run(
+        [sys.executable, *arguments], env={**job, "KUBERNETES_EXEC_INFO": EXEC_INFO},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert who.returncode == 0, who.stderr
+    assert json.loads(who.stdout)["status"]["userInfo"]["username"] == DEPLOYER
+    asked = f"/job?api-version=2.0&{urlencode({'audience': stage.url})}"
+    assert set(stage.issuer.requests) >= {(asked, "Bearer of-the-runner")}
+    credential = json.loads(alone.stdout)
+    left = datetime.fromisoformat(credential["status"]["expirationTimestamp"]) - datetime.now(UTC)
+    assert credential["kind"] == "ExecCredential"
+    assert stage.is_valid(credential["status"]["token"], stage.url)
+    assert timedelta(minutes=5) < left <= timedelta(minutes=10)
+
+
+@pytest.mark.system_package("curl")
+def test_the_lines_for_curl_exchange_a_token(stage: ExchangeStage) -> None:
+    """As docs/ci.md shows them."""
+    lines = CURL.findall(PAGE.read_text())[0]
+    home = stage.place / "curl"
+    home.mkdir()
+    shutil.copy(stage.authority, home / "ca.crt")
+    (home / "outside.jwt").write_text(stage.issuer.github(aud=stage.url))
+
+    done = subprocess.run(
+        ["bash", "-c", lines.replace("https://orchid.example:6443", stage.url)],
+        cwd=home, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    found = json.loads(done.stdout)
+    assert found["expires_in"] == 600
+    assert stage.is_valid(found["access_token"], VAULT)
 
 
 # -- google-auth -----------------------------------------------------------------------------------

@@ -8,9 +8,20 @@ from urllib.parse import urlencode
 
 import pytest
 
+from orchid.expressions.cel import ExpressionInput
+from orchid.issuance.exchange.judging import PolicyJudge
+from orchid.issuance.exchange.policy_index import IndexedPolicy
 from tests.api.world import ADMIN, ALICE, BOB, Answer, Api, api
 from tests.e2e.outside_issuer import OutsideIssuer
-from tests.security.exchanging import FORM, VAULT, exchange, exchanging, make_policy, review
+from tests.security.exchanging import (
+    FORM,
+    GITHUB_CLAIMS,
+    VAULT,
+    exchange,
+    exchanging,
+    make_policy,
+    review,
+)
 from tests.security.test_introspection import basic
 from tests.security.test_revocations import REVOCATIONS, jti_of, revoked
 from tests.security.test_revoked_users import allowed, grant
@@ -88,6 +99,30 @@ async def test_a_review_explains_the_account_and_a_revocation(
     assert list(failed(account)) == ["account"]
     assert account.json["status"]["allowed"] is False
     assert "revoked" in gone.json["status"]["message"]
+
+
+async def test_a_review_evaluates_the_rules_of_a_limited_number_of_policies(
+    server: Api, issuer: OutsideIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as an exchange: those with the fewest claims that differ."""
+    rule = [{"expression": "claims.event_name == 'none'"}]
+    for number in range(70):
+        await make_policy(server, issuer, f"p{number:02d}", rules=rule)
+    await make_policy(server, issuer, "z-other", claims={**GITHUB_CLAIMS, "ref": "x"}, rules=rule)
+    await make_policy(server, issuer, "a-last", claims={"repository_id": "1"}, rules=rule)
+    judge, judged = PolicyJudge._rules, []
+
+    async def counting(self: PolicyJudge, policy: IndexedPolicy, given: ExpressionInput) -> Any:
+        judged.append(policy.name)
+        return await judge(self, policy, given)
+
+    monkeypatch.setattr(PolicyJudge, "_rules", counting)
+    found = (await explained(server, token=issuer.github())).json["status"]
+
+    assert len(judged) == 64
+    assert not {"z-other", "a-last"} & set(judged)
+    assert found["allowed"] is False
+    assert len(found["policies"]) == 32
 
 
 async def test_a_review_needs_the_right_to_list_policies(

@@ -599,7 +599,43 @@ async def test_a_subject_that_others_can_obtain_causes_a_warning(
         answer = await server.call("POST", CI, policy(issuer, f"risk-{number}", claims=claims))
         assert answer.status == 201
         assert text in " ".join(answer.warnings)
-    assert (await server.call("POST", CI, policy(issuer, "safe"))).warnings == []
+    safe = await server.call("POST", CI, policy(issuer, "safe"))
+    changed = {**safe.json, "spec": {**safe.json["spec"], "claims": {"repository": "acme/app"}}}
+    later = await server.call("PUT", f"{CI}/safe", changed)
+    assert safe.warnings == []
+    assert "repository_id" in " ".join(later.warnings)
+
+
+URLS = (
+    ("https://token.actions.githubusercontent.com", "actor", "repository_id"),
+    ("https://token.actions.githubusercontent.com/acme", "actor", "repository_id"),
+    ("https://github.acme.example/_services/token", "actor", "repository_id"),
+    ("https://gitlab.com", "user_login", "project_id"),
+    ("https://git.acme.example", "namespace_path", "project_id"),
+)
+
+
+async def test_a_known_issuer_is_recognized_by_its_url_or_its_claims(server: Api) -> None:
+    """GitHub, with a URL of an enterprise or on its own server; GitLab; installations of both."""
+    for number, (url, claim, text) in enumerate(URLS):
+        spec = {**policy_spec(url), "claims": {claim: "x", "ref": "main"}}
+        answer = await server.call("POST", CI, {"metadata": {"name": f"k{number}"}, "spec": spec})
+        assert answer.status == 201
+        assert text in " ".join(answer.warnings), url
+        assert "not an issuer of this server" in " ".join(answer.warnings)
+
+
+def policy_spec(url: str) -> dict[str, Any]:
+    return {"issuer": url, "account": "deployer", "audiences": [VAULT]}
+
+
+async def test_a_branch_of_gitlab_that_anybody_may_push_causes_a_warning(server: Api) -> None:
+    """Also on a strict server it is no more than a warning: it may be meant."""
+    spec = {**policy_spec("https://gitlab.com"), "claims": {"project_id": "20", "ref": "main"}}
+
+    answer = await server.call("POST", CI, {"metadata": {"name": "branch"}, "spec": spec})
+
+    assert "ref_protected" in " ".join(answer.warnings)
 
 
 async def test_a_strict_server_refuses_such_a_subject(

@@ -209,11 +209,21 @@ class TokenExchanger:
             else:
                 allowed.append(policy)
         if not allowed:
+            refusals = refusals or await self._near_refusals(subject, account, now)
             _refuse(subject, _reasons(refusals), account)
         if any(policy.account != allowed[0].account for policy in allowed[1:]):
             text = "policies allow several accounts; name one with ?account=NAMESPACE/NAME"
             raise ExchangeRefused(REFUSED, text, reason=_named(allowed))
         return allowed
+
+    async def _near_refusals(
+        self, subject: SubjectToken, account: tuple[str, str] | None, now: datetime
+    ) -> list[str]:
+        """Why policies of a named account refuse a token that none of them may match."""
+        if account is None:
+            return []
+        near = self._policies.some_of_account(subject.issuer, account, MOST_REASONS)
+        return [await self._judge.refusal(policy, subject.claims, now) for policy in near]
 
     def account_of(self, policy: IndexedPolicy) -> Entry[ServiceAccount]:
         """The account of a policy; raises AccountUnusable."""

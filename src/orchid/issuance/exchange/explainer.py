@@ -8,8 +8,12 @@ from orchid.clock import Clock
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.request import Request, Target
 from orchid.issuance.exchange.exchanger import AccountUnusable, ExchangeRefused, TokenExchanger
-from orchid.issuance.exchange.judging import ExchangeVerdict, PolicyJudge
-from orchid.issuance.exchange.policy_index import ExchangePolicyIndex, IndexedPolicy
+from orchid.issuance.exchange.judging import ExchangeVerdict, PolicyJudge, differences
+from orchid.issuance.exchange.policy_index import (
+    MOST_CANDIDATES,
+    ExchangePolicyIndex,
+    IndexedPolicy,
+)
 from orchid.kinds.token_exchange_review import (
     ExchangeExplainer,
     TokenExchangeCheck,
@@ -20,7 +24,7 @@ from orchid.kinds.token_exchange_review import (
 from orchid.wire.errors import ErrorSubject, Forbidden
 from orchid.wire.naming import Naming
 
-MOST_EXPLAINED: Final = 32
+MOST_EXPLAINED: Final = 32  # policies in a result
 PORTION: Final = 50  # policies before other requests are served
 POLICIES: Final = "tokenexchangepolicies"
 
@@ -90,12 +94,17 @@ class PolicyExchangeExplainer:
     async def _judged(
         self, policies: list[IndexedPolicy], claims: Mapping[str, Any]
     ) -> tuple[TokenExchangeVerdict, ...]:
-        now, found = self._clock.now(), []
+        """The results, with the fewest failures first. Rules are evaluated for as many policies as
+        an exchange evaluates: their author could otherwise keep the server busy by one request.
+        """
+        now, differing = self._clock.now(), []
         for number, policy in enumerate(policies):
             if not number % PORTION:
                 await asyncio.sleep(0)
-            found.append(await self._judge.judge(policy, claims, now))
-        found.sort(key=lambda one: sum(not check.allowed for check in one.checks))
+            differing.append((differences(policy, claims), number, policy))
+        nearest = [policy for _, _, policy in sorted(differing)[:MOST_CANDIDATES]]
+        found = [await self._judge.judge(policy, claims, now) for policy in nearest]
+        found.sort(key=lambda one: one.failures)
         return tuple(self._shown(one) for one in found[:MOST_EXPLAINED])
 
     def _shown(self, verdict: ExchangeVerdict) -> TokenExchangeVerdict:

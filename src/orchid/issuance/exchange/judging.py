@@ -126,6 +126,12 @@ class PolicyJudge:
             return f"the policy cannot be used: {unusable}"
 
 
+def differences(policy: IndexedPolicy, claims: Mapping[str, Any]) -> int:
+    """How many claims are not as the policy wants them."""
+    wanted = policy.spec.claims.items()
+    return sum(not _is_equal(claims.get(name), text) for name, text in wanted)
+
+
 def _claim_check(name: str, wanted: str, claims: Mapping[str, Any]) -> ExchangeCheck:
     if name not in claims:
         return ExchangeCheck(f"claims[{name}]", wanted, "", False, "the token has no such claim")

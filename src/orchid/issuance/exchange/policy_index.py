@@ -6,6 +6,7 @@ only the policies of that account are found: policies of other namespaces cannot
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -91,6 +92,16 @@ class ExchangePolicyIndex:
         if len(found) > 1:
             found.sort(key=lambda policy: (policy.namespace, policy.name))
         return found
+
+    def some_of_account(
+        self, issuer: str, account: tuple[str, str], most: int
+    ) -> list[IndexedPolicy]:
+        """A few policies of an account for an issuer, whatever they compare; for audit records."""
+        self._index.catch_up()
+        texts = chain.from_iterable(
+            bucket.values() for bucket in self._scopes.get((issuer, *account), {}).values()
+        )
+        return list(islice((policy for found in texts for policy in found.values()), most))
 
     def of_namespace(self, namespace: str) -> Iterator[IndexedPolicy]:
         """Every policy of a namespace, by name; for explanations."""
