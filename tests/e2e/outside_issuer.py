@@ -58,11 +58,12 @@ class OutsideIssuer:
                     found.wait()
                     self.close_connection = True
                     return
-                is_elsewhere = isinstance(found, str)
                 body = found if isinstance(found, bytes) else json.dumps(found).encode()
-                self.send_response(302 if is_elsewhere else 200 if found is not None else 404)
-                if is_elsewhere:
+                if isinstance(found, str):
+                    self.send_response(302)
                     self.send_header("Location", found)
+                else:
+                    self.send_response(200 if found is not None else 404)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

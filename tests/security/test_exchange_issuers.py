@@ -145,6 +145,12 @@ PAGES: dict[str, tuple[str, Any, str]] = {
     "keys without TLS": (
         "/.well-known/openid-configuration", {"jwks_uri": "http://127.0.0.1/keys"}, "https",
     ),
+    "a host that cannot be": (
+        "/.well-known/openid-configuration", {"jwks_uri": "https://a..example/keys"}, "host",
+    ),
+    "a long name": (
+        "/.well-known/openid-configuration", {"jwks_uri": f"https://{'a' * 70}.example/"}, "host",
+    ),
     "a file as keys": (
         "/.well-known/openid-configuration", {"jwks_uri": "file:///etc/passwd"}, "https",
     ),

@@ -63,6 +63,7 @@ async def test_audit_names_both_identities_and_the_policy(
         f"{PREFIX}/exchange-subject": "repo:acme@123456/app@456789:ref:refs/heads/main",
     }
     assert {one["user"]["username"] for one in found} == {"system:anonymous"}
+    assert {one["requestURI"] for one in found} == {"/oauth2/token?account=ci/deployer"}
     assert len(notes) == 4
     assert (
         notes[0].items()

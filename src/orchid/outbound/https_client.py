@@ -157,6 +157,8 @@ class HttpsClient:
             )
         except OSError as error:
             raise _failure(error) from None
+        except ValueError:  # of the encoding of names, or of TLS
+            raise AnswerRefused(f"{self._host!r} is not the name of a host") from None
         return _Connection(reader, writer, self._max_answer)
 
     def _request(self, method: str, target: str, body: bytes, media: str) -> bytes:

@@ -30,7 +30,7 @@ LONGEST_SIGN: Final = 24  # this prefix of a token is searched first; the whole 
 # Known parameters of the API; others may be secrets.
 PARAMETERS: Final = frozenset(
     {
-        "allowWatchBookmarks", "continue", "dryRun", "exclude", "export", "fieldManager",
+        "account", "allowWatchBookmarks", "continue", "dryRun", "exclude", "export", "fieldManager",
         "fieldSelector", "fieldValidation", "force", "gracePeriodSeconds", "includeObject",
         "labelSelector", "limit", "orphanDependents", "pretty", "propagationPolicy",
         "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "timeout",
