@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orchid.engine.request import Target
-from orchid.kinds.token_review import TokenReviewBatchSpec
+from orchid.kinds.token_review import ReviewToken, TokenReviewBatchSpec
 from tests.api.world import ADMIN, ALICE, BOB, Api
 from tests.security.test_revocations import jti_of, revoked
 from tests.security.test_revoked_users import allowed, grant
@@ -114,3 +114,25 @@ async def test_the_tokens_of_a_batch_are_confidential(server: Api) -> None:
 
     assert server.server.catalog.is_confidential(target)
     assert ADMIN not in repr(TokenReviewBatchSpec(tokens=(ADMIN,)))
+
+
+@pytest.mark.parametrize(("tokens", "seats"), [(1, 1), (100, 1), (101, 2), (1000, 10)])
+async def test_a_batch_has_a_seat_for_every_hundred_tokens(
+    server: Api, monkeypatch: pytest.MonkeyPatch, tokens: int, seats: int
+) -> None:
+    """Its caller cannot have as many batches at a time as single reviews."""
+    await grant(server, "bob", allowed("tokenreviews", "create", group="authentication.orch.io"))
+    taken = []
+    original = ReviewToken.review
+
+    async def watched(self: ReviewToken, text: str, audiences: tuple[str, ...]) -> Any:
+        taken.append(sum(level.taken for level in server.server.fairness.levels.values()))
+        return await original(self, text, audiences)
+
+    monkeypatch.setattr(ReviewToken, "review", watched)
+    body = {"spec": {"tokens": [f"token-{number}" for number in range(tokens)]}}
+    answer = await server.call("POST", BATCHES, body, token=BOB)
+
+    assert answer.status == 201
+    assert set(taken) == {seats}
+    assert sum(level.taken for level in server.server.fairness.levels.values()) == 0

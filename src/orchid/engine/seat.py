@@ -21,5 +21,11 @@ class Seat(Protocol):
     def unpark(self) -> None:
         """Take a seat again, immediately."""
 
+    def occupy(self, more: int) -> None:
+        """Take more seats, immediately: the request has the work of several."""
+
+    def vacate(self, more: int) -> None:
+        """Release seats that were occupied."""
+
 
 SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)

@@ -6,7 +6,7 @@ a bad request.
 
 The results of a batch are those of a TokenReview of each token, word for word: a bad token changes
 its own result only. Equal tokens are reviewed once. A batch has one seat (server/fairness.py) for
-as long as it takes, and other requests are served between its portions.
+every 100 tokens, and other requests are served between its portions.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from msgspec import field
 from orchid.engine.interfaces import Authenticated, Rejected, TokenAuthenticator
 from orchid.engine.kind import LARGEST_REVIEW, Kind, Scope
 from orchid.engine.request import Request
+from orchid.engine.seat import SEAT
 from orchid.wire.errors import BadRequest, ErrorSubject, InternalError, Invalid
 from orchid.wire.fields import Path, required
 from orchid.wire.meta import Object
@@ -31,6 +32,7 @@ BLANKS = " \t\r\n"
 TOKENS: Final = Path() / "spec" / "tokens"
 MOST_TOKENS: Final = 1_000
 LARGEST_BATCH: Final = 2 << 20  # bytes
+TOKENS_PER_SEAT: Final = 100
 PORTION: Final = 0.005  # seconds of work before other requests are served
 
 
@@ -142,16 +144,31 @@ class ReviewTokens:
         tokens = new.spec.tokens
         if not tokens:
             raise Invalid(self._about, [required(TOKENS)])
+        seat, more = SEAT.get(), (len(tokens) - 1) // TOKENS_PER_SEAT
+        if seat is None or not more:
+            results = await self._results(tokens, new.spec.audiences)
+        else:
+            seat.occupy(more)
+            try:
+                results = await self._results(tokens, new.spec.audiences)
+            finally:
+                seat.vacate(more)
+        status = TokenReviewBatchStatus(results=tuple(results[token] for token in tokens))
+        return replace(new, status=status)
+
+    async def _results(
+        self, tokens: tuple[str, ...], audiences: tuple[str, ...]
+    ) -> dict[str, TokenReviewStatus]:
+        """The result of each token."""
         results: dict[str, TokenReviewStatus] = {}
         until = self._monotonic() + PORTION
         for token in tokens:
             if token not in results:
-                results[token] = await self._result(token, new.spec.audiences)
+                results[token] = await self._result(token, audiences)
                 if self._monotonic() > until:
                     await asyncio.sleep(0)
                     until = self._monotonic() + PORTION
-        status = TokenReviewBatchStatus(results=tuple(results[token] for token in tokens))
-        return replace(new, status=status)
+        return results
 
     async def _result(self, token: str, audiences: tuple[str, ...]) -> TokenReviewStatus:
         try:

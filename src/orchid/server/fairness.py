@@ -249,6 +249,17 @@ class Flow:
         self.taken += 1
         self.level.take()
 
+    # The work of several requests
+
+    def occupy(self, more: int) -> None:
+        self.taken += more
+        for _ in range(more):
+            self.level.take()
+
+    def vacate(self, more: int) -> None:
+        for _ in range(more):
+            self.leave()
+
 
 class FlowSchema(NamedTuple):
     """The requests of a level."""

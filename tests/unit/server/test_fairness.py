@@ -180,3 +180,20 @@ def test_anonymous_callers_of_some_paths_have_a_flow_for_each_address() -> None:
         anyone, other, "198.51.100.1:1"
     )
     assert seats.flow_of(known, page, "192.0.2.1:1") is seats.flow_of(known, page, "192.0.2.2:1")
+
+
+def test_a_request_with_the_work_of_several_has_their_seats() -> None:
+    """Other requests of its user wait for them; all are free in the end."""
+    seats = Fairness(ORCH, 10, 10)
+    flow = seats.flow_of(user("jane", AUTHENTICATED), LIST)
+    level = flow.level
+    assert flow.enter()
+
+    flow.occupy(40)
+    full = flow.enter()
+    flow.vacate(40)
+    flow.leave()
+
+    assert full is False
+    assert (flow.taken, level.taken, level.borrowed, level.pool.taken) == (0, 0, 0, 0)
+    assert flow.enter()
