@@ -65,15 +65,20 @@ class TokenExchange:
 
     async def __call__(self, exchange: Exchange) -> Response:
         try:
+            return await self._limited(exchange)
+        except OAuthRefusal as refusal:
+            raise refusal.with_audit_id(exchange.audit_id) from None
+
+    async def _limited(self, exchange: Exchange) -> Response:
+        try:
             place = self._limits.enter(exchange.http.peer.address)
         except AddressOverLimit as limit:
-            text = "too many requests from this address"
-            raise _later(exchange, text, limit.retry_after) from None
+            raise _later("too many requests from this address", limit.retry_after) from None
         try:
             return await self._answer(exchange)
         except Unavailable as problem:
             text = f"the server cannot answer now: {problem}"
-            raise _later(exchange, text, 1, status=UNAVAILABLE_STATUS) from None
+            raise _later(text, 1, status=UNAVAILABLE_STATUS) from None
         finally:
             self._limits.leave(place)
 
@@ -90,7 +95,7 @@ class TokenExchange:
             found = await self._exchanger.exchange(wanted)
         except ExchangeRefused as refusal:
             self._annotate(exchange, refusal.subject, {self._refusal_key: refusal.reason})
-            raise _refused(exchange, refusal) from None
+            raise _refused(refusal) from None
         policy = found.policy
         notes = {
             self._policy_key: f"{policy}@{policy.revision}",
@@ -174,22 +179,20 @@ def _seconds(text: str) -> int:
     return int(text)
 
 
-def _refused(exchange: Exchange, refusal: ExchangeRefused) -> OAuthRefusal:
-    text = f"{refusal.text} (audit id {exchange.audit_id})"
+def _refused(refusal: ExchangeRefused) -> OAuthRefusal:
     if refusal.outcome == UNAVAILABLE:
-        return _later(exchange, refusal.text, refusal.retry_after, status=UNAVAILABLE_STATUS)
+        return _later(refusal.text, refusal.retry_after, status=UNAVAILABLE_STATUS)
     if refusal.outcome == LIMITED:
-        return _later(exchange, refusal.text, refusal.retry_after)
-    code = "invalid_target" if refusal.outcome == TARGET else "invalid_request"
-    return OAuthRefusal(code, text)
+        return _later(refusal.text, refusal.retry_after)
+    return OAuthRefusal(
+        "invalid_target" if refusal.outcome == TARGET else "invalid_request", refusal.text
+    )
 
 
-def _later(
-    exchange: Exchange, text: str, seconds: int, *, status: int = TOO_MANY_REQUESTS
-) -> OAuthRefusal:
+def _later(text: str, seconds: int, *, status: int = TOO_MANY_REQUESTS) -> OAuthRefusal:
     return OAuthRefusal(
         "temporarily_unavailable",
-        f"{text} (audit id {exchange.audit_id})",
+        text,
         status=status,
         headers=b"Retry-After: %d\r\n" % max(1, seconds),
     )

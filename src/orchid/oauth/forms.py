@@ -31,8 +31,14 @@ class OAuthRefusal(BareRefusal):
     def __init__(
         self, code: str, text: str, *, status: int = BAD_REQUEST, headers: bytes = b""
     ) -> None:
+        self.code, self.text, self.more = code, text, headers
         body = msgspec.json.encode({"error": code, "error_description": described(text)})
         super().__init__(status, JSON + headers, body, cache=NO_STORE)
+
+    def with_audit_id(self, audit_id: str) -> "OAuthRefusal":
+        """The same refusal, with the id under which the audit record has it."""
+        text = f"{self.text[: LONGEST_DESCRIPTION - 64]} (audit id {audit_id})"
+        return OAuthRefusal(self.code, text, status=self.status, headers=self.more)
 
 
 class FormParameters:

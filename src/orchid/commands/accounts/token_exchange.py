@@ -42,7 +42,7 @@ URL, SECRET = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"  
 VARIABLE = "ORCHID_ID_TOKEN"  # of GitLab, by default
 GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 TYPE = "urn:ietf:params:oauth:token-type:jwt"
-OK = 200
+OK, HTTPS = 200, 443
 TIMEOUT = 30.0  # seconds
 
 
@@ -182,13 +182,17 @@ def _outside_token(chosen: argparse.Namespace, server: str) -> str:
 def _of_github(audience: str) -> str:
     """The token of this job (permissions: id-token: write)."""
     url, secret = os.environ.get(URL, ""), os.environ.get(SECRET, "")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or HTTPS
+    except ValueError:
+        raise Complaint(f"${URL} is not a URL", USAGE) from None
     if parts.scheme != "https" or not parts.hostname or not secret:
         text = f"${URL} is not set: the job needs the permission `id-token: write`"
         raise Complaint(text, USAGE)
     query = "&".join(filter(None, (parts.query, urlencode({"audience": audience}))))
     connection = http.client.HTTPSConnection(
-        parts.hostname, parts.port or 443, context=tls.trusting(""), timeout=TIMEOUT
+        parts.hostname, port, context=tls.trusting(""), timeout=TIMEOUT
     )
     try:
         headers = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
