@@ -90,7 +90,9 @@ async def test_the_ledger_has_every_change_of_a_policy(server: Api, issuer: Outs
     changed = {**made, "spec": {**made["spec"], "maxDuration": "20m"}}
     await server.call("PUT", f"{CI}/acme-deploy", changed)
     await exchange(server, issuer.github())
-    await server.server.exchange.leave()  # type: ignore[union-attr]
+    parts = server.server.exchange
+    assert parts is not None
+    await parts.leave()
     await server.call("DELETE", f"{CI}/acme-deploy")
 
     about = {"namespace": "ci", "name": "acme-deploy", "user": "admin"}

@@ -231,6 +231,23 @@ async def test_a_policy_that_is_being_deleted_ends_its_tokens(
     assert (await exchange(server, issuer.github())).status == 400
 
 
+async def test_a_policy_that_is_not_ready_exchanges_nothing(
+    server: Api, issuer: OutsideIssuer
+) -> None:
+    """Until it is changed again."""
+    made = await make_policy(server, issuer)
+    [ready] = made["status"]["conditions"]
+    made["status"]["conditions"] = [{**ready, "status": "False", "reason": "Suspended"}]
+    changed = await server.call("PUT", f"{CI}/acme-deploy/status", made)
+
+    refused = await exchange(server, issuer.github())
+    spec = {**changed.json["spec"], "maxDuration": "20m"}
+    await server.call("PUT", f"{CI}/acme-deploy", {**changed.json, "spec": spec})
+    again = await exchange(server, issuer.github())
+
+    assert (changed.status, refused.status, again.status) == (200, 400, 200)
+
+
 # -- refusals by policy ----------------------------------------------------------------------------
 
 
