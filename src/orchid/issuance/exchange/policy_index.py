@@ -129,10 +129,10 @@ class ExchangePolicyIndex:
         policy = _indexed(self._decode(entry.data))
         if policy.spec.claims:
             issuer = policy.spec.issuer
-            places = [
+            indexed = [
                 self._put(key, policy, scope) for scope in ((issuer,), (issuer, *policy.account))
             ]
-            self._indexed[key] = places
+            self._indexed[key] = indexed
 
     def _put(self, key: str, policy: IndexedPolicy, scope: Scope) -> tuple[Scope, Claim]:
         buckets = self._scopes.setdefault(scope, {})

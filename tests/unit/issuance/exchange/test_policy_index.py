@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchid.issuance.exchange import policy_index
-from orchid.issuance.exchange.policy_index import (
-    ExchangePolicyIndex,
-    TooManyPolicies,
-    claims_as_text,
-)
+from orchid.issuance.exchange.policy_index import ExchangePolicyIndex, TooManyPolicies
 from orchid.kinds import token_exchange_policy
-from orchid.kinds.token_exchange_policy import TokenExchangePolicy, TokenExchangePolicySpec
+from orchid.kinds.token_exchange_policy import (
+    TokenExchangePolicy,
+    TokenExchangePolicySpec,
+    claim_text,
+)
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from tests.unit.access.world import World, world_of
@@ -76,22 +76,20 @@ class Policies:
     async def find(
         self, issuer: str, token: dict[str, Any], account: tuple[str, str] | None
     ) -> None:
-        texts = claims_as_text(token.items())
+        texts = {(claim, claim_text(value)) for claim, value in token.items()}
         scanned = [
             one
             for one in self.stored.values()
             if one.spec.issuer == issuer
             and (account is None or (one.namespace, one.spec.account) == account)
         ]
-        sharing = {str_of(one) for one in scanned if one.spec.claims.items() & set(texts)}
+        sharing = {str_of(one) for one in scanned if one.spec.claims.items() & texts}
         matching = {
-            str_of(one)
-            for one in scanned
-            if one.spec.claims and one.spec.claims.items() <= set(texts)
+            str_of(one) for one in scanned if one.spec.claims and one.spec.claims.items() <= texts
         }
         await self.index.fresh()
         try:
-            found = [str(one) for one in self.index.candidates(issuer, texts, account)]
+            found = [str(one) for one in self.index.candidates(issuer, token, account)]
         except TooManyPolicies:
             assert len(sharing) > self.limit
             return
@@ -133,9 +131,9 @@ async def test_more_policies_than_the_limit_are_too_many() -> None:
         policies = Policies(here, policy_index.MOST_CANDIDATES)
         for number in range(policy_index.MOST_CANDIDATES):
             await policies.write(f"p{number}", ISSUERS[0], ("ns1", "a"), {"sub": "x"})
-        found = policies.index.candidates(ISSUERS[0], [("sub", "x")], None)
+        found = policies.index.candidates(ISSUERS[0], {"sub": "x"}, None)
         await policies.write("last", ISSUERS[0], ("ns1", "a"), {"sub": "x"})
 
         assert len(found) == policy_index.MOST_CANDIDATES
         with pytest.raises(TooManyPolicies):
-            policies.index.candidates(ISSUERS[0], [("sub", "x")], None)
+            policies.index.candidates(ISSUERS[0], {"sub": "x"}, None)
