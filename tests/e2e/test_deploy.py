@@ -301,6 +301,7 @@ COUNTED_LATER = {
     "orchid_agent_reloads_total",
     "orchid_certificate_authority_end_seconds",
     "orchid_cluster_reviews_total",
+    "orchid_published_bundle_consumers",
     "orchid_token_exchanges_total",
 }
 
