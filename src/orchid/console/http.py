@@ -30,9 +30,11 @@ LARGEST_HEAD: Final = 32 * 1024
 MOST_HEADERS: Final = 64
 READ_SIZE: Final = 64 * 1024
 HEAD_SECONDS: Final = 30.0  # between requests, and for the head and body of one
+NO_CONTENT: Final = 204
 METHODS: Final = ("GET", "HEAD", "POST")
 REASONS: Final = {
     200: "OK",
+    204: "No Content",
     303: "See Other",
     304: "Not Modified",
     400: "Bad Request",
@@ -191,7 +193,7 @@ async def _send(
     head += [f"{name}: {value}" for name, value in response.headers]
     head.append(f"Content-Type: {response.media}")
     head.append(f"Connection: {'keep-alive' if keeps_open else 'close'}")
-    if response.stream is None:
+    if response.stream is None and response.status != NO_CONTENT:
         head.append(f"Content-Length: {len(response.body)}")
     data = "\r\n".join((*head, "", "")).encode("latin-1", "replace")
     writer.write(data + (response.body if with_body else b""))

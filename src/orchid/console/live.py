@@ -17,6 +17,7 @@ from orchid.outbound.failures import CallFailed
 REQUESTS: Final = "certificatesigningrequests"
 FOLLOWED: Final = (REQUESTS, "credentialrevocations", "issuedcertificates")
 BEAT_SECONDS: Final = 15.0  # so that a browser that has gone is noticed
+MOST_STREAMS: Final = 4  # a browser opens six connections to a host: two remain for pages
 LARGEST_LINE: Final = 4 << 20
 
 
@@ -25,11 +26,14 @@ class Changes:
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        self._open = 0
 
     async def respond(self, of: str) -> WebResponse:
         plural = next((one for one in FOLLOWED if one == of), "")
         if not plural:
             return WebResponse(404, b"not found\n", media="text/plain")
+        if self._open >= MOST_STREAMS:
+            return WebResponse(204)  # the browser does not try again
         target = await self._target(plural)
         start = (await self._api.get(target, {"limit": "1"})).get("metadata", {})
         version = str(start.get("resourceVersion", ""))
@@ -42,10 +46,11 @@ class Changes:
         return await self._api.identity(plural)
 
     async def _events(self, plural: str, watch: str) -> AsyncIterator[bytes]:
-        yield b"retry: 3000\n\n"
+        self._open += 1
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
         reading = asyncio.create_task(self._read(plural, watch, queue))
         try:
+            yield b"retry: 3000\n\n"
             while True:
                 try:
                     async with asyncio.timeout(BEAT_SECONDS):
@@ -56,6 +61,7 @@ class Changes:
                     return
                 yield event
         finally:
+            self._open -= 1
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
