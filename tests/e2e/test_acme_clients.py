@@ -1,4 +1,4 @@
-"""ACME clients as they are: certbot, lego, dehydrated and uacme get, renew and revoke."""
+"""ACME clients as they are: certbot, lego, dehydrated, uacme and Caddy get, renew and revoke."""
 
 import os
 import subprocess
@@ -11,7 +11,9 @@ import pytest
 from cryptography import x509
 
 from tests.e2e.person import Person
-from tests.e2e.serving import Server, running_server
+from tests.e2e.serving import Server, free_port, running_server
+from tests.e2e.tls_services import until
+from tests.system_packages import require_program
 
 POLICY = """
 apiVersion: identity.orch.io/v1alpha1
@@ -46,11 +48,57 @@ WELLKNOWN={place}/challenges
 KEY_ALGO=prime256v1
 KEYSIZE=2048
 """
-# uacme takes the CAs of the system only: it sees a file of its own in their place.
-UACME = """
+# Each program gets a certificate, gets another one, and revokes that.
+SCRIPTS = {
+    "lego": """
+run() {{ lego --path {place} --accept-tos --email a@example.com --http --server {server} \\
+  --eab --kid {kid} --hmac {key} -d {name} "$@"; }}
+run run
+cp {file} {place}/first
+run renew --days 10000 --no-random-sleep
+run revoke --keep
+""",
+    "dehydrated": """
+run() {{ dehydrated --config {place}/config "$@"; }}
+run --register --accept-terms
+run --cron --domain {name}
+cp {file} {place}/first
+run --cron --domain {name} --force
+run --revoke {place}/certs/{name}/cert.pem
+""",
+    # uacme takes the CAs of the system only: it sees a file of its own in their place.
+    "uacme": """
 mount --bind {ca} /etc/ssl/certs/ca-certificates.crt
-uacme --confdir {place} --acme-url {server} --eab {kid}:{key} --yes new
-uacme --confdir {place} --acme-url {server} --hook /bin/true issue {name}
+run() {{ uacme --confdir {place} --acme-url {server} --hook /bin/true "$@"; }}
+run --eab {kid}:{key} --yes new
+run issue {name}
+cp {file} {place}/first
+run --force issue {name}
+cp {file} {place}/second
+run revoke {file}
+""",
+}
+FILES = {
+    "lego": "certificates/{name}.crt",
+    "dehydrated": "certs/{name}/fullchain.pem",
+    "uacme": "{name}/cert.pem",
+}
+CADDYFILE = """
+{{
+  admin off
+  http_port {http}
+  https_port {https}
+  auto_https disable_redirects
+  storage file_system {place}
+}}
+caddy.web.example.com {{
+  tls {{
+    issuer acme {server} {{
+      eab {kid} {key}
+      trusted_roots {ca}
+    }}
+  }}
+}}
 """
 
 
@@ -90,20 +138,20 @@ def acme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Acme]:
 class Certbot:
     """certbot with its own directories."""
 
-    def __init__(self, acme: Acme, place: Path) -> None:
+    def __init__(self, acme: Acme, place: Path, program: Path | None = None) -> None:
         self._acme = acme
         self._place = place
+        self._program = program or Path(sys.executable).with_name("certbot")
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        program = Path(sys.executable).with_name("certbot")
         folders = [f"--{name}-dir={self._place}" for name in ("config", "work", "logs")]
-        command = [str(program), "-n", *folders, "--no-random-sleep-on-renew", *words]
+        command = [str(self._program), "-n", *folders, "--no-random-sleep-on-renew", *words]
         done = subprocess.run(
             command,
             env=self._acme.environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
@@ -135,68 +183,97 @@ def test_certbot_gets_renews_and_revokes(acme: Acme, tmp_path: Path) -> None:
     left = certbot.get(other, "--issuance-timeout", "1", code=1)
     requests = acme.operator.gets("csr", "list")
     waiting = [one for one in requests if not one["status"].get("conditions")]
+    assert len(waiting) == 1, left
     acme.operator.types("csr", "approve", waiting[0]["metadata"]["name"])
     certbot.get(other)
 
     assert first != second
     assert "Timeout" in left
-    listed = acme.operator.gets("issued", "--name", "*")
-    live = {
+    until(lambda: not live(acme) & {first, second}, "the certificates are not marked as revoked")
+    assert certbot.serial(other) in live(acme)
+
+
+def live(acme: Acme) -> set[str]:
+    """Serial numbers of the certificates that are not marked as revoked; a controller marks."""
+    return {
         one["metadata"]["name"]
-        for one in listed
+        for one in acme.operator.gets("issued", "--name", "*")
         if one["spec"]["signerName"] == "example.com/servers"
         and not one.get("status", {}).get("revoked")
     }
-    assert certbot.serial(other) in live
-    assert not live & {first, second}
+
+
+def leaf_of(file: Path, name: str) -> str:
+    """The serial number of a certificate for a name, which comes with its authority."""
+    leaf, authority = x509.load_pem_x509_certificates(file.read_bytes())
+    leaf.verify_directly_issued_by(authority)
+    found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert found.get_values_for_type(x509.DNSName) == [name]
+    return f"{leaf.serial_number:x}"
 
 
 @pytest.mark.system_package("kubectl", "lego", "dehydrated", "uacme")
-def test_other_clients_get_certificates(acme: Acme, tmp_path: Path) -> None:
+def test_other_clients_get_renew_and_revoke(acme: Acme, tmp_path: Path) -> None:
     """With the lines of docs/acme.md; they run at the same time."""
     values = {"server": acme.url, "kid": acme.kid, "key": acme.key, "ca": acme.ca}
-    names = {client: f"{client}.web.example.com" for client in ("lego", "dehydrated", "uacme")}
-    for client in names:
-        (tmp_path / client).mkdir()
-    config, script = tmp_path / "dehydrated" / "config", tmp_path / "uacme.sh"
-    config.write_text(DEHYDRATED.format(place=tmp_path / "dehydrated", **values))
-    (tmp_path / "dehydrated" / "challenges").mkdir()
-    script.write_text(UACME.format(place=tmp_path / "uacme", name=names["uacme"], **values))
-    registered = f"dehydrated --config {config} --register --accept-terms"
-    commands = {
-        "lego": [
-            *("lego", "--path", str(tmp_path / "lego"), "--accept-tos"),
-            *("--email", "a@example.com", "--http", "--server", acme.url, "--eab"),
-            *("--kid", acme.kid, "--hmac", acme.key, "-d", names["lego"], "run"),
-        ],
-        "dehydrated": [
-            *("sh", "-ec"),
-            f"{registered}; dehydrated --config {config} --cron --domain {names['dehydrated']}",
-        ],
-        "uacme": ["unshare", "--mount", "sh", "-e", str(script)],
-    }
-    started = {
-        client: subprocess.Popen(
-            command,
+    started, files = {}, {}
+    for client, script in SCRIPTS.items():
+        name, place = f"{client}.web.example.com", tmp_path / client
+        (place / "challenges").mkdir(parents=True)
+        (place / "config").write_text(DEHYDRATED.format(place=place, **values))
+        files[client] = place / FILES[client].format(name=name)
+        text = script.format(place=place, name=name, file=files[client], **values)
+        started[client] = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-ec", text],
             env=acme.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for client, command in commands.items()
-    }
 
-    said = {client: process.communicate(timeout=120)[0] for client, process in started.items()}
+    said = {client: process.communicate(timeout=240)[0] for client, process in started.items()}
 
     failed = {client: said[client] for client in started if started[client].returncode}
     assert not failed
-    files = {
-        "lego": tmp_path / "lego" / "certificates" / f"{names['lego']}.crt",
-        "dehydrated": tmp_path / "dehydrated" / "certs" / names["dehydrated"] / "fullchain.pem",
-        "uacme": tmp_path / "uacme" / names["uacme"] / "cert.pem",
-    }
-    for client, file in files.items():
-        leaf, authority = x509.load_pem_x509_certificates(file.read_bytes())
-        leaf.verify_directly_issued_by(authority)
-        found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        assert found.get_values_for_type(x509.DNSName) == [names[client]]
+    renewed = set()
+    for client in started:
+        name, place = f"{client}.web.example.com", tmp_path / client
+        second = place / "second" if client == "uacme" else files[client]
+        first, last = leaf_of(place / "first", name), leaf_of(second, name)
+        assert first != last
+        renewed.add(last)
+    until(lambda: not live(acme) & renewed, "a certificate is not marked as revoked")
+
+
+@pytest.mark.system_package("kubectl", "caddy")
+def test_caddy_gets_a_certificate(acme: Acme, tmp_path: Path) -> None:
+    """With the lines of docs/acme.md, and ports of its own."""
+    file = tmp_path / "Caddyfile"
+    ports = {"http": free_port(), "https": free_port()}
+    values = {"server": acme.url, "kid": acme.kid, "key": acme.key, "ca": acme.ca}
+    file.write_text(CADDYFILE.format(place=tmp_path, **values, **ports))
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [require_program("caddy"), "run", "--config", str(file), "--adapter", "caddyfile"],
+            env={**acme.environment(), "HOME": str(tmp_path)},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        found: list[Path] = []
+        until(lambda: bool(found.extend(tmp_path.glob("certificates/*/*/*.crt")) or found), "none")
+    finally:
+        process.terminate()
+        process.wait(60)
+    assert leaf_of(found[0], "caddy.web.example.com") in live(acme)
+
+
+@pytest.mark.system_package("kubectl", "/usr/bin/certbot")
+def test_certbot_of_debian_gets_a_certificate(acme: Acme, tmp_path: Path) -> None:
+    """An old release, which knows no renewal information."""
+    certbot = Certbot(acme, tmp_path, Path("/usr/bin/certbot"))
+
+    certbot.get("old.web.example.com")
+
+    assert certbot.serial("old.web.example.com") in live(acme)
