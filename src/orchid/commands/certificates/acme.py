@@ -128,7 +128,7 @@ def _create(server: ServerConnection, account: Json, seconds: int) -> tuple[str,
     import base64
 
     names, meta = server.names, account["metadata"]
-    key = secrets.token_bytes(KEY_BYTES)
+    key, text = new_key()
     ending = "".join(secrets.choice(LETTERS) for _ in range(6))
     name = f"acme-{meta['name'][:LONGEST_PART].rstrip('.-')}-{ending}"
     expires = times.text_of(times.now().timestamp() + seconds)
@@ -151,5 +151,18 @@ def _create(server: ServerConnection, account: Json, seconds: int) -> tuple[str,
         },
     }
     server.post(path("api", "v1", "namespaces", meta["namespace"], "secrets"), body)
-    text = base64.urlsafe_b64encode(key).rstrip(b"=").decode()
     return f"{meta['namespace']}.{name}", text
+
+
+def new_key() -> tuple[bytes, str]:
+    """A key, and its text in base64url, which does not begin with a dash.
+
+    certbot and others would read such a text as the next option.
+    """
+    import base64
+
+    while True:
+        key = secrets.token_bytes(KEY_BYTES)
+        text = base64.urlsafe_b64encode(key).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return key, text
