@@ -161,7 +161,10 @@ class PlatformKeyImport:
         there = self._feed.of(Secret).get(self._names.system_namespace, key_secret(key))
         if there is not None or key.state == RETIRED:
             return False
-        await self._commit([self._secret(key, pair)], [])
+        try:
+            await self._commit([self._secret(key, pair)], [])
+        except RevisionConflict:
+            return False  # another server was faster, or this one cannot open the Secret
         log.warning("authority.secret_restored", extra={"key": key.name})
         return True
 
