@@ -1,6 +1,6 @@
 """The attack: to use a notice as a credential, or the controller that sends it as a reader."""
 
-import time
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 
 from orchid.assembly.controlling import notice_settings
 from orchid.controllers.runtime.context import NoticeMetrics
+from orchid.credentials.keys import b64url_decode
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.secret import Secret
 from orchid.outbound.failures import AnswerRefused
@@ -18,30 +19,24 @@ from orchid.wire.errors import Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.user import MASTERS, UserInfo
-from tests.api.world import ISSUER, Api
+from tests.api.world import Api
 
 SELF = "/apis/authentication.orch.io/v1/selfsubjectreviews"
 HOME = ORCH.system_namespace
 
 
 async def test_a_notice_is_no_credential(server: Api) -> None:
-    """Though the token key has signed it, whatever its claims are."""
+    """Though the token key has signed it, even with all claims of a valid token."""
     await server.account("robot")
-    now = int(time.time())
-    claims: dict[str, Any] = {
-        "iss": ISSUER,
-        "aud": [ISSUER],
-        "sub": "system:serviceaccount:default:robot",
-        "iat": now,
-        "exp": now + 600,
-        "jti": "a",
-    }
+    valid = await server.token("robot")
+    claims = json.loads(b64url_decode(valid.split(".")[1].encode()))
     signer = server.server.access.keys.signer()
     body = {"kind": "SelfSubjectReview", "apiVersion": "authentication.orch.io/v1"}
 
+    token = await server.call("POST", SELF, body, token=signer.sign_payload(claims).reveal())
     notice = await server.call("POST", SELF, body, token=signer.sign_event(claims))
 
-    assert notice.status == 401
+    assert (token.status, notice.status) == (201, 401)
 
 
 async def test_the_sender_of_notices_reads_no_secret(server: Api) -> None:
