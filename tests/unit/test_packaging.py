@@ -190,6 +190,9 @@ def test_container_file_keeps_the_rules() -> None:
     installs = re.findall(r"pip install ([^&\n]+)", "\n".join(lines))
 
     assert [line for line in final if line.startswith("USER")] == ["USER 65532:65532"]
+    # COPY gives mode 0755 to the directory that it names, and the server refuses that.
+    assert "install -d -m 0700 /data/orchid" in text
+    assert "COPY --from=build --chown=65532:65532 /data/ /var/lib/" in final
     assert not [line for line in final if line.startswith("RUN")]
     assert any(line.startswith("HEALTHCHECK") for line in final)
     assert len(installs) == 3
