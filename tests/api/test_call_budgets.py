@@ -187,7 +187,7 @@ APART = 22  # more calls for a body that comes apart from its head
 COMMIT = (
     1  # more or fewer, by when the thread that writes is done; parsing a new head takes a dozen
 )
-APPROVAL = 203  # of a request for a certificate
+APPROVAL = 207  # of a request for a certificate
 SIGNED = 130  # a certificate of a user; its name and key id may be those of another authority
 HANDED_OUT = 336  # a certificate, put into its request and on record
 HANDED_OUT_INSIDE = 332  # the same by the controller that signs

@@ -124,6 +124,8 @@ EXCEPTIONS = {
     ("clusterroles", "update"): 201,
     ("rolebindings", "update"): 422,
     ("clusterrolebindings", "update"): 422,
+    # The authority of the platform stays.
+    ("certificateauthorities", "deletecollection"): 403,
     # Only certificates of clusters are recorded by clients.
     ("issuedcertificates", "create"): 403,
     # A Pod runs as an account, and there is none here.

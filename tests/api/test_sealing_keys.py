@@ -140,7 +140,7 @@ async def test_a_file_without_a_key_of_current_values_is_not_loaded(
 
     assert (refused, found, loaded) == (1.0, 200, 0.0)
     reasons = [one.__dict__.get("why", "") for one in caplog.records]
-    assert any("it lacks b, with which 2 values of secrets are sealed" in one for one in reasons)
+    assert any("it lacks b, with which 3 values of secrets are sealed" in one for one in reasons)
 
 
 async def test_a_key_with_which_another_server_seals_is_not_dropped(

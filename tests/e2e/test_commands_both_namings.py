@@ -42,7 +42,7 @@ def test_role_is_granted_asked_about_and_taken(person: Person) -> None:
     """A granted role takes effect, until it is removed."""
     asked = ("can", "alice", "list", "certificatesigningrequests")
     before = person.types(*asked, code=1)
-    roles = person.types("roles", "-o", "name").stdout.split()
+    roles = person.types("role", "list", "-o", "name").stdout.split()
     granted = person.types("grant", "cluster-admin", "--user", "alice", "--group", "ops")
     again = person.types("grant", "cluster-admin", "--user", "alice")
     during = person.types(*asked)

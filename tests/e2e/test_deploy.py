@@ -299,6 +299,7 @@ COUNTED_LATER = {
     "orchid_agent_output_expires_timestamp_seconds",
     "orchid_agent_output_state",
     "orchid_agent_reloads_total",
+    "orchid_notices_failing",
     "orchid_certificate_authority_end_seconds",
     "orchid_cluster_reviews_total",
     "orchid_published_bundle_consumers",

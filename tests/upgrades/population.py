@@ -178,7 +178,8 @@ def _user_of(port: int, certificate: str) -> str:
         file.write_text(certificate)
         with Https(port, file) as server:
             answer = server.send("POST", WHO, {}).json
-    return str(answer.get("status", {}).get("userInfo", {}).get("username", answer))
+    status = answer["status"]
+    return str(status["userInfo"]["username"] if isinstance(status, dict) else answer)
 
 
 def _certificate(server: Https, user: str) -> str:

@@ -253,8 +253,8 @@ async def test_aggregated_role_shows_the_rules_of_the_roles_it_selects(world: Be
 async def test_serving_authority_and_every_signers_are_published(world: Beside) -> None:
     """One bundle each, under the signer's name."""
     authority = world.server.files.ca_certificate.read_text()
-    signers = (*world.context.signers, ORCH.server_serving_signer)
-    async with world.running("trust-bundle-publisher"):
+    signers = (*ORCH.issuing_signers, ORCH.server_serving_signer)
+    async with world.running("trust-bundle-publisher", "certificate-authority"):
         for signer in signers:
             bundle = await world.until_like(ClusterTrustBundle, bundle_name(signer, authority))
             assert bundle.spec.signer_name == signer
