@@ -42,7 +42,8 @@ async def world(server_files: Path) -> AsyncIterator[Beside]:
 async def add_many(world: Beside) -> None:
     """Other authorities with other signers, past admission."""
     kind = world.server.catalog.of(CertificateAuthority)
-    (first,) = (await world.admin.page(ListSelection(CertificateAuthority))).items
+    found = (await world.admin.page(ListSelection(CertificateAuthority))).items
+    (first,) = (one for one in found if not one.is_platform)
     for number in range(MANY):
         spec = replace(first.spec, signer_name=f"example.com/s{number}")
         made = replace(first, spec=spec).with_meta(
@@ -106,4 +107,4 @@ async def test_timers_do_not_add_up(world: Beside) -> None:
     async with keeper(world) as controller:
         many = await controller.reconcile(await world.admin.get(CertificateAuthority, "web"))
 
-    assert (few, many) == (30.0, (MANY + 1) / 10)
+    assert (few, many) == (30.0, (MANY + 2) / 10)
