@@ -97,6 +97,11 @@ class PlatformAuthority:
             cache.listen(self, lambda _changes: self._catch_up(), self._catch_up)
 
     @property
+    def is_stored(self) -> bool:
+        """Whether the authority has objects; until then the files count."""
+        return bool(self._keys.of(CLUSTER))
+
+    @property
     def chosen(self) -> KeySelection:
         """The keys in use; the first one signs."""
         self._catch_up()

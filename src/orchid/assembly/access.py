@@ -485,7 +485,7 @@ class Access:
     def _issuers_of(self, signer: str) -> Issuers | None:
         """The CAs of a signer; None if it is not one of this server's."""
         if signer in self.settings.names.issuing_signers:
-            if self.platform is None:
+            if self.platform is None or not self.platform.is_stored:
                 return Issuers(self._platform_issuers.of(signer), is_platform=True)
             return Issuers(self.platform.issuers, is_platform=True)
         found = self.authorities.of(signer)

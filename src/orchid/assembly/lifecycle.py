@@ -14,7 +14,7 @@ from orchid.access.policy.reconcile import reconcile
 from orchid.assembly import controlling
 from orchid.assembly.access import as_bad_settings
 from orchid.assembly.listeners import list_listener
-from orchid.assembly.platform_import import import_authority
+from orchid.assembly.platform_import import import_authority, import_later
 from orchid.assembly.server import Assembly
 from orchid.controllers.running import run_controllers
 from orchid.credentials.refusals import Refusal
@@ -191,6 +191,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         work.append(server.probe.run())
     if warns:
         work.append(server.own_certificates.run(server.clock))
+        work.append(import_later(server))
         work.append(server.sealing.resealing(server.settings).run())
     if warns and server.revocation_copy is not None:
         work.append(server.revocation_copy.run())
@@ -200,15 +201,34 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
 
 
 async def _control(server: Assembly) -> None:
-    """Run the configured controllers until cancelled."""
+    """Run the configured controllers until cancelled; again when the cluster CA is imported."""
+    platform = server.access.platform
+    if platform is not None and not platform.is_stored:
+        imported = asyncio.Event()
+        platform.changed.append(imported.set)
+        running = asyncio.ensure_future(_run_controllers(server, is_stored=False))
+        waiting = asyncio.ensure_future(imported.wait())
+        try:
+            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+        finally:
+            running.cancel()
+            waiting.cancel()
+            await asyncio.wait((running, waiting))
+    await _run_controllers(server, is_stored=platform is not None)
+
+
+async def _run_controllers(server: Assembly, *, is_stored: bool) -> None:
     context = controlling.controller_context(
         server.settings,
         server.files,
         server.clock,
         server.access.keys.legacy_signer,
         server.notice_metrics,
+        stores_authority=is_stored,
     )
-    if server.access.platform is None:
+    if not is_stored:
         known = controlling.authorities(context.signers)
         await note_keys(server.store, "authority", known, server.clock.now())
     await run_controllers(server.wanted_controllers, server.clients, context)

@@ -1,5 +1,13 @@
-"""Import of the cluster CA: its files become the authority `cluster`, at the start of a server."""
+"""Import of the cluster CA: its files become the authority `cluster`, at the start of a server.
 
+A server of an earlier version does not know that a SigningKey may belong to an authority: as leader
+it would take one for a token key. While such a server is live, the CA stays in files.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
 from datetime import timedelta
 
 from orchid import data_directory
@@ -9,10 +17,61 @@ from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
 from orchid.issuance.platform_key_import import PlatformFiles, PlatformKeyImport
 from orchid.settings.errors import BadSettings
+from orchid.store.interface import StoreError
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0
 
 
 async def import_authority(server: Assembly) -> None:
     """Have the authority `cluster` in the store, and the files that follow from it."""
+    older = _older_servers(server)
+    if older:
+        log.warning("authority.import_waits", extra={"for": ", ".join(older)})
+        await _use_files(server)
+    else:
+        await _import(server)
+
+
+async def import_later(server: Assembly) -> None:
+    """Import the authority when the last server of an earlier version is gone."""
+    platform = server.access.platform
+    while platform is not None and not platform.is_stored:
+        await asyncio.sleep(AGAIN_SECONDS)
+        try:
+            if not _older_servers(server):
+                await _import(server)
+        except (BadSettings, StoreError) as problem:
+            log.error("authority.not_imported: %s", problem)
+
+
+def _older_servers(server: Assembly) -> list[str]:
+    """The live servers that do not report the authority of their serving certificate."""
+    platform = server.access.platform
+    if platform is None or platform.is_stored:
+        return []
+    return sorted(name for name, one in server.access.servers.live().items() if not one.serves)
+
+
+async def _use_files(server: Assembly) -> None:
+    """Have the CA and the server's own certificates in files, as earlier versions do."""
+    with _as_bad_settings(server.files):
+        data_directory.make_authority(server.files, server.clock.now())
+    await server.own_certificates.renew_files(server.clock)
+
+
+@contextlib.contextmanager
+def _as_bad_settings(files: DataDirectory) -> Iterator[None]:
+    try:
+        yield
+    except Refusal as refusal:
+        raise BadSettings(f"{files.path}: {refusal}") from None
+    except OSError as problem:
+        raise BadSettings(f"{problem.filename}: {problem.strerror}") from None
+
+
+async def _import(server: Assembly) -> None:
     settings, files = server.settings, server.files
     longest = max(timedelta(seconds=settings.signing_duration), data_directory.YEAR)
 
@@ -33,12 +92,8 @@ async def import_authority(server: Assembly) -> None:
         longest=longest,
         revoked=server.access.revocations.revoked_keys,
     )
-    try:
+    with _as_bad_settings(files):
         await importing.run()
-    except Refusal as refusal:
-        raise BadSettings(f"{files.path}: {refusal}") from None
-    except OSError as problem:
-        raise BadSettings(f"{problem.filename}: {problem.strerror}") from None
     await server.feed.fresh()
     # A key that is lost for now does not stop the start: the last certificates are still good.
     await server.own_certificates.renew_files(server.clock)

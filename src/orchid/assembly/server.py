@@ -273,7 +273,7 @@ class Assembly:
     def _own_renewal(self) -> Callable[[datetime], bool]:
         """A function that renews the server's own certificates where that is due."""
         settings, files, platform = self.settings, self.files, self.access.platform
-        if platform is None:
+        if platform is None or not platform.is_stored:
             return lambda now: renew(settings, files, now)
         found = platform.snapshot()
         return lambda now: project(settings, files, found, now)

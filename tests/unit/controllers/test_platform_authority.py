@@ -1,5 +1,6 @@
 """The authority `cluster`: imported from files, rotated, and followed by all that use it."""
 
+import asyncio
 import base64
 import re
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ import pytest
 from cryptography import x509
 
 from orchid import data_directory
+from orchid.assembly import platform_import
 from orchid.client.client import ListSelection
 from orchid.clock import SystemClock
 from orchid.credentials.authorities.authority import Authority
@@ -19,6 +21,7 @@ from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
+from orchid.kinds.lease import Lease
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import ACTIVE, RETIRED, VERIFYING, SigningKey
 from orchid.settings.errors import BadSettings
@@ -276,6 +279,38 @@ async def test_the_ca_of_another_server_stays_accepted(tmp_path: Path) -> None:
     assert key.state == VERIFYING
     assert accepted == [True, True]
     assert verified == [True, True]
+
+
+async def test_the_import_waits_for_servers_of_an_earlier_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As leader, one would take the key for a token key. Until it is gone, the files count."""
+    monkeypatch.setattr(platform_import, "AGAIN_SECONDS", 0.01)
+    store, data = MemoryStore(), tmp_path / "data"
+    data.mkdir(mode=0o700)
+    pair = Authority.create("orchid-ca", now=SystemClock().now())
+    write_private(data / "ca.crt", pair.certificate_pem)
+    write_private(data / "ca.key", pair.key_pem().reveal().encode())
+    files = {"cluster_signing_cert_file": str(data / "ca.crt")}
+    files["cluster_signing_key_file"] = str(data / "ca.key")
+    async with beside(data, store=Kept(store), **files) as world:
+        older = ObjectMeta(name="orch-server-old", namespace=HOME)
+        await world.admin.create(Lease(metadata=older))
+    sealed = {"encryption_provider_config": str(data / SEALED)}
+    async with beside(data, store=store, etcd_servers=["http://127.0.0.1:9"], **sealed) as world:
+        found = await world.admin.find(CertificateAuthority, "cluster")
+        before = accepts(world, client_of(pair, world))
+        await world.server.own_certificates.renew(world.clock)
+        await world.admin.delete(Lease, older.name, HOME)
+        await world.server.feed.fresh()
+        await asyncio.wait_for(platform_import.import_later(world.server), 30)
+        imported = await world.admin.get(SigningKey, "cluster-1")
+        after = accepts(world, client_of(pair, world))
+
+    assert found is None
+    assert before
+    assert after
+    assert imported.status.certificate.encode() == pair.certificate_pem
 
 
 async def test_files_that_do_not_match_stop_the_first_start(tmp_path: Path) -> None:
