@@ -7,20 +7,20 @@ import pytest
 
 from orchid.store.interface import Change
 from tests.rotation.faults.killed_server import Fuse, described
-from tests.rotation.faults.run import NAMES, run
+from tests.rotation.faults.run import run
+
+SHORT = ("sealing", "ledger", "import")  # the others take minutes: `make rotation-faults`
 
 
-@pytest.mark.parametrize("subject", NAMES)
+@pytest.mark.parametrize("subject", SHORT)
 @pytest.mark.system_package("openssl")
 def test_a_rotation_goes_on_after_a_kill(subject: str) -> None:
     """Whatever was written last: no credential is rejected, and the rotation completes."""
-    rounds = 3 if subject == "tokens" else 1
-
-    report = run(subject, "sqlite", rounds, seed=7)
+    report = run(subject, "sqlite", 1, seed=7)
 
     print(report)  # noqa: T201 - shown when it fails
     assert report.violations == []
-    assert report.rounds >= rounds
+    assert report.rounds >= 1
     assert sum(report.done.values()) > 0
 
 
