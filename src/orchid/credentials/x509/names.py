@@ -143,7 +143,7 @@ class DistinguishedName:
 
     @property
     def escaped_text(self) -> str:
-        """The RFC 4514 form with escapes; `#` stands for a value that is no string."""
+        """The RFC 4514 form with escapes; `#` means a value that is no string."""
         parts = [
             f"{_SHORT.get(each.oid, each.oid)}={'#' if each.value is None else _escape(each.value)}"
             for each in self.attributes
