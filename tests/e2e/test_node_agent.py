@@ -3,7 +3,7 @@
 A bootstrap token asks for a client certificate, which is approved and signed without anybody's
 help. The certificate is the node. The node asks for a serving certificate, which a person approves,
 and renews its own certificate with the old one. What is bound to whom by default, and what an
-operator binds (`BINDINGS`), stands in docs/operations.md.
+operator binds (`BINDINGS`), is in docs/access.md.
 """
 
 import ssl

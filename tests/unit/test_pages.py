@@ -80,6 +80,6 @@ def test_every_alert_is_on_the_page_of_metrics() -> None:
     """The page names the alert of each metric that has one, and no other."""
     rules = yaml.safe_load((ROOT / "deploy" / "monitoring" / "alerts.yaml").read_text())
     alerts = {rule["alert"] for rule in rules["groups"][0]["rules"]}
-    page = (DOCS / "operations.md").read_text()
+    page = (DOCS / "metrics.md").read_text()
 
     assert set(re.findall(r"`(Orchid[A-Z]\w+)`", page)) == alerts

@@ -127,7 +127,7 @@ def certificate_ends(here: Installation) -> Iterator[Finding]:
 def _renewal(path: Path, here: Installation) -> str:
     if path == here.settings.data_dir / "serving.crt":
         return "restart the server: it makes a new one"
-    return f"replace {path} and its key; docs/operations.md says how"
+    return f"replace {path} and its key; docs/rotation.md says how"
 
 
 def client_authority(here: Installation) -> Iterator[Finding]:
