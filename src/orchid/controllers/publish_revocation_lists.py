@@ -2,14 +2,14 @@
 
 Reads   credentialrevocations; issuedcertificates (`spec` only) of signers that were revoked as a
         whole; certificateauthorities that are Ready, their SigningKeys and Secrets
-Writes  ConfigMaps in the system namespace that hold the lists (issuance/stored_list.py)
+Writes  ConfigMaps in the system namespace that hold the lists (wire/stored_list.py)
 Never   reads issuedcertificates/status; lists a certificate of an authority that is not ours
 
 A list has all revoked certificates that its key signed, for whichever signer: two authorities with
 one key publish the same entries. The leader signs lists after each revocation and once a day, in a
-thread; all servers publish the stored lists. The number of a list is the time in nanoseconds, so
-that it does not go back after a restore; after a clock that was ahead, it is one more than the
-last. An entry stays for a week after its certificate has expired.
+thread; all servers publish the stored lists. The first list of a key that the server creates is
+stored together with the key (admission/signing_keys/material.py). An entry stays for a week after
+its certificate has expired.
 """
 
 import asyncio
@@ -38,23 +38,25 @@ from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running, Start, TryAgain, Worker
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.refusals import NotPermittedToSign, Refusal
-from orchid.credentials.x509.revocation_list import UNSPECIFIED, Edition, RevokedCertificates
-from orchid.issuance import stored_list
+from orchid.credentials.x509.revocation_list import (
+    UNSPECIFIED,
+    Edition,
+    RevokedCertificates,
+    next_edition,
+)
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import CORE, READ, rule
+from orchid.wire import stored_list
 from orchid.wire.errors import Expired
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
-from orchid.wire.text import timestamp
 
 log = logging.getLogger(__name__)
 
 RENEWED_AFTER: Final = timedelta(days=1)
-LASTS: Final = timedelta(days=7)
-BACKDATE: Final = timedelta(minutes=5)  # clocks differ
 REVOCATIONS: Final = ListSelection(CredentialRevocation)
 CANNOT_AGAIN: Final = 3600.0  # seconds until an authority without cRLSign is checked again
 LONGEST_NUMBER: Final = 40  # digits; the number of a list takes 20 bytes at most
@@ -273,11 +275,7 @@ class PublishRevocationLists(Worker[str, None]):
             part_name = stored_list.part_name(name, edition.number, index)
             await self._client.create(self._part(part_name, part))
         head = self._part(stored_list.head_name(name), parts[0])
-        data = {
-            stored_list.NUMBER: str(edition.number),
-            stored_list.NEXT_UPDATE: timestamp(edition.next_update),
-            stored_list.PARTS: str(len(parts)),
-        }
+        data = stored_list.head_data(edition.number, edition.next_update, len(parts))
         if before is None:
             await self._client.create(replace(head, data=data))
             return
@@ -315,15 +313,8 @@ def _number(head: ConfigMap, field: str) -> int:
 def _signed(
     authority: Authority, entries: RevokedCertificates, now: datetime, last: int
 ) -> tuple[Edition, bytes]:
-    """Sign a list; it is back-dated for slow clocks, but not before its entries.
-
-    `last`: the number of the list that it replaces.
-    """
-    begin, newest = now - BACKDATE, entries.newest()
-    if newest is not None and newest > begin:
-        begin = newest
-    number = max(int(now.timestamp() * 1_000_000) * 1000, last + 1)
-    edition = Edition(number, begin, now + LASTS)
+    """Sign a list; `last`: the number of the one that it replaces."""
+    edition = next_edition(entries, now, last)
     return edition, authority.sign_revocation_list(entries, edition)
 
 

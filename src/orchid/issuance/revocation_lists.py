@@ -7,8 +7,8 @@ Nothing is signed here (controllers/publish_revocation_lists.py does).
 from collections.abc import Callable
 
 from orchid.engine.cache.feed import Feed
-from orchid.issuance import stored_list
 from orchid.kinds.config_map import ConfigMap
+from orchid.wire import stored_list
 from orchid.wire.naming import Naming
 
 

@@ -21,6 +21,7 @@ from orchid.controllers.rotate_authority_keys import schedule_of
 from orchid.credentials.authorities.authority import Authority
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import IssuedCertificate
@@ -114,6 +115,10 @@ def pem(*found: x509.Certificate) -> str:
     return b"".join(one.public_bytes(Encoding.PEM) for one in found).decode()
 
 
+def number_of(found: x509.CertificateRevocationList) -> int:
+    return found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+
+
 class Verifier:
     """`openssl verify` with some trust anchors."""
 
@@ -182,6 +187,8 @@ async def test_an_authority_of_an_earlier_version_keeps_its_key_and_bundle(world
     leaf.verify_directly_issued_by(made.certificate)
     assert ready.status.certificate == key.status.certificate == made.chain_pem.decode()
     assert key.key_id == made.key_id.hex()
+    # Some of its certificates may be revoked: only the publisher knows them all.
+    assert await world.admin.find(ConfigMap, "crl.web", HOME) is None
 
 
 async def test_a_successor_has_its_own_name_and_a_cross_certificate(world: Beside) -> None:
@@ -267,6 +274,31 @@ async def test_chains_of_the_successor_verify_with_either_root(
     assert not verifier.accepts(old, second)
     assert not verifier.accepts(new[:1], first)  # without the cross certificate
     assert not verifier.accepts(new, first, one_list)  # the cross certificate is in the other list
+
+
+async def test_a_key_has_its_list_from_the_beginning(world: Beside, tmp_path: Path) -> None:
+    """Also if the leader is killed before it signs one: verifiers that check lists accept it."""
+    async with rotated(world) as (old, new):  # nobody publishes lists
+        lists = await fetched(world, "/crl/web.pem")
+        assert b"X509 CRL" in await fetched(world, "/crl/web-2.pem")
+    roots = [await world.admin.get(SigningKey, name) for name in ("web-1", "web-2")]
+    anchors = "".join(one.status.certificate for one in roots)
+
+    verifier = Verifier(tmp_path)
+    assert lists.count(b"BEGIN X509 CRL") == 2
+    assert verifier.accepts(old, anchors, lists)
+    assert verifier.accepts(new, anchors, lists)
+
+    async with world.running(LISTS):  # it takes over, and numbers grow
+        first = x509.load_der_x509_crl(await fetched(world, "/crl/web-2.crl"))
+        spec = CredentialRevocationSpec(
+            certificate=RevokedCertificate(request_name="new"), reason="superseded"
+        )
+        meta = ObjectMeta(name="new")
+        await world.admin.create(CredentialRevocation(metadata=meta, spec=spec))
+        second = await list_of(world, 1, "web-2")
+
+    assert number_of(second) > number_of(first)
 
 
 async def test_a_revoked_certificate_stays_in_the_list_of_its_key(world: Beside) -> None:

@@ -3,13 +3,15 @@
 Start with `authority_material`. The server creates key and certificate of a successor; or it reads
 those of a Secret: the one that the caller names, or for the present key that of the authority. The
 signer so far certifies the new key, for verifiers that trust only the old one. The subject of a
-successor differs, because verifiers may not accept two keys of one name.
+successor differs, because verifiers may not accept two keys of one name. A key that has issued
+nothing yet gets its first revocation list, which is empty: verifiers that check lists reject a
+certificate without one.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +21,7 @@ from orchid.credentials.authorities.authority_keys import algorithm_name
 from orchid.credentials.authorities.issuer_chain import may_certify, spki_of
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
 from orchid.credentials.x509 import certificates, pem
+from orchid.credentials.x509.revocation_list import Edition, RevokedCertificates, next_edition
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.signing_key import (
     IMPORTED,
@@ -36,11 +39,22 @@ CERTIFICATE: Final = "tls.crt"
 ReadSecret = Callable[[SecretReference], Mapping[str, bytes] | None]
 
 
+class FirstList(NamedTuple):
+    """The first revocation list of a key."""
+
+    edition: Edition
+    encoded: bytes
+
+
 class KeyMaterial(msgspec.Struct, frozen=True):
-    """The status of a new key, and the data of its Secret; none if the key stays in another."""
+    """The status of a new key, the data of its Secret, and its first revocation list.
+
+    Without data the key stays in another Secret. Without a list the publisher signs the first one.
+    """
 
     status: SigningKeyStatus
     data: Mapping[str, bytes]
+    revocation_list: FirstList | None
 
     def __repr__(self) -> str:
         return f"KeyMaterial({self.status.key_id})"
@@ -78,7 +92,18 @@ def _material(new: NewKey, read: ReadSecret) -> KeyMaterial:
     else:
         made = _created(new, read)
         data = {CERTIFICATE: made.chain_pem, PRIVATE_KEY: made.key_pem().reveal().encode()}
-    return KeyMaterial(_status(new, made, _cross_certificate(new, made, read)), data)
+    status = _status(new, made, _cross_certificate(new, made, read))
+    return KeyMaterial(status, data, _first_list(new, made, status))
+
+
+def _first_list(new: NewKey, made: Authority, status: SigningKeyStatus) -> FirstList | None:
+    """An empty list of a key that has issued nothing; None if that is not certain."""
+    is_new = status.source == MADE and not (new.is_present and new.authority.status.certificate)
+    if not is_new or not status.certificate:
+        return None
+    revoked = RevokedCertificates()
+    edition = next_edition(revoked, new.now)
+    return FirstList(edition, made.sign_revocation_list(revoked, edition))
 
 
 def _created(new: NewKey, read: ReadSecret) -> Authority:

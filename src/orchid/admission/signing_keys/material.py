@@ -2,7 +2,8 @@
 
 Start with `SigningKeyMaterial.admit`. It creates the key, or reads the one that is imported, and
 fills in the status: key id, public key, algorithm. The Secret with the private key is part of the
-same commit as the object (`companions`), so that there is never one without the other. Importing
+same commit as the object (`companions`), so that there is never one without the other; so is the
+first revocation list of a new key. Importing
 takes the verb `import` on the key, and the right to get the Secret that is named: a caller who
 knows the private key can issue a token of any account. Importing the key of an authority takes the
 rights of a user who creates that authority, too. A key of an authority without any source is the
@@ -19,6 +20,7 @@ from weakref import WeakKeyDictionary
 from orchid.admission.certificates.signer_permission import ATTEST, REFUSALS, SIGN, signer_targets
 from orchid.admission.signing_keys.authority_material import (
     CERTIFICATE,
+    FirstList,
     NewKey,
     SignerReference,
     authority_material,
@@ -35,6 +37,7 @@ from orchid.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
 from orchid.kinds.certificate_authority import CertificateAuthority, secret_location
+from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.issued_certificate import (
     Approval,
     IssuedCertificate,
@@ -58,6 +61,7 @@ from orchid.kinds.signing_key import (
     source_errors,
     status_of,
 )
+from orchid.wire import stored_list
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import (
     METADATA,
@@ -120,6 +124,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._unsealed = unsealed
         self._private: WeakKeyDictionary[Request, Mapping[str, bytes]] = WeakKeyDictionary()
         self._certified: WeakKeyDictionary[Request, IssuedCertificate] = WeakKeyDictionary()
+        self._lists: WeakKeyDictionary[Request, FirstList] = WeakKeyDictionary()
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
         if old is not None:
@@ -215,6 +220,8 @@ class SigningKeyMaterial(AdmissionPolicy):
             _refuse(kind, new, unsupported(place, made.status.algorithm, FOR_CLIENTS))
         if made.data:
             self._private[request] = made.data
+        if made.revocation_list:
+            self._lists[request] = made.revocation_list
         if parent is not None:
             self._certified[request] = self._record(request, kind, new, made.status)
         times = SigningKeyTimes()
@@ -317,7 +324,30 @@ class SigningKeyMaterial(AdmissionPolicy):
         if private is not None:
             secret = private_key_secret(self._names, kind, new, private, self._random.uid())
             found.append(secret)
+        if (first := self._lists.pop(request, None)) is not None:
+            found += self._stored_list(new, first)
         return tuple(found)
+
+    def _stored_list(self, key: SigningKey, first: FirstList) -> list[Object]:
+        """The ConfigMap of a key's first list; none if an earlier key of that name left one."""
+        home, name = self._names.system_namespace, key.status.revocation_list
+        maps = self._feed.of(ConfigMap)
+        if maps.get(home, stored_list.head_name(name)) is not None:
+            return []  # the publisher replaces it
+        edition = first.edition
+        head = ConfigMap(
+            kind=maps.kind.name,
+            api_version=maps.kind.api_version,
+            metadata=ObjectMeta(
+                name=stored_list.head_name(name),
+                namespace=home,
+                uid=self._random.uid(),
+                creation_timestamp=key.metadata.creation_timestamp,
+            ),
+            data=stored_list.head_data(edition.number, edition.next_update, 1),
+            binary_data={stored_list.DATA: first.encoded},
+        )
+        return [head]
 
     # -- token keys --------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ REASONS = {
     "aACompromise": 10,
 }
 
+LASTS = datetime.timedelta(days=7)
+BACKDATE = datetime.timedelta(minutes=5)  # clocks differ
+
 _MAX_NUMBER_BITS = 159  # 20 octets and positive, for serial numbers and CRL numbers
 _VERSION_2 = der.encode_integer(1)
 _ENUMERATED = 0x0A
@@ -107,6 +110,20 @@ class Edition(msgspec.Struct, frozen=True):
     number: int
     this_update: datetime.datetime
     next_update: datetime.datetime
+
+
+def next_edition(revoked: RevokedCertificates, now: datetime.datetime, last: int = 0) -> Edition:
+    """The edition of a list that is signed now; `last`: the number of the one before.
+
+    It is back-dated for slow clocks, but not before its entries. Its number is the time in
+    nanoseconds, so that it does not go back after a restore; after a clock that was ahead, it is
+    one more than the last.
+    """
+    begin, newest = now - BACKDATE, revoked.newest()
+    if newest is not None and newest > begin:
+        begin = newest
+    number = max(int(now.timestamp() * 1_000_000) * 1000, last + 1)
+    return Edition(number, begin, now + LASTS)
 
 
 def encode_list_body(
