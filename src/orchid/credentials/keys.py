@@ -303,7 +303,8 @@ def jwk_public(entry: Mapping[str, Any]) -> PublicKey:
         return numbers.public_key()
     if kind == "EC":
         curve = _JWK_CURVES[entry["crv"]]
-        return ec.EllipticCurvePublicNumbers(_int(entry["x"]), _int(entry["y"]), curve).public_key()
+        x, y = _coordinate(entry["x"], curve), _coordinate(entry["y"], curve)
+        return ec.EllipticCurvePublicNumbers(x, y, curve).public_key()
     if kind == "OKP" and entry.get("crv") == "Ed25519":
         raw = b64url_decode(entry["x"].encode("ascii"))
         return ed25519.Ed25519PublicKey.from_public_bytes(raw)
@@ -409,6 +410,14 @@ def _ecdsa_checker(public: ec.EllipticCurvePublicKey) -> Callable[[bytes, bytes]
 def _uint(value: int, size: int = 0) -> str:
     length = size or (value.bit_length() + 7) // 8
     return b64url_encode(value.to_bytes(length, "big")).decode()
+
+
+def _coordinate(text: str, curve: ec.EllipticCurve) -> int:
+    """A number no larger than the curve has: the library takes seconds for a huge one."""
+    found = _int(text)
+    if found.bit_length() > curve.key_size:
+        raise UnsupportedKey("a coordinate of the key is larger than its curve")
+    return found
 
 
 def _int(text: str) -> int:

@@ -144,6 +144,7 @@ def test_published_keys_read_back_to_the_same_keys() -> None:
         {"kty": "oct", "k": "c2VjcmV0", "alg": "HS256", "kid": "a"},
         {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
         {"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"},
+        {"kty": "EC", "crv": "P-256", "x": "A" * 9_999_996 + "AAAE", "y": "A" * 80},
         {"kty": "RSA", "n": "AQAB", "e": "AQAB"},
         {"kty": "RSA", "n": 5, "e": None},
         {"kty": "OKP", "crv": "Ed25519", "x": 7},
