@@ -113,18 +113,21 @@ def basic(name: str, secret: str) -> str:
 
 
 async def test_a_client_secret_is_a_token_of_the_user_who_is_named(server: Api, robot: str) -> None:
-    """In a header or in the form."""
+    """In a header or in the form; also of clients that do not encode the colons of the name."""
     await server.account("web")
     own = await server.token("web")
     name = "system:serviceaccount:default:web"
     await may_introspect(server, name, VAULT)
     form = urlencode({"token": robot, "client_id": name, "client_secret": own}).encode()
 
+    raw = base64.b64encode(f"{name}:{own}".encode()).decode()
+
     header = await introspect(server, robot, None, authorization=basic(name, own))
+    unencoded = await introspect(server, robot, None, authorization=f"Basic {raw}")
     posted = await introspect(server, "", None, form)
 
-    assert header.json["active"] is True
-    assert posted.json["active"] is True
+    for answer in (header, unencoded, posted):
+        assert answer.json["active"] is True
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,8 @@ def _basic(exchange: Exchange) -> tuple[str, str] | None:
         if len(encoded) > LONGEST_CREDENTIALS:
             raise ValueError
         text = base64.b64decode(encoded.strip(), validate=True).decode()
-        name, colon, secret = text.partition(":")
+        # A token has no colon (RFC 6750), a user name has: many clients do not encode it.
+        name, colon, secret = text.rpartition(":")
         if not colon:
             raise ValueError
         return unquote_plus(name, errors="strict"), unquote_plus(secret, errors="strict")

@@ -86,7 +86,7 @@ class TokenExchange:
         form = read_form(exchange, repeatable=TARGETS)
         issued_type = _check_types(form)
         wanted = WantedToken(
-            subject_token=form.get("subject_token"),
+            subject_token=form.token("subject_token"),
             account=_account(exchange),
             audiences=_audiences(form),
             seconds=_seconds(form.get(EXPIRES_PARAMETER)),
@@ -131,7 +131,7 @@ def _check_types(form: FormParameters) -> str:
     if form.get("grant_type") != GRANT:
         code = "unsupported_grant_type" if form.get("grant_type") else "invalid_request"
         raise OAuthRefusal(code, f"grant_type must be {GRANT}")
-    if not form.get("subject_token"):
+    if not form.token("subject_token"):
         raise OAuthRefusal("invalid_request", "the parameter subject_token is missing")
     if form.get("subject_token_type") not in (JWT, ID_TOKEN):
         raise OAuthRefusal("invalid_request", f"subject_token_type must be {JWT} or {ID_TOKEN}")

@@ -21,6 +21,8 @@ JSON: Final = b"Content-Type: application/json\r\n"
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 400, 401, 403
 TOO_MANY_REQUESTS, UNAVAILABLE_STATUS = 429, 503
 LONGEST_DESCRIPTION: Final = 2048
+LONGEST_SHOWN: Final = 64  # of the name of a parameter
+BLANKS: Final = " \t\r\n"
 NO_STORE: Final = b"no-store"
 CHALLENGE: Final = b'WWW-Authenticate: Basic realm="oauth2"\r\n'
 
@@ -52,6 +54,10 @@ class FormParameters:
         found = self._values.get(name)
         return found[0] if found else ""
 
+    def token(self, name: str) -> str:
+        """A token, without the line end that a file has."""
+        return self.get(name).strip(BLANKS)
+
     def all(self, name: str) -> list[str]:
         """Every value of a parameter that may be repeated."""
         return self._values.get(name, [])
@@ -82,11 +88,12 @@ def read_form(exchange: Exchange, *, repeatable: Collection[str] = ()) -> FormPa
             max_num_fields=MOST_PARAMETERS,
         )
     except ValueError:
-        text = f"the body is not a form with at most {MOST_PARAMETERS} parameters"
+        text = f"the body is not a form in UTF-8 with at most {MOST_PARAMETERS} parameters"
         raise OAuthRefusal("invalid_request", text) from None
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         if name in values and name not in repeatable:
-            raise OAuthRefusal("invalid_request", "a parameter occurs twice")
+            text = f"the parameter {name[:LONGEST_SHOWN]} occurs twice"
+            raise OAuthRefusal("invalid_request", text)
         values.setdefault(name, []).append(value)
     return FormParameters(values)

@@ -66,7 +66,7 @@ class Introspection:
     async def __call__(self, exchange: Exchange) -> Response:
         form = read_form(exchange)
         user = await self._callers.user_of(exchange, form)
-        token = form.get("token")
+        token = form.token("token")
         if not token:
             raise OAuthRefusal("invalid_request", "the parameter token is missing")
         body = await self._introspected(user, token)

@@ -68,7 +68,7 @@ class TokenRevocation:
 
     async def __call__(self, exchange: Exchange) -> Response:
         form = read_form(exchange)
-        token = form.get("token")
+        token = form.token("token")
         if not token:
             raise OAuthRefusal("invalid_request", "the parameter token is missing")
         secret = presented_secret(exchange, form)
