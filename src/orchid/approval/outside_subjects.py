@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 
 
 class KnownIssuer(NamedTuple):
-    """An issuer by its URL, or by claims that only its tokens have."""
+    """An issuer by its URL, by the form of its subjects, or by claims that only its tokens have."""
 
     name: str
     urls: tuple[str, ...]
-    suffix: str  # of the URL of an installation
+    suffixes: tuple[str, ...]  # of the URLs of installations
+    subjects: str  # prefix of the claim sub
     claims: frozenset[str]  # names that can be reused
     ids: tuple[str, ...]  # claims whose values are never given again
 
@@ -22,24 +23,28 @@ class KnownIssuer(NamedTuple):
 GITHUB: Final = KnownIssuer(
     "GitHub",
     ("https://token.actions.githubusercontent.com",),
-    "/_services/token",
+    ("/_services/token", ".ghe.com"),
+    "repo:",
     frozenset({"repository", "repository_owner", "job_workflow_ref", "workflow_ref"}),
     ("repository_id", "repository_owner_id"),
 )
 GITLAB: Final = KnownIssuer(
     "GitLab",
     ("https://gitlab.com",),
-    "",
+    (),
+    "project_path:",
     frozenset({"project_path", "namespace_path"}),
     ("project_id", "namespace_id"),
 )
 PROTECTED: Final = ("ref_protected", "environment_protected")
+# A subject can be given to somebody else; every token that is exchanged has an audience of ours.
+WEAK: Final = frozenset({"sub", "aud"})
 
 
 def takeover_risks(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
     """Claims that a policy must also compare; strict servers refuse it otherwise."""
-    if not claims.keys() - {"sub"}:
-        yield "compare another claim besides sub, such as an id that is never given again"
+    if not claims.keys() - WEAK:
+        yield "compare another claim besides sub and aud, such as an id that is never given again"
     known = known_issuer(issuer, claims)
     if known is not None and claims.keys().isdisjoint(known.ids):
         yield (
@@ -60,9 +65,11 @@ def known_issuer(issuer: str, claims: Mapping[str, str]) -> KnownIssuer | None:
     for one in (GITHUB, GITLAB):
         if issuer in one.urls or issuer.startswith(tuple(f"{url}/" for url in one.urls)):
             return one
-        if one.suffix and issuer.endswith(one.suffix):
+        if issuer.endswith(one.suffixes):
             return one
     for one in (GITHUB, GITLAB):
         if not one.claims.isdisjoint(claims) or not claims.keys().isdisjoint(one.ids):
+            return one
+        if claims.get("sub", "").startswith(one.subjects):
             return one
     return None
