@@ -391,6 +391,16 @@ BAD: dict[str, Any] = {
 }
 
 
+REASONS = {
+    "algorithm confusion": "'HS256' is not accepted",
+    "no signature": "'none' is not accepted",
+    "unknown key": "no key with its key id",
+    "forged": "altered",
+    "other audience": "its audience is 'https://other.example'",
+    "no audience": "it has no audience",
+}
+
+
 async def test_an_invalid_token_is_refused(server: Api, issuer: OutsideIssuer) -> None:
     """400 with a reason, and no token."""
     await make_policy(server, issuer)
@@ -402,6 +412,8 @@ async def test_an_invalid_token_is_refused(server: Api, issuer: OutsideIssuer) -
     assert {name: (one.status, one.json["error"]) for name, one in found.items()} == dict.fromkeys(
         BAD, (400, "invalid_request")
     )
+    for name, text in REASONS.items():
+        assert text in found[name].json["error_description"], name
     assert all(one.json["error_description"] for one in found.values())
     assert {one.header("cache-control") for one in found.values()} == {"no-store"}
 
@@ -643,7 +655,11 @@ async def test_no_policy_is_for_an_account_of_the_system(
 
 
 RISKS: dict[str, tuple[dict[str, str], str]] = {
-    "only the subject": ({"sub": "repo:acme/app:ref:refs/heads/main"}, "besides sub"),
+    "only the subject": ({"sub": "somebody"}, "besides sub"),
+    "only an audience": ({"aud": "https://orchid.test"}, "besides sub and aud"),
+    "both of them": ({"sub": "somebody", "aud": "https://orchid.test"}, "besides sub and aud"),
+    "a subject of GitHub": ({"sub": "repo:acme/app:x", "ref": "main"}, "repository_id"),
+    "a subject of GitLab": ({"sub": "project_path:acme/app:x", "ref": "main"}, "project_id"),
     "a name of GitHub": ({"repository": "acme/app", "ref": "refs/heads/main"}, "repository_id"),
     "a path of GitLab": ({"project_path": "acme/app", "ref_protected": "true"}, "project_id"),
 }
@@ -668,6 +684,7 @@ URLS = (
     ("https://token.actions.githubusercontent.com", "actor", "repository_id"),
     ("https://token.actions.githubusercontent.com/acme", "actor", "repository_id"),
     ("https://github.acme.example/_services/token", "actor", "repository_id"),
+    ("https://token.actions.acme.ghe.com", "actor", "repository_id"),
     ("https://gitlab.com", "user_login", "project_id"),
     ("https://git.acme.example", "namespace_path", "project_id"),
 )
@@ -863,6 +880,24 @@ async def test_a_new_key_of_the_issuer_is_used(
     again = await exchange(server, old)
 
     assert (new.status, again.status) == (200, 400)
+
+
+async def test_a_new_key_that_cannot_be_fetched_is_503(
+    server: Api, issuer: OutsideIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token may be good; tokens of the old key are exchanged meanwhile."""
+    await make_policy(server, issuer)
+    parts = server.server.exchange
+    assert parts is not None
+    old, source = issuer.github(), parts.subjects._followed[issuer.url].source
+    issuer.rotate()
+    monkeypatch.setitem(issuer.pages, "/keys", b"out of order")
+    monkeypatch.setattr(source, "_is_recent", lambda: False)
+
+    new, again = await exchange(server, issuer.github()), await exchange(server, old)
+
+    assert (new.status, again.status) == (503, 200)
+    assert new.json["error"] == "temporarily_unavailable"
 
 
 async def test_keys_that_are_not_there_yet_are_503(

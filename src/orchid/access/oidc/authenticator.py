@@ -130,6 +130,11 @@ class OidcAuthenticator:
         return token.outcome
 
 
+def unverified_algorithm(token: str) -> str:
+    """The signature algorithm in the header of a token; raises NotAToken."""
+    return _unverified(token, 0, "alg")
+
+
 def unverified_issuer(token: str) -> str:
     """The issuer in an unverified token; only for choosing the keys."""
     return _unverified(token, 1, "iss")
@@ -137,7 +142,7 @@ def unverified_issuer(token: str) -> str:
 
 def _refuse_algorithm(token: str, accepted: Collection[str]) -> None:
     """Refuse algorithms that are not accepted; a new key of an accepted one may still come."""
-    algorithm = _unverified(token, 0, "alg")
+    algorithm = unverified_algorithm(token)
     if algorithm in ALGORITHMS and algorithm not in accepted:
         raise Rejected(
             f"oidc: verify token: the signature algorithm {algorithm} is not accepted from this "

@@ -103,6 +103,11 @@ class KeySource:
     def unfollow(self, changed: Changed) -> None:
         self._followers.remove(changed)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the last attempt to fetch the keys succeeded, and none is running."""
+        return self.ready and not self.problem and not self._fetching
+
     async def run(self) -> None:
         """Fetch and refresh until cancelled."""
         while True:

@@ -176,7 +176,7 @@ class TokenExchanger:
         except InvalidSubject as refusal:
             raise ExchangeRefused(INVALID, str(refusal)) from None
         except KeysUnavailable:
-            text = "the keys of the issuer are not available yet"
+            text = "the keys of the issuer are not available now"
             raise ExchangeRefused(UNAVAILABLE, text, retry_after=RETRY_AFTER) from None
 
     async def usable(self, token: str) -> SubjectToken:

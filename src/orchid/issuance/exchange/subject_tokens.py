@@ -15,13 +15,20 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from orchid.access.oidc.authenticator import unverified_issuer
+from orchid.access.oidc.authenticator import unverified_algorithm, unverified_issuer
 from orchid.access.oidc.configuration import InvalidConfiguration
 from orchid.access.oidc.keys import Fetch, KeyLocation, KeySource, fetching
 from orchid.clock import Clock
 from orchid.credentials.files import read_bounded
 from orchid.credentials.keys import VerificationKey
-from orchid.credentials.refusals import NotAToken, Refusal, TokenRefused, UnknownKey, WrongIssuer
+from orchid.credentials.refusals import (
+    BadSignature,
+    NotAToken,
+    Refusal,
+    TokenRefused,
+    UnknownKey,
+    WrongIssuer,
+)
 from orchid.credentials.tokens import KeySet, Payload, Verified, Verifier
 from orchid.engine.seat import SEAT
 from orchid.issuance.exchange.configuration import ExchangeIssuer, read_configuration
@@ -44,7 +51,7 @@ class InvalidSubject(Exception):
 
 
 class KeysUnavailable(Exception):
-    """The keys of the issuer were not fetched yet."""
+    """The key of the token is unknown, and the keys of the issuer cannot be fetched now."""
 
 
 class SubjectToken(msgspec.Struct, frozen=True):
@@ -184,9 +191,25 @@ class SubjectTokens:
         except WrongIssuer as refusal:
             text = f"tokens of this issuer are not exchanged: {refusal}"
             raise InvalidSubject(text) from None
+        except (BadSignature, UnknownKey) as refusal:
+            text = f"the subject token cannot be verified: {self._why_unverified(token, refusal)}"
+            raise InvalidSubject(text) from None
         except TokenRefused as refusal:
             raise InvalidSubject(f"the subject token cannot be verified: {refusal}") from None
         return self._checked(verified, now)
+
+    def _why_unverified(self, token: str, refusal: TokenRefused) -> str:
+        """Why no key of its issuer verifies a token, in words for a job."""
+        algorithm = unverified_algorithm(token)
+        accepted = self._followed[unverified_issuer(token)].issuer.algorithms
+        if algorithm not in accepted:
+            return (
+                f"its signature algorithm {algorithm!r} is not accepted from this issuer, "
+                f"only {', '.join(accepted)}"
+            )
+        if isinstance(refusal, UnknownKey):
+            return "its issuer publishes no key with its key id (kid)"
+        return "it was altered, or is not signed with the key that it names"
 
     def issuer_of(self, token: str) -> str:
         """The configured issuer in an unverified token, or ""."""
@@ -202,14 +225,17 @@ class SubjectTokens:
         try:
             return self._verifier.open(token, now), now
         except UnknownKey:
-            source = self._followed[unverified_issuer(token)].source
-            is_newer = await _without_seat(source)
-            if not source.ready:
-                raise KeysUnavailable from None
-            if not is_newer:
+            followed = self._followed[unverified_issuer(token)]
+            if unverified_algorithm(token) not in followed.issuer.algorithms:
                 raise
+            await _without_seat(followed.source)
         now = self._clock.now().timestamp()
-        return self._verifier.open(token, now), now
+        try:
+            return self._verifier.open(token, now), now
+        except UnknownKey:
+            if followed.source.is_current:
+                raise
+            raise KeysUnavailable from None
 
     def _checked(self, verified: Verified[Payload], now: float) -> SubjectToken:
         """Check everything but the signature."""
@@ -234,14 +260,15 @@ def configuration_reader(
     return lambda data: read_configuration(data, api_version, own_issuers)
 
 
-async def _without_seat(source: KeySource) -> bool:
+async def _without_seat(source: KeySource) -> None:
     """Wait for newer keys; the seat of the request is free for others meanwhile."""
     seat = SEAT.get()
     if seat is None:
-        return await source.newer()
+        await source.newer()
+        return
     seat.park()
     try:
-        return await source.newer()
+        await source.newer()
     finally:
         seat.unpark()
 
@@ -253,7 +280,9 @@ def _check_audience(claims: Payload, wanted: Collection[str]) -> None:
     audiences = named if isinstance(named, list) else [named]
     if not any(isinstance(one, str) and one in wanted for one in audiences):
         shown = ", ".join(repr(one) for one in audiences[:4] if isinstance(one, str))
-        _refuse(f"its audience is {shown or 'missing'}, which is not one of this server")
+        if not shown:
+            _refuse("it has no audience")
+        _refuse(f"its audience is {shown}, which is not one of this server")
 
 
 def _expiry(verified: Verified[Payload], now: float) -> int:
