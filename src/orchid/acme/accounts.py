@@ -195,7 +195,7 @@ def refuse_contacts(contact: tuple[str, ...]) -> None:
 
 def _in_use(url: str = "") -> AcmeProblem:
     headers = f"Location: {url}\r\n".encode() if url else b""
-    return malformed("this key belongs to another account", code=CONFLICT, headers=headers)
+    return malformed("this key belongs to an account already", code=CONFLICT, headers=headers)
 
 
 def _url(target: RequestTarget, account: AcmeAccount) -> str:

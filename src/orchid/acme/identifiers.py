@@ -43,9 +43,12 @@ def _checked(given: Identifier, authority: CertificateAuthority) -> AcmeIdentifi
         raise malformed(f"an identifier has at most {LONGEST_VALUE} characters")
     if given.type == IP:
         try:
-            return AcmeIdentifier(type=IP, value=str(ipaddress.ip_address(given.value)))
+            address = ipaddress.ip_address(given.value)
         except ValueError:
             raise malformed("an identifier is not an IP address") from None
+        if getattr(address, "scope_id", None):
+            raise malformed("an identifier is an IP address with a zone")
+        return AcmeIdentifier(type=IP, value=str(address))
     value = given.value.lower()
     try:
         refuse_bad_host(value, wildcards=terms.wildcards)

@@ -46,6 +46,8 @@ from orchid.wire.user import UserInfo
 MOST_LIVE: Final = 300  # orders of an account that are neither fetched nor expired
 MOST_PER_MINUTE: Final = 20
 SHORTEST_RETRY, LONGEST_RETRY, RETRIES_PER_AGE = 3, 300, 10
+# Of a certificate: the limits of spec.expirationSeconds.
+SHORTEST, LONGEST = timedelta(seconds=SHORTEST_LIFETIME), timedelta(seconds=2**31 - 1)
 PEM_CHAIN: Final = "application/pem-certificate-chain"
 CREATED: Final = 201
 
@@ -144,8 +146,10 @@ class OrderPages:
             return
         if wanted.tzinfo is None:
             raise malformed("notAfter must have a time zone")
-        if wanted < self._clock.now() + timedelta(seconds=SHORTEST_LIFETIME):
-            raise malformed(f"notAfter must be at least {SHORTEST_LIFETIME} seconds from now")
+        lifetime = wanted - self._clock.now()
+        if not SHORTEST <= lifetime <= LONGEST:
+            text = f"notAfter must be {SHORTEST.seconds} seconds to {LONGEST.days} days from now"
+            raise malformed(text)
 
     def _refuse_replacement(
         self,

@@ -238,6 +238,7 @@ UNFIT: list[tuple[Any, str]] = [
     ([{"type": "dns", "value": f"n{i}.example.com"} for i in range(101)], "malformed"),
     ("x", "malformed"),
     ([{"type": "dns"}], "malformed"),
+    ([{"type": "ip", "value": "fe80::1%eth0"}], "malformed"),
 ]
 
 
@@ -265,9 +266,12 @@ async def test_times_of_an_order_are_checked(world: World) -> None:
     begins = await client.order(NAME, notBefore="2030-01-01T00:00:00Z")
     past = await client.order(NAME, notAfter="2020-01-01T00:00:00Z")
     no_zone = await client.order(NAME, notAfter="2040-01-01T00:00:00")
+    late = await client.order(NAME, notAfter="2110-01-01T00:00:00Z")
+    beyond = await client.order(NAME, notAfter="9999-12-31T23:59:59-23:00")
     good = await client.order(NAME, notAfter="2040-01-01T00:00:00Z")
 
-    assert problem(begins) == problem(past) == problem(no_zone) == (400, "malformed")
+    for answer in (begins, past, no_zone, late, beyond):
+        assert problem(answer) == (400, "malformed")
     assert good.json["notAfter"] == "2040-01-01T00:00:00Z"
 
 
