@@ -30,6 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = 0
+_MOST_STEPS: Final = 256  # of a path; links that lead to each other end here
 
 
 class OutputRefused(Exception):
@@ -94,19 +95,39 @@ def read_current(directory: Path) -> dict[str, bytes]:
 
 def refuse_unsafe(directory: Path) -> None:
     """Refuse a directory in which, or above which, another user could replace files."""
-    for path in (directory, *directory.absolute().parents):
+    for path, is_parent in _passed(directory):
         try:
-            status = path.lstat() if path == directory else path.stat()
+            status = path.lstat()
         except OSError as error:
             raise OutputRefused(f"cannot use {path}: {error.strerror}") from None
-        if not stat.S_ISDIR(status.st_mode):
-            raise OutputRefused(f"{path} is not a directory")
         if status.st_uid not in (os.geteuid(), _ROOT):
             raise OutputRefused(f"{path} belongs to another user (uid {status.st_uid})")
+        if is_parent and stat.S_ISLNK(status.st_mode):
+            continue  # the next paths are those that it leads to
+        if not stat.S_ISDIR(status.st_mode):
+            raise OutputRefused(f"{path} is not a directory")
         others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         # In a directory with the sticky bit, nobody can replace the entries of others.
-        if others and (path == directory or not status.st_mode & stat.S_ISVTX):
+        if others and not (is_parent and status.st_mode & stat.S_ISVTX):
             raise OutputRefused(f"{path} can be written by other users; run: chmod go-w {path}")
+
+
+def _passed(directory: Path) -> Iterator[tuple[Path, bool]]:
+    """Every path that opening a directory passes, also by links; with whether it is a parent."""
+    path = Path("/")
+    yield path, True
+    left = [*directory.absolute().parts[1:]]
+    for _ in range(_MOST_STEPS):
+        if not left:
+            return
+        part = left.pop(0)
+        path = path.parent if part == ".." else path / part
+        yield path, bool(left)
+        if left and path.is_symlink():
+            target = path.readlink()
+            path = Path("/") if target.is_absolute() else path.parent
+            left = [*target.parts[target.is_absolute() :], *left]
+    raise OutputRefused(f"cannot use {directory}: too many links")
 
 
 # --- one generation ---------------------------------------------------------------------------

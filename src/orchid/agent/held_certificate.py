@@ -140,8 +140,8 @@ def renewal_time(calls: ServerCalls, held: HeldCertificate) -> datetime.datetime
     """When to renew: a moment in the server's window, or at 60 to 70 % of life without one."""
     share = fraction(certificates.encode(held.leaf))
     window = _window(calls, held.leaf)
-    if window is None:
-        return local_renewal_time(held)
+    if window is None or window[1] >= held.end:
+        return local_renewal_time(held)  # no answer, or one that could let it expire
     start, end = window
     return start + (end - start) * share
 

@@ -18,6 +18,7 @@ from orchid.agent.generations import OutputRefused
 FRESH, WAITING, DENIED, FAILED = "fresh", "waiting", "denied", "failed"
 STATES: Final = (FRESH, WAITING, DENIED, FAILED)
 ALL_FRESH, FAILURE, UNDECIDED = 0, 1, 3
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 LARGEST_SKEW: Final = 60.0  # seconds until a difference of the clocks is reported
 
 Moment = datetime.datetime
@@ -128,10 +129,17 @@ def _head(name: str, kind: str, text: str) -> Iterator[str]:
 
 def write_metrics(path: Path, status: AgentStatus) -> None:
     """Replace the file of metrics; readable by all, it has no secrets."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # Its directory may belong to the collector: never open a file or follow a link that is there.
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
-        temporary.write_bytes(metrics_text(status))
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        descriptor = os.open(temporary, _NEW_FILE, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(metrics_text(status))
+                os.fchmod(descriptor, 0o644)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise OutputRefused(f"cannot write {path}: {error.strerror}") from None

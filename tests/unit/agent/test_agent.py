@@ -3,6 +3,7 @@
 The rule in all of them: present files stay until better ones are complete.
 """
 
+import base64
 import datetime
 import errno
 import json
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from orchid.agent import schedule
 from orchid.agent.agent import Agent
 from orchid.agent.configuration import AgentConfiguration, parse
+from orchid.agent.outputs.token import token_life
 from orchid.agent.state_directory import StateUnusable, opened
 from orchid.agent.status import AgentStatus
 from orchid.agent.supervision import Supervisor
@@ -218,6 +220,31 @@ def test_a_window_in_the_past_renews_now(host: Host) -> None:
     assert host.has_pair()
     assert host.read() != before[0]
     assert host.read("tls.key") != before[1]
+
+
+def test_a_window_after_the_end_is_ignored(host: Host) -> None:
+    """A wrong hint lets no certificate expire."""
+    host.server.windows = (10**8, 10**8 + 60)
+    host.server.age = 0.75
+    host.check()
+    before = host.read()
+
+    host.check()
+
+    assert host.read() != before
+
+
+def test_metrics_follow_no_link(host: Host, tmp_path: Path) -> None:
+    """The directory of the collector may belong to its user: nothing there is written through."""
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for name in ("agent.prom", f".agent.prom.{os.getpid()}"):
+        (host.place / name).symlink_to(mine)
+
+    host.check()
+
+    assert mine.read_text() == "mine"
+    assert "orchid_agent_output_state" in (host.place / "agent.prom").read_text()
 
 
 def test_without_renewal_information_the_life_decides(host: Host) -> None:
@@ -793,3 +820,11 @@ def test_agents_return_at_different_times_after_an_outage() -> None:
 
     assert sum(returned.values()) == 1000
     assert max(returned.values()) <= 20
+
+
+def test_a_token_with_impossible_times_is_no_token() -> None:
+    """A damaged file does not keep an agent from starting."""
+    for times in ({"iat": 0, "exp": 1e300}, {"iat": 1e300, "exp": 0}, {"iat": -1e18, "exp": 1e18}):
+        body = base64.urlsafe_b64encode(json.dumps(times).encode()).rstrip(b"=")
+
+        assert token_life(b".".join((b"e30", body, b"c2ln")), "") is None

@@ -115,6 +115,27 @@ def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path, output: Pat
         write(link, "1")
 
 
+def test_links_above_the_directory_must_be_safe_to_the_end(tmp_path: Path, output: Path) -> None:
+    """A link of the operator is followed; not one in a directory that others can write."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "hop").symlink_to(output.parent)
+    (tmp_path / "link").symlink_to("shared/../shared/hop")
+    directory = tmp_path / "link" / output.name
+
+    write(directory, "1")
+    shared.chmod(0o777)
+    with pytest.raises(OutputRefused, match=f"{shared} can be written by other users"):
+        write(directory, "2")
+    shared.chmod(0o755)
+    (shared / "hop").unlink()
+    (shared / "hop").symlink_to("hop")
+    with pytest.raises(OutputRefused, match="too many links"):
+        write(directory, "2")
+
+    assert (output / "tls.crt").read_text().endswith("1")
+
+
 @pytest.mark.parametrize("name", ["..data", "a/b", "", ".", "..", "x" * 65])
 def test_names_of_files_are_plain(output: Path, name: str) -> None:
     """No name reaches beyond the directory or hides."""

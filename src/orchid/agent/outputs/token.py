@@ -77,7 +77,10 @@ def token_life(token: bytes, audience: str) -> Life | None:
         return None
     used = min((times.exp - times.iat) * SHARE, LONGEST_USE)
     renews = times.iat + used * (1 - EARLIER * fraction(token))
-    return Life(_moment(times.exp), _moment(renews))
+    try:
+        return Life(_moment(times.exp), _moment(renews))
+    except (ValueError, OverflowError, OSError):  # no time that a calendar has
+        return None
 
 
 def request_token(current: Round, account: str, audience: str, seconds: int) -> SecretValue:
