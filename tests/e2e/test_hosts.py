@@ -141,7 +141,7 @@ def test_from_the_join_file_to_the_revocation(
     admin("create", "namespace", "web")
     operator.types("account", "new", "web/frontend")
     placed = ("host", "place", HOST, "web/frontend", "--audience", "https://vault.example")
-    operator.types(*placed, "--signer", f"{SIGNER}-pod")
+    operator.types(*placed, "--api", "--signer", f"{SIGNER}-pod")
     pod = json.loads(node("-n", "web", "get", "pod", f"frontend-{HOST}", "-o", "json").out)
     account = json.loads(node("-n", "web", "get", "sa", "frontend", "-o", "json").out)
     own = json.loads(node("get", "node", HOST, "-o", "json").out)
@@ -176,6 +176,7 @@ def test_from_the_join_file_to_the_revocation(
     before = curl(server, who, tmp_path / "workload.crt", workload)
     operator.types("host", "list").stdout.index(HOST)
     assert "web/frontend" in operator.types("host", "show", HOST).stdout
+    serial = as_account(node, admin, tmp_path / "account", wanted)
 
     operator.types("host", "revoke", HOST, "--yes", "--reason", "keyCompromise")
 
@@ -185,6 +186,32 @@ def test_from_the_join_file_to_the_revocation(
     node.fails("get", "node", HOST).says("Unauthorized")
     gone = admin.fails("-n", "web", "get", "pod", f"frontend-{HOST}")
     gone.says("NotFound")
+    revoked = admin("get", "ic", serial, "-o", "jsonpath={.status.revoked.reason}").out
+    assert revoked == "keyCompromise"
+
+
+def as_account(node: Kubectl, admin: Kubectl, home: Path, wanted: dict[str, str]) -> str:
+    """The serial number of a certificate that the host requests with the account's token."""
+    asked = yaml.safe_load(TOKEN_REQUEST.format(audience="", **wanted))
+    del asked["spec"]["audiences"]
+    tokens = "/api/v1/namespaces/web/serviceaccounts/frontend/token"
+    answer = node("create", "--raw", tokens, "-f", "-", stdin=json.dumps(asked)).out
+    config = yaml.safe_load(node.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": json.loads(answer)["status"]["token"]}
+    home.mkdir()
+    (home / "kubeconfig").write_text(yaml.safe_dump(config))
+    new_key(home / "key")
+    request = openssl("req", "-new", "-key", home / "key", "-subj", "/CN=frontend")
+    body = REQUEST.format(name="account", request=encoded(request), signer=SIGNER)
+    role = ("--clusterrole", "system:node-bootstrapper", "--serviceaccount", "web:frontend")
+    admin("create", "clusterrolebinding", "frontend", *role)
+    Kubectl(home / "kubeconfig", home)(
+        "create", "-f", "-", stdin=body.replace(f"{SIGNER}-kubelet", SIGNER)
+    )
+    admin("certificate", "approve", "account")
+    shown = r'jsonpath={.metadata.name}{"\n"}'
+    selector = f"--field-selector=spec.requester.nodeName={HOST}"
+    return first_line(admin, "get", "ic", selector, "-w", "-o", shown)
 
 
 def _json(text: str) -> str:

@@ -391,6 +391,7 @@ class Access:
                 self._random,
                 pod_requests=self.feed.of(PodCertificateRequest),
                 account_until=self.revocations.account_until,
+                node_name_extra=names.node_name_extra,
             ),
             RevokedKeys(self._keys_of),
             self._signing_key_material(),

@@ -53,6 +53,9 @@ class Requester(Wire):
     username: Annotated[str, proto(1), describe("The name of the requester.")] = ""
     uid: Annotated[str, proto(2), describe("The uid of the requester.")] = ""
     groups: Annotated[tuple[str, ...], proto(3), describe("The groups of the requester.")] = ()
+    node_name: Annotated[
+        str, proto(4), describe("The Node of the Pod whose token the requester used, if any.")
+    ] = ""
 
 
 class Approver(Wire):
@@ -198,6 +201,7 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
             "spec.sha256": lambda one: one.spec.sha256,
             "spec.authorityKey": lambda one: one.spec.authority_key,
             "spec.requester.username": lambda one: one.spec.requester.username,
+            "spec.requester.nodeName": lambda one: one.spec.requester.node_name,
             "spec.request.name": lambda one: one.spec.request.name,
             "spec.cluster": lambda one: one.spec.cluster,
             "status.revoked": lambda one: "true" if one.status.revoked else "false",

@@ -74,10 +74,12 @@ class RecordIssued(AdmissionPolicy):
         *,
         pod_requests: KindCache[PodCertificateRequest],
         account_until: Callable[[tuple[str, str]], int],
+        node_name_extra: str,
     ) -> None:
         """`issuers_of`: the issuers of a signer, None if the signer is not ours. `revoked_until`:
         the last second whose certificates of a signer are revoked. `account_until`: the last second
-        whose credentials of an account are revoked.
+        whose credentials of an account are revoked. `node_name_extra`: the extra attribute with
+        the Node of a token's Pod.
         """
         self._records = records
         self._requests = requests
@@ -86,6 +88,7 @@ class RecordIssued(AdmissionPolicy):
         self._random = randomness
         self._pod_requests = pod_requests
         self._account_until = account_until
+        self._node_name = node_name_extra
 
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
@@ -154,7 +157,12 @@ class RecordIssued(AdmissionPolicy):
             issued=self._issued(asked.signer_name, request.now),
             signer_name=asked.signer_name,
             request=IssuedFor(name=csr.metadata.name, uid=csr.metadata.uid),
-            requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
+            requester=Requester(
+                username=asked.username,
+                uid=asked.uid,
+                groups=asked.groups,
+                node_name=next(iter(asked.extra.get(self._node_name, ())), ""),
+            ),
             approver=Approver(
                 username=notes.get(APPROVER, ""),
                 policy=notes.get(POLICY, ""),

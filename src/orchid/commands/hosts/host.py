@@ -324,8 +324,11 @@ def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
     """Join tokens first, so that the host cannot join again; then certificates, then Pods."""
     host: str = chosen.host
     user = f"{NODE_PREFIX}{host}"
-    requested = {"fieldSelector": f"spec.requester.username={issued.escaped(user)}"}
-    found = [*certificates_of(server, host), *server.items(issued.url(server), requested)]
+    found = [
+        *certificates_of(server, host),
+        *_requested(server, "username", user),
+        *_requested(server, "nodeName", host),
+    ]
     live = {one["metadata"]["name"]: one for one in found if issued.is_live(one)}
     pods = list(pods_of(server, host))
     tokens = [token for name, token in join_tokens(server) if name == host]
@@ -376,6 +379,12 @@ def certificates_of(server: ServerConnection, host: str) -> Iterator[Json]:
     """The certificates by which a host authenticates."""
     user = f"{NODE_PREFIX}{host}"
     return (one for one in node_certificates(server) if issued.common_name(one) == user)
+
+
+def _requested(server: ServerConnection, field: str, value: str) -> Iterator[Json]:
+    """The certificates that a user requested, or the accounts that are placed on a host."""
+    query = {"fieldSelector": f"spec.requester.{field}={issued.escaped(value)}"}
+    return server.items(issued.url(server), query)
 
 
 def pods_of(server: ServerConnection, host: str) -> Iterator[Json]:
