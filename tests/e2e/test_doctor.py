@@ -75,16 +75,22 @@ def test_the_keys_of_an_outside_issuer_are_fetched(tmp_path: Path) -> None:
 
 
 def test_nothing_is_wrong_with_a_good_server(tmp_path: Path) -> None:
-    """Every check of a running server says good, and the store is whole while it is in use."""
+    """Every check says good, the store is whole in use; a copy of it has no server that runs."""
     with running_server(tmp_path / "data") as server:
         admin = ("--kubeconfig", str(server.kubeconfig))
         command = [sys.executable, "-m", "orchid", "ca", "new", "a", "--signer", "example.com/a"]
         subprocess.run([*command, *admin], check=True, capture_output=True, timeout=60)
         code, found = examined(server)
+        copy = tmp_path / "copy"
+        command = [sys.executable, "-m", "orchid", "backup", "--all", str(copy), "--data-dir"]
+        subprocess.run([*command, str(server.data_dir)], check=True, timeout=60)
+        _, beside = examined(server, "--data-dir", str(copy))
 
     good = ("store", "server", "version", "server clock", "issuer", "secrets", "roles", "ledger")
     assert code == 0
     assert {found[check]["state"] for check in good} == {"good"}
+    assert beside["server"]["text"] == "no server has the store open: files alone were looked at"
+    assert "issuer" not in beside
 
 
 def test_a_missing_role_and_an_unreachable_issuer_are_reported(tmp_path: Path) -> None:

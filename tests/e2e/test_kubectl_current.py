@@ -117,7 +117,7 @@ def test_explain_reads_either_document(kubectl: Kubectl) -> None:
 
     third.says("GROUP:      certificates.k8s.io", "signerName\t<string> -required-")
     second.says("VERSION:  certificates.k8s.io/v1", "signerName\t<string> -required-")
-    kubectl("explain", "clustertrustbundles.spec").says("VERSION:    v1beta1", "trustBundle")
+    kubectl("explain", "clustertrustbundles.spec").says("VERSION:    v1\n", "trustBundle")
     kubectl("explain", "sa", "--recursive").says("automountServiceAccountToken\t<boolean>")
     kubectl.fails("explain", "sa.nothing").says('field "nothing" does not exist')
 

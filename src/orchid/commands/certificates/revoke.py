@@ -29,6 +29,7 @@ from pathlib import Path
 
 from orchid.commands.certificates import cluster_targets, issued, revocations
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import (
     CONFLICT,
     CommandRefused,
@@ -318,10 +319,9 @@ def _issued_before(before: str) -> Json:
 def _confirm(chosen: argparse.Namespace, texts: list[str]) -> None:
     for text in texts:
         remark(text)
-    if chosen.yes or chosen.what in ("token", "certificate") or not sys.stdin.isatty():
+    if chosen.yes or chosen.what in ("token", "certificate"):
         return
-    remark("Go on? [y/N] ")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if confirmed("Go on?") is False:
         raise Complaint("nothing was changed")
 
 

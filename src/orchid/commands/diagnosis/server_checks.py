@@ -13,7 +13,6 @@ import ssl
 import urllib.request
 from collections.abc import Iterator
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 from orchid.access.policy.bootstrap import bootstrap_policy
@@ -29,6 +28,8 @@ from orchid.commands.terminal.connection import CommandRefused, ServerConnection
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import Complaint
 from orchid.credentials import keys
+from orchid.data_directory import DataDirectory
+from orchid.settings.checking import Settings
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.version import __version__
 
@@ -55,18 +56,27 @@ def answers(here: Installation) -> Asked:
         else:
             why = ", ".join(failing) or "it does not say why"
             yield wrong(f"{url} is not ready: {why}", "its log says more")
-    elif is_held(here):
+    elif is_held(here.files):
         yield wrong(
             f"a server has the store open, but does not answer at {url}",
             "look at its log, and at --listen and --advertise-address",
         )
+    elif is_stopped(here.settings, here.files):
+        yield note("no server has the store open: files alone were looked at")
     else:
         yield note(f"no server answers at {url}: files alone were looked at")
 
 
-def is_held(here: Installation) -> bool:
+def is_stopped(settings: Settings, files: DataDirectory) -> bool:
+    """Whether no process has the embedded store open that these settings name."""
+    given = settings.given
+    is_embedded = given.store == "sqlite" and not given.etcd_servers and files.database.exists()
+    return is_embedded and not is_held(files)
+
+
+def is_held(files: DataDirectory) -> bool:
     """Whether a process has the embedded store open."""
-    database = here.files.database
+    database = files.database
     lock = database.with_name(database.name + "-lock")
     try:
         with lock.open("rb") as file:
@@ -241,10 +251,12 @@ def _running(here: Installation) -> Iterator[ServerConnection]:
         yield here.server
 
 
-def connected(kubeconfig: Path) -> ServerConnection | None:
-    """A connection as the administrator; None if no server responds."""
+def connected(settings: Settings, files: DataDirectory) -> ServerConnection | None:
+    """A connection as the administrator; None if no server of this data directory responds."""
+    if is_stopped(settings, files):
+        return None  # what responds at the same address, belongs to another directory
     try:
-        found = FoundKubeconfig((kubeconfig,), "data directory")
+        found = FoundKubeconfig((files.kubeconfig,), "data directory")
         server = ServerConnection(kubeconfig_file.load(found), found)
         server.text("/livez")
     except Complaint:

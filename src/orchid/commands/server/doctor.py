@@ -53,7 +53,7 @@ def installation(chosen: argparse.Namespace) -> "Installation":
     if owner != os.geteuid():
         raise Complaint(f"{root} belongs to {_other_user(owner)}", USAGE)
     files = located(settings)
-    return Installation(settings, files, times.now(), connected(files.kubeconfig))
+    return Installation(settings, files, times.now(), connected(settings, files))
 
 
 def _other_user(uid: int) -> str:
