@@ -1,6 +1,6 @@
 """One connection: requests in, responses out, in order, with limits on everything.
 
-Start with `data_received` and `_proceed`. One request is processed at a time; further data is
+Start with `parse` and `proceed`. One request is processed at a time; further data is
 buffered, up to a limit, and then reading pauses. The same happens when the client does not read its
 responses. `deadline` is the time of the next timeout; listener.py calls `expire` when it has
 passed.
@@ -111,6 +111,10 @@ class Connection(ServedProtocol):
             self._close()
 
     def data_received(self, data: bytes) -> None:
+        self.parse(data)
+        self.proceed()
+
+    def parse(self, data: bytes) -> None:
         if self._closing:
             return
         if (
@@ -122,7 +126,6 @@ class Connection(ServedProtocol):
             self._hold(data)
         else:
             self._reader.feed(data)
-        self._proceed()
 
     def eof_received(self) -> bool:
         """Keep a half-closed connection open while a response is pending.
@@ -149,7 +152,7 @@ class Connection(ServedProtocol):
         self.deadline = inf
         if isinstance(self._current, OpenStream | LongBody):
             self._current.taken()
-        self._proceed()
+        self.proceed()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -214,7 +217,7 @@ class Connection(ServedProtocol):
         if isinstance(self._current, PendingRecognition):
             self._unfinished.count()
 
-    def _proceed(self) -> None:
+    def proceed(self) -> None:
         """Process received requests, as far as possible without waiting."""
         if self._proceeding or self._yielding:
             return
@@ -251,7 +254,7 @@ class Connection(ServedProtocol):
     def _go_on(self) -> None:
         self._yielding = False
         self._service.yielding -= 1
-        self._proceed()
+        self.proceed()
 
     def _rest(self) -> None:
         """Wait for more data: set the deadline, and send pending data meanwhile."""
@@ -293,7 +296,7 @@ class Connection(ServedProtocol):
     def _recognized(self, sender: CallerStatus) -> None:
         self._current = None
         self._unfinished.recognize(sender)
-        self._proceed()
+        self.proceed()
 
     # Responses
 
@@ -333,7 +336,7 @@ class Connection(ServedProtocol):
             self._write(arrived, answer)
         else:
             self._answer(arrived, answer)
-        self._proceed()
+        self.proceed()
 
     def _answer(self, arrived: Arrived, answer: Answer) -> None:
         if isinstance(answer, Stream):
@@ -380,7 +383,7 @@ class Connection(ServedProtocol):
             self._current = None
             self._service.unsent.release(self)
             if keep_alive:
-                self._proceed()
+                self.proceed()
             else:
                 self._close(lingers=lingers)
 
@@ -432,7 +435,7 @@ class Connection(ServedProtocol):
         """Continue after a stream, or close."""
         self._current = None
         if keep_alive and not self._eof and not self._service.draining:
-            self._proceed()
+            self.proceed()
         else:
             self._close()
 

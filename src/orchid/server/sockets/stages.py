@@ -1,4 +1,4 @@
-"""The requests of one turn of the event loop, in stages: decrypt all, handle all, encrypt all.
+"""The requests of one turn of the event loop, in stages: decrypt, parse, handle, encrypt all.
 
 Under load, many sockets are ready in one turn. The code of one stage then stays in the processor's
 caches for all of them, where the code of a complete request would evict its own beginning: with 32
@@ -6,7 +6,7 @@ connections a get takes a quarter less CPU time (docs/decisions/0040-stages.md).
 later than before, because the event loop writes to its sockets at the end of a turn in any case.
 
 `Stages.receive` is called by a channel (tls_channel.py) with new data. While `handling`, channels
-may hold back short responses for the third stage. A channel that fails affects no other.
+may hold back short responses for the last stage. A channel that fails affects no other.
 """
 
 import asyncio
@@ -24,8 +24,11 @@ class StagedChannel(Protocol):
     def decrypt_received(self) -> bytes:
         """Decrypt the data of this turn; empty if there is nothing to handle."""
 
-    def handle(self, data: bytes) -> None:
-        """Pass on decrypted data."""
+    def parse(self, data: bytes) -> None:
+        """Read the requests in decrypted data."""
+
+    def handle(self) -> None:
+        """Handle the requests that were read."""
 
     def encrypt_unsent(self) -> None:
         """Encrypt and send the responses that were held back."""
@@ -50,7 +53,7 @@ class Stages:
         self._received.append(channel)
 
     def send_later(self, channel: StagedChannel) -> None:
-        """Let a channel send in the third stage; only while `handling`."""
+        """Let a channel send in the last stage; only while `handling`."""
         self._unsent.append(channel)
 
     def run_steps(self, steps: list[Step]) -> None:
@@ -71,11 +74,11 @@ class Stages:
         del self._received[:TOGETHER]
         if self._received:
             self._loop.call_soon(self._run)
-        decrypted = self._decrypt(received)
+        parsed = self._parse(self._decrypt(received))
         self.handling = True
-        for channel, data in decrypted:
+        for channel in parsed:
             try:
-                channel.handle(data)
+                channel.handle()
             except Exception as problem:
                 self._failed(channel, problem)
         self.handling = False
@@ -98,6 +101,16 @@ class Stages:
             except Exception as problem:
                 self._failed(channel, problem)
         return decrypted
+
+    def _parse(self, decrypted: list[tuple[StagedChannel, bytes]]) -> list[StagedChannel]:
+        parsed = []
+        for channel, data in decrypted:
+            try:
+                channel.parse(data)
+                parsed.append(channel)
+            except Exception as problem:
+                self._failed(channel, problem)
+        return parsed
 
     def _failed(self, channel: StagedChannel, problem: Exception) -> None:
         """Treat an exception as the event loop treats one in a callback of a socket."""

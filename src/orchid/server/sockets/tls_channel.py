@@ -35,6 +35,13 @@ class ServedProtocol(asyncio.Protocol):
     def known(self) -> bool:
         return False
 
+    def parse(self, data: bytes) -> None:
+        """Read requests, and leave them for `proceed`."""
+        self.data_received(data)
+
+    def proceed(self) -> None:
+        """Handle the requests that were read."""
+
 
 Handshaken = Callable[["TlsChannel"], ServedProtocol]
 Ended = Callable[["TlsChannel"], None]
@@ -174,14 +181,20 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             return b""  # it has been handled, or the connection is gone
         return self._decrypt(received, self._protocol)
 
-    def handle(self, data: bytes) -> None:
+    def parse(self, data: bytes) -> None:
         """Pass on decrypted data."""
         if self._protocol is not None:
-            self._protocol.data_received(data)
+            self._protocol.parse(data)
+
+    def handle(self) -> None:
+        """Let the requests in it be handled."""
+        if self._protocol is not None:
+            self._protocol.proceed()
 
     def _decrypt_now(self) -> None:
         if data := self.decrypt_received():
-            self.handle(data)
+            self.parse(data)
+            self.handle()
 
     def _decrypt(self, data: bytes, protocol: ServedProtocol) -> bytes:
         """Decrypt a piece; its data all together, or nothing."""

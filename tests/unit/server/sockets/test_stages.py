@@ -55,7 +55,10 @@ class Recorded:
         self._step("decrypt")
         return b"data"
 
-    def handle(self, data: bytes) -> None:
+    def parse(self, data: bytes) -> None:
+        self._step("parse")
+
+    def handle(self) -> None:
         assert self._stages.handling
         self._step("handle")
         self._stages.send_later(self)
@@ -69,7 +72,7 @@ class Recorded:
 
 
 def test_each_stage_is_done_for_all_connections_before_the_next() -> None:
-    """All that is received in one turn is decrypted, then handled, then answered."""
+    """All that is received in one turn is decrypted, then parsed, handled, and answered."""
     loop = Loop()
     log: list[str] = []
     stages = loop.staged()
@@ -78,10 +81,11 @@ def test_each_stage_is_done_for_all_connections_before_the_next() -> None:
 
     loop.turn()
 
-    assert log == ["decrypt a", "decrypt b", "handle a", "handle b", "encrypt a", "encrypt b"]
+    names = ("decrypt", "parse", "handle", "encrypt")
+    assert log == [f"{stage} {name}" for stage in names for name in "ab"]
 
 
-@pytest.mark.parametrize("stage", ["decrypt", "handle", "encrypt"])
+@pytest.mark.parametrize("stage", ["decrypt", "parse", "handle", "encrypt"])
 def test_a_connection_that_fails_affects_no_other(stage: str) -> None:
     """It is aborted, and the failure is reported."""
     loop = Loop()
@@ -93,6 +97,8 @@ def test_a_connection_that_fails_affects_no_other(stage: str) -> None:
     loop.turn()
 
     assert "abort bad" in log
+    done_by_it = [line for line in log if line.endswith(" bad")]
+    assert done_by_it[-2:] == [f"{stage} bad", "abort bad"]
     assert "encrypt good" in log
     assert "abort good" not in log
     assert [str(problem) for problem in loop.problems] == [stage]
@@ -112,7 +118,7 @@ def test_of_very_many_connections_a_few_are_served_together() -> None:
         loop.turn()
 
     assert len(first) == TOGETHER
-    assert f"handle {TOGETHER}" not in log[: 3 * TOGETHER]
+    assert f"handle {TOGETHER}" not in log[: 4 * TOGETHER]
     answered = [line for line in log if line.startswith("encrypt")]
     assert answered == [f"encrypt {number}" for number in range(2 * TOGETHER + 1)]
 
@@ -149,6 +155,7 @@ class Upper(ServedProtocol):
 
     def __init__(self) -> None:
         self.received: list[bytes] = []
+        self.parsed = b""
         self.answer: Callable[[bytes], Iterable[bytes]] = lambda data: [data]
         self.closes = False
 
@@ -160,8 +167,16 @@ class Upper(ServedProtocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self.parse(data)
+        self.proceed()
+
+    def parse(self, data: bytes) -> None:
         self.received.append(data)
-        for piece in self.answer(data):
+        self.parsed += data
+
+    def proceed(self) -> None:
+        parsed, self.parsed = self.parsed, b""
+        for piece in self.answer(parsed) if parsed else ():
             self.transport.write(piece)
         if self.closes:
             self.transport.close()
