@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from orchid.kinds.pod.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.token_request import BoundObjectReference, IssuedToken, TokenRequest
+from orchid.shared_turn import SharedTurn
 from orchid.wire.errors import (
     BadRequest,
     Conflict,
@@ -114,6 +116,7 @@ class TokenIssuer:
         self._pods = feed.of(Pod)
         self._secrets = feed.of(Secret)
         self._nodes = feed.of(Node)
+        self._signatures = SharedTurn()
         self._threads: ThreadPoolExecutor | None = None
 
     async def account_uid(self, namespace: str, name: str) -> str:
@@ -173,7 +176,7 @@ class TokenIssuer:
                 loop = asyncio.get_running_loop()
                 token = await loop.run_in_executor(self._pool(), signer.sign, claims, account)
             else:
-                token = signer.sign(claims, account)
+                token = await self._signatures.run(partial(signer.sign, claims, account))
         except Refusal as refusal:
             raise InternalError(f"failed to generate token: {refusal}") from None
         if self._counted is not None:
