@@ -57,9 +57,12 @@ class KeyUnfit(Exception):
 
 def fetching(settings: KeyLocation, *, timeout: float = 30.0) -> Fetch:
     """Fetch documents over HTTPS, with the CAs in the settings."""
-    tls = trusting(settings.authorities)
+    tls = trusting(settings.authorities) if settings.authorities else None
 
     async def fetch(url: str) -> bytes:
+        nonlocal tls
+        if tls is None:
+            tls = await asyncio.to_thread(trusting)  # parses all CAs of the system
         return await JsonEndpoint(Remote(url, tls), timeout=timeout, accept=ACCEPT).get()
 
     return fetch

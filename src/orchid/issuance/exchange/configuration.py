@@ -103,7 +103,8 @@ def _errors(sent: tuple[_Issuer, ...], own_issuers: Collection[str]) -> Iterator
         urls.add(one.url)
         if one.discovery_url:
             yield from url_errors(path / "discoveryURL", one.discovery_url, ())
-        yield from _authority_errors(path / "certificateAuthority", one.certificate_authority)
+        if one.certificate_authority:
+            yield from _authority_errors(path / "certificateAuthority", one.certificate_authority)
         yield from _list_errors(path / "audiences", one.audiences)
         yield from _algorithm_errors(path / "algorithms", one.algorithms)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from orchid.access.oidc.authenticator import unverified_algorithm, unverified_issuer
 from orchid.access.oidc.configuration import InvalidConfiguration
-from orchid.access.oidc.keys import Fetch, KeyLocation, KeySource, fetching
+from orchid.access.oidc.keys import LEAST_INTERVAL, Fetch, KeyLocation, KeySource, fetching
 from orchid.clock import Clock
 from orchid.credentials.files import read_bounded
 from orchid.credentials.keys import VerificationKey
@@ -208,7 +208,10 @@ class SubjectTokens:
                 f"only {', '.join(accepted)}"
             )
         if isinstance(refusal, UnknownKey):
-            return "its issuer publishes no key with its key id (kid)"
+            return (
+                "its issuer publishes no key with its key id (kid); keys are fetched again "
+                f"after {LEAST_INTERVAL.seconds} seconds at the earliest"
+            )
         return "it was altered, or is not signed with the key that it names"
 
     def issuer_of(self, token: str) -> str:
