@@ -14,6 +14,7 @@ from typing import Any
 from orchid.tlog.checkpoints import Checkpoint
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
+from tests.e2e.outside_issuer import write_configuration
 from tests.e2e.serving import (
     POLL_SECONDS,
     READY_SECONDS,
@@ -65,12 +66,15 @@ def test_the_keys_of_an_outside_issuer_are_fetched(tmp_path: Path) -> None:
         code, bad = examined(second, *flags, *trusted)
         _, strange = examined(second, *flags)
         _, none = examined(second)
+        file = write_configuration(tmp_path / "exchange.json", {"url": issuer, "audiences": ["x"]})
+        _, exchanged = examined(second, "--token-exchange-config", file)
 
     found = [each["outside issuers"]["state"] for each in (good, bad, strange)]
     assert found == ["good", "wrong", "wrong"]
     assert code == 1
     assert "are for ES256, and only RS256 is accepted" in bad["outside issuers"]["text"]
     assert "TLS failed" in strange["outside issuers"]["text"]
+    assert "TLS failed" in exchanged["outside issuers"]["text"]
     assert "outside issuers" not in none
 
 

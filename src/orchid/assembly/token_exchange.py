@@ -1,13 +1,15 @@
 """Token exchange, if --token-exchange-config names its issuers. Imported only then."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from orchid.access.oidc.keys import KeySource
 from orchid.access.revocations import Revocations
 from orchid.client.client import Client
 from orchid.clock import Clock
+from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer
@@ -16,7 +18,11 @@ from orchid.issuance.exchange.exchanger import TokenExchanger
 from orchid.issuance.exchange.explainer import PolicyExchangeExplainer
 from orchid.issuance.exchange.judging import PolicyJudge
 from orchid.issuance.exchange.policy_index import ExchangePolicyIndex
-from orchid.issuance.exchange.subject_tokens import SubjectTokens, configuration_reader
+from orchid.issuance.exchange.subject_tokens import (
+    Configuration,
+    SubjectTokens,
+    configuration_reader,
+)
 from orchid.issuance.exchange.uses import PolicyUses
 from orchid.issuance.token_issuer import TokenIssuer
 from orchid.ledger.exchange_counts import ExchangeCounts
@@ -31,10 +37,28 @@ def subject_tokens(
     settings: Settings, clock: Clock, shared: Mapping[str, KeySource]
 ) -> SubjectTokens:
     """The issuers of the file; raises BadSettings."""
-    file = Path(settings.given.token_exchange_config)
-    read = configuration_reader(f"{settings.names.identity}/v1alpha1", settings.issuers)
+    with _as_bad_settings():
+        return SubjectTokens(_file(settings), _reader(settings), clock, shared=shared)
+
+
+def issuers(settings: Settings) -> Configuration:
+    """The issuers of the file as it is now; raises BadSettings."""
+    with _as_bad_settings():
+        return _reader(settings)(read_bounded(_file(settings)))
+
+
+def _file(settings: Settings) -> Path:
+    return Path(settings.given.token_exchange_config)
+
+
+def _reader(settings: Settings) -> Callable[[bytes], Configuration]:
+    return configuration_reader(f"{settings.names.identity}/v1alpha1", settings.issuers)
+
+
+@contextmanager
+def _as_bad_settings() -> Iterator[None]:
     try:
-        return SubjectTokens(file, read, clock, shared=shared)
+        yield
     except (ValueError, Refusal) as problem:
         raise BadSettings(f"--token-exchange-config: {problem}") from None
 

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from orchid.access.oidc.configuration import IssuerSettings
-from orchid.access.oidc.keys import KeySource, fetching
-from orchid.assembly import outside_issuers
+from orchid.access.oidc.keys import KeyLocation, KeySource, fetching
+from orchid.assembly import outside_issuers, token_exchange
 from orchid.clock import SystemClock
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, wrong
 from orchid.settings.errors import BadSettings
@@ -16,10 +15,8 @@ SECONDS: Final = 10.0
 
 def issuers(here: Installation) -> Iterator[Finding]:
     """Each issuer publishes a key that the settings accept; fetched as the server does."""
-    if not outside_issuers.is_given(here.settings.given):
-        return
     try:
-        found = outside_issuers.read(here.settings).issuers
+        found = [*_configured(here)]
     except BadSettings as problem:
         yield wrong(str(problem))
         return
@@ -30,7 +27,15 @@ def issuers(here: Installation) -> Iterator[Finding]:
             yield good(f"{settings.url} publishes keys that verify its tokens")
 
 
-async def _problem(settings: IssuerSettings) -> str:
+def _configured(here: Installation) -> Iterator[KeyLocation]:
+    """The issuers of users of the API, and those whose tokens can be exchanged."""
+    if outside_issuers.is_given(here.settings.given):
+        yield from outside_issuers.read(here.settings).issuers
+    if here.settings.given.token_exchange_config:
+        yield from token_exchange.issuers(here.settings)
+
+
+async def _problem(settings: KeyLocation) -> str:
     fetch = fetching(settings, timeout=SECONDS)
     source = KeySource(settings, fetch, SystemClock(), lambda _issuer, _keys: None)
     await source.refresh()
