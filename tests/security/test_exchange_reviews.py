@@ -84,6 +84,20 @@ async def test_a_review_explains_every_check(server: Api, issuer: OutsideIssuer)
     assert "no policy of this namespace" in other.json["status"]["message"]
 
 
+async def test_a_review_explains_the_audiences(server: Api, issuer: OutsideIssuer) -> None:
+    """As in the request; the policy that allows all of them comes first."""
+    await make_policy(server, issuer, "a", audiences=["https://a.example"])
+    await make_policy(server, issuer, "b", audiences=["https://b.example", "https://c.example"])
+
+    good = await explained(server, token=issuer.github(), audiences=["https://c.example"])
+    bad = await explained(server, token=issuer.github(), audiences=["https://d.example"])
+
+    assert [one["name"] for one in good.json["status"]["policies"]] == ["b", "a"]
+    assert [one["allowed"] for one in good.json["status"]["policies"]] == [True, False]
+    assert bad.json["status"]["allowed"] is False
+    assert failed(bad) == {"audiences": ("https://a.example", "https://d.example")}
+
+
 async def test_a_review_explains_the_account_and_a_revocation(
     server: Api, issuer: OutsideIssuer
 ) -> None:

@@ -19,6 +19,7 @@ from orchid.wire.struct import Wire, always, at_most, confidential, describe, pr
 
 SPEC: Final = Path() / "spec"
 MOST_CLAIMS: Final = 256
+MOST_AUDIENCES: Final = 16
 OFF: Final = "token exchange is off: the server was started without --token-exchange-config"
 
 
@@ -36,6 +37,12 @@ class TokenExchangeReviewSpec(Wire):
     account: Annotated[
         str, proto(4), describe("Only policies of this account. Default: all of the namespace.")
     ] = ""
+    audiences: Annotated[
+        tuple[str, ...],
+        at_most(MOST_AUDIENCES),
+        proto(5),
+        describe("The requested audiences. Default: the first one of the policy."),
+    ] = ()
 
 
 class TokenExchangeCheck(Wire):

@@ -199,8 +199,9 @@ def _of_github(audience: str) -> str:
         connection.request("GET", f"{parts.path}?{query}", headers=headers)
         answer = connection.getresponse()
         body = json.loads(answer.read(LARGEST))
-    except (OSError, http.client.HTTPException, ValueError):
-        raise Complaint(f"no token from GitHub at {parts.hostname}") from None
+    except (OSError, http.client.HTTPException, ValueError) as failure:
+        why = str(failure) if isinstance(failure, OSError) else "its answer is malformed"
+        raise Complaint(f"no token from GitHub at {parts.hostname}: {why}") from None
     finally:
         connection.close()
     value = body.get("value") if isinstance(body, dict) else None
@@ -221,7 +222,11 @@ def _explain(chosen: argparse.Namespace) -> int:
     body = {
         "apiVersion": f"{identity}/v1alpha1",
         "kind": "TokenExchangeReview",
-        "spec": {"token": _outside_token(chosen, server.access.server), "account": name},
+        "spec": {
+            "token": _outside_token(chosen, server.access.server),
+            "account": name,
+            "audiences": [*chosen.audience],
+        },
     }
     url = path("apis", identity, "v1alpha1", "namespaces", namespace, "tokenexchangereviews")
     status: Json = server.post(url, body)["status"]

@@ -63,7 +63,7 @@ class PolicyExchangeExplainer:
         if not chosen:
             text = f"no policy of this namespace is for the issuer {issuer!r} and this account"
             return TokenExchangeReviewStatus(message=text, subject=subject)
-        verdicts = await self._judged(chosen, claims)
+        verdicts = await self._judged(chosen, claims, spec.audiences)
         return TokenExchangeReviewStatus(
             allowed=any(one.allowed for one in verdicts), subject=subject, policies=verdicts
         )
@@ -92,7 +92,7 @@ class PolicyExchangeExplainer:
         return found
 
     async def _judged(
-        self, policies: list[IndexedPolicy], claims: Mapping[str, Any]
+        self, policies: list[IndexedPolicy], claims: Mapping[str, Any], audiences: tuple[str, ...]
     ) -> tuple[TokenExchangeVerdict, ...]:
         """The results, with the fewest failures first. Rules are evaluated for as many policies as
         an exchange evaluates: their author could otherwise keep the server busy by one request.
@@ -103,11 +103,14 @@ class PolicyExchangeExplainer:
                 await asyncio.sleep(0)
             differing.append((differences(policy, claims), number, policy))
         nearest = [policy for _, _, policy in sorted(differing)[:MOST_CANDIDATES]]
-        found = [await self._judge.judge(policy, claims, now) for policy in nearest]
-        found.sort(key=lambda one: one.failures)
-        return tuple(self._shown(one) for one in found[:MOST_EXPLAINED])
+        found = [
+            self._shown(await self._judge.judge(policy, claims, now), audiences)
+            for policy in nearest
+        ]
+        found.sort(key=lambda one: sum(not check.allowed for check in one.checks))
+        return tuple(found[:MOST_EXPLAINED])
 
-    def _shown(self, verdict: ExchangeVerdict) -> TokenExchangeVerdict:
+    def _shown(self, verdict: ExchangeVerdict, audiences: tuple[str, ...]) -> TokenExchangeVerdict:
         policy = verdict.policy
         problem = ""
         try:
@@ -124,14 +127,27 @@ class PolicyExchangeExplainer:
             )
             for one in verdict.checks
         ]
-        account = TokenExchangeCheck(field="account", allowed=not problem, message=problem)
+        if audiences:
+            checks.append(_audience_check(policy, audiences))
+        checks.append(TokenExchangeCheck(field="account", allowed=not problem, message=problem))
         return TokenExchangeVerdict(
             name=policy.name,
             revision=policy.revision,
             account=policy.spec.account,
-            allowed=verdict.allowed and not problem,
-            checks=(*checks, account),
+            allowed=all(check.allowed for check in checks),
+            checks=tuple(checks),
         )
+
+
+def _audience_check(policy: IndexedPolicy, requested: tuple[str, ...]) -> TokenExchangeCheck:
+    allowed = set(requested) <= set(policy.spec.audiences)
+    return TokenExchangeCheck(
+        field="audiences",
+        wanted=", ".join(policy.spec.audiences),
+        seen=", ".join(requested),
+        allowed=allowed,
+        message="" if allowed else "a requested audience is not one of the policy",
+    )
 
 
 _: type[ExchangeExplainer] = PolicyExchangeExplainer

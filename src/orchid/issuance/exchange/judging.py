@@ -49,14 +49,6 @@ class ExchangeVerdict(msgspec.Struct, frozen=True):
     policy: IndexedPolicy
     checks: tuple[ExchangeCheck, ...]
 
-    @property
-    def allowed(self) -> bool:
-        return all(check.allowed for check in self.checks)
-
-    @property
-    def failures(self) -> int:
-        return sum(not check.allowed for check in self.checks)
-
 
 class PolicyJudge:
     """Evaluates policies; compiled rules are cached."""
