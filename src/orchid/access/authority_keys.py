@@ -15,9 +15,9 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.kinds.certificate_authority import SecretLocation
 from orchid.kinds.signing_key import PUBLISHED, RETIRED, VERIFYING, SigningKey, key_location, select
 from orchid.wire.naming import Naming
+from orchid.wire.references import SecretReference
 
 _NONE: Final[dict[str, SigningKey]] = {}
 
@@ -26,7 +26,7 @@ class _Indexed(NamedTuple):
     """The keys under which the index has an object."""
 
     authority: str
-    secret: SecretLocation
+    secret: SecretReference
     issuer: str  # the id of the key that signed its certificate; empty for a root
 
 
@@ -44,7 +44,7 @@ class AuthorityKeyIndex:
         self._index.catch_up()
         return list(self._by_authority.get(authority, _NONE).values())
 
-    def is_named(self, secret: SecretLocation) -> bool:
+    def is_named(self, secret: SecretReference) -> bool:
         """Whether the private key of an authority is in that Secret."""
         self._index.catch_up()
         return secret in self._by_secret
@@ -79,7 +79,7 @@ class AuthorityKeyIndex:
 
     def _cleared(self) -> None:
         self._by_authority: dict[str, dict[str, SigningKey]] = {}
-        self._by_secret: dict[SecretLocation, set[str]] = {}
+        self._by_secret: dict[SecretReference, set[str]] = {}
         self._by_issuer: dict[str, set[str]] = {}
         self._waiting: dict[str, str] = {}  # key ids, by the key of the object
         self._indexed: dict[str, _Indexed] = {}
@@ -102,8 +102,7 @@ class AuthorityKeyIndex:
                 notify()
 
     def _add(self, key: str, found: SigningKey) -> None:
-        location = key_location(found, self._home)
-        secret = SecretLocation(location.namespace, location.name)
+        secret = key_location(found, self._home)
         issuer = _issuer(found)
         self._indexed[key] = _Indexed(found.spec.authority, secret, issuer)
         if issuer:

@@ -14,8 +14,9 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.kinds.certificate_authority import CertificateAuthority, SecretLocation, secret_location
+from orchid.kinds.certificate_authority import CertificateAuthority, secret_location
 from orchid.wire.naming import Naming
+from orchid.wire.references import SecretReference
 
 _NONE: Final[dict[str, CertificateAuthority]] = {}
 
@@ -24,7 +25,7 @@ class _Keys(NamedTuple):
     """The keys under which the index has an authority."""
 
     signer: str
-    secret: SecretLocation
+    secret: SecretReference
 
 
 class SignerAuthorities:
@@ -41,7 +42,7 @@ class SignerAuthorities:
         found = self._by_signer.get(signer, _NONE).values()
         return sorted(found, key=lambda authority: authority.seniority)
 
-    def is_named(self, secret: SecretLocation) -> bool:
+    def is_named(self, secret: SecretReference) -> bool:
         """Whether an authority has its key in that Secret."""
         self._index.catch_up()
         return secret in self._by_secret
@@ -60,7 +61,7 @@ class SignerAuthorities:
 
     def _cleared(self) -> None:
         self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
-        self._by_secret: dict[SecretLocation, set[str]] = {}
+        self._by_secret: dict[SecretReference, set[str]] = {}
         self._keys: dict[str, _Keys] = {}
 
     def _changed(self, key: str, entry: Entry[CertificateAuthority] | None) -> None:

@@ -28,7 +28,6 @@ from orchid.kinds.signing_key import (
     TOKENS,
     VERIFYING,
     SigningKey,
-    key_secret,
     private_key_of,
     select,
 )
@@ -204,7 +203,7 @@ class StoredKeys:
         loaded: dict[str, keys.TokenKey] = {}
         for key in usable:
             kid = key.key_id
-            secret = self._secrets.get(self._names.system_namespace, key_secret(key))
+            secret = self._secrets.get(self._names.system_namespace, key.secret_name)
             there = self._private.get(kid)
             if secret is None:
                 if there is not None and key.state != VERIFYING:

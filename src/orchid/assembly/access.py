@@ -90,7 +90,7 @@ from orchid.issuance.token_issuer import InvalidIssuingSettings, IssuingSettings
 from orchid.issuance.token_keys.long_tokens import LongTokens
 from orchid.issuance.token_lifetimes import TokenLifetimes
 from orchid.kinds import namespace
-from orchid.kinds.certificate_authority import CertificateAuthority, SecretLocation, profile
+from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.pod_certificate_request import PodCertificateRequest
@@ -100,6 +100,7 @@ from orchid.outbound.remote import FollowedKubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.store.interface import Store
+from orchid.wire.references import SecretReference
 
 if TYPE_CHECKING:
     from orchid.access.oidc.authenticator import OidcAuthenticator
@@ -173,7 +174,7 @@ class Access:
         shared = self.oidc.sources if self.oidc else {}
         return token_exchange.subject_tokens(self.settings, self.clock, shared)
 
-    def _holds_key(self, secret: SecretLocation) -> bool:
+    def _holds_key(self, secret: SecretReference) -> bool:
         """Whether the key of an authority is in a Secret."""
         return self.authorities.is_named(secret) or self.authority_keys.is_named(secret)
 

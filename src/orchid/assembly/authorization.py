@@ -15,11 +15,11 @@ from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
-from orchid.kinds.certificate_authority import SecretLocation
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
 from orchid.wire.naming import Naming
+from orchid.wire.references import SecretReference
 
 FLAGS = (
     "authorization_mode",
@@ -34,7 +34,7 @@ def authorization(
     settings: Settings,
     feed: Feed,
     rbac: RBAC,
-    holds_authority_key: Callable[[SecretLocation], bool],
+    holds_authority_key: Callable[[SecretReference], bool],
     clock: Clock,
 ) -> Authorization:
     """The authorizers of the settings; raises BadSettings."""

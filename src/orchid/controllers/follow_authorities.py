@@ -25,7 +25,6 @@ from orchid.credentials.x509.revocation_list import list_url
 from orchid.kinds.certificate_authority import (
     AuthorityKeyReference,
     CertificateAuthority,
-    SecretLocation,
     profile,
 )
 from orchid.kinds.secret import Secret
@@ -36,6 +35,7 @@ from orchid.kinds.signing_key import (
     key_location,
 )
 from orchid.wire.naming import Naming
+from orchid.wire.references import SecretReference
 
 AUTHORITIES = ListSelection(CertificateAuthority)
 CERTIFICATE, KEY = "tls.crt", "tls.key"
@@ -219,16 +219,14 @@ async def read_authority(
     location = key_location(key, names.system_namespace)
     # The chain of a key that another authority certified is in its object.
     chain = key.status.certificate.encode() if key.status.request else b""
-    found = await read_secret(
-        client, SecretLocation(location.namespace, location.name), cross, chain
-    )
+    found = await read_secret(client, location, cross, chain)
     if authority_key_id(found.chain_pem.decode("ascii")) != key.key_id:
         raise KeyMismatch(f"the Secret {location} has another key than {key.name}")
     return found
 
 
 async def read_secret(
-    client: Client, location: SecretLocation, cross: str = "", chain: bytes = b""
+    client: Client, location: SecretReference, cross: str = "", chain: bytes = b""
 ) -> Authority:
     """The authority in a Secret, by its own chain or by another; raises a Refusal."""
     secret = await client.find(Secret, location.name, location.namespace)

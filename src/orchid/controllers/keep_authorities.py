@@ -63,7 +63,6 @@ from orchid.kinds.certificate_authority import (
     UNSEALED_STORE,
     AuthorityKeyReference,
     CertificateAuthority,
-    SecretLocation,
     secret_location,
 )
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
@@ -84,6 +83,7 @@ from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
 from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
+from orchid.wire.references import SecretReference
 from orchid.wire.struct import replace
 
 LOOK_AGAIN_SECONDS: Final = 30.0  # for a Secret that is not watched
@@ -103,8 +103,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._clock = clock
         self._events = events
         self._index = AuthoritiesBySigner()
-        self._secret_of: dict[str, SecretLocation] = {}  # by the name of the authority
-        self._kept: dict[SecretLocation, set[str]] = {}  # the names of the authorities by Secret
+        self._secret_of: dict[str, SecretReference] = {}  # by the name of the authority
+        self._kept: dict[SecretReference, set[str]] = {}  # the names of the authorities by Secret
         self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
         self._keys: dict[str, dict[str, SigningKey]] = {}  # by authority and name
         self._revoked: dict[str, str] = {}  # ids of revoked keys, by the name of the revocation
@@ -144,7 +144,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 if rival.name != found.name:  # it may have got the signer, or lost it
                     self.queue.add(("", rival.name))
 
-    def _move(self, name: str, location: SecretLocation | None) -> None:
+    def _move(self, name: str, location: SecretReference | None) -> None:
         """Index the Secret of an authority's key."""
         before = self._secret_of.pop(name, None)
         if before is not None:
@@ -408,7 +408,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 del self._bundles[owner]
 
     async def _kept_in(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
-        changed = SecretLocation(event.object.namespace, event.object.name)
+        changed = SecretReference(name=event.object.name, namespace=event.object.namespace)
         for name in tuple(self._kept.get(changed, ())):
             yield "", name
 

@@ -47,7 +47,6 @@ from orchid.kinds.signing_key import (
     SigningKey,
     SigningKeySpec,
     authority_key_id,
-    key_secret,
     next_name,
 )
 from orchid.ledger import store_keys
@@ -158,7 +157,7 @@ class PlatformKeyImport:
 
     async def _put_back(self, key: SigningKey, pair: Authority) -> bool:
         """Store the private key of the files again, if its Secret is lost."""
-        there = self._feed.of(Secret).get(self._names.system_namespace, key_secret(key))
+        there = self._feed.of(Secret).get(self._names.system_namespace, key.secret_name)
         if there is not None or key.state == RETIRED:
             return False
         try:
@@ -208,7 +207,7 @@ class PlatformKeyImport:
             spec=SigningKeySpec(
                 authority=CLUSTER,
                 secret_ref=SecretReference(
-                    name=key_secret(key), namespace=self._names.system_namespace
+                    name=key.secret_name, namespace=self._names.system_namespace
                 ),
                 state=state,
             ),

@@ -17,7 +17,7 @@ signers of the platform, whose profiles are fixed, and issues the server's own c
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 from msgspec import field
 
@@ -512,22 +512,11 @@ def subject_errors(named: AuthoritySubject) -> Iterator[FieldError]:
             yield required(path)
 
 
-class SecretLocation(NamedTuple):
-    """Namespace and name of a Secret."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-def secret_location(authority: CertificateAuthority, names: Naming) -> SecretLocation:
+def secret_location(authority: CertificateAuthority, names: Naming) -> SecretReference:
     """The Secret that holds, or will hold, the key of an authority."""
-    reference = authority.spec.secret_ref
-    if reference is not None:
-        return SecretLocation(reference.namespace, reference.name)
-    return SecretLocation(names.system_namespace, f"authority-{authority.metadata.uid}")
+    return authority.spec.secret_ref or SecretReference(
+        name=f"authority-{authority.metadata.uid}", namespace=names.system_namespace
+    )
 
 
 def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:

@@ -282,11 +282,6 @@ def next_name(
     return name
 
 
-def key_secret(key: SigningKey) -> str:
-    """The name of the Secret with the private key of a token key, in the system namespace."""
-    return key.secret_name
-
-
 def key_location(key: SigningKey, home: str) -> SecretReference:
     """The Secret with the private key; `home`: the system namespace.
 
@@ -299,9 +294,9 @@ def key_location(key: SigningKey, home: str) -> SecretReference:
 
 def private_key_of(key: SigningKey, data: Mapping[str, bytes]) -> keys.TokenKey:
     """The private key in the data of a Secret; raises Refusal unless it belongs to the key."""
-    found = keys.TokenKey(keys.read_private_key(data.get(PRIVATE_KEY, b""), key_secret(key)))
+    found = keys.TokenKey(keys.read_private_key(data.get(PRIVATE_KEY, b""), key.secret_name))
     if found.kid != key.key_id:
-        raise UnreadableKey(f"{key_secret(key)} is not the private key of {key.name}")
+        raise UnreadableKey(f"{key.secret_name} is not the private key of {key.name}")
     return found
 
 

@@ -6,7 +6,6 @@ from orchid.access.signer_authorities import SignerAuthorities
 from orchid.kinds.certificate_authority import (
     CertificateAuthority,
     CertificateAuthoritySpec,
-    SecretLocation,
 )
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
@@ -49,7 +48,7 @@ async def test_a_deleted_authority_is_not_found(here: World) -> None:
     found = index(here)
     await here.put(authority("a", secret="ca"))
     await here.put(authority("b", secret="ca"))
-    place = SecretLocation("pki", "ca")
+    place = SecretReference(name="ca", namespace="pki")
 
     await here.delete(authority("a"))
     one_left = ([one.name for one in found.of(SIGNER)], found.is_named(place))
@@ -63,17 +62,19 @@ async def test_a_secret_that_is_named_no_more_is_not_found(here: World) -> None:
     """After an update the new Secret counts, and only that."""
     await here.put(authority("a", secret="old"))
     found = index(here)
-    before = found.is_named(SecretLocation("pki", "old"))
+    before = found.is_named(SecretReference(name="old", namespace="pki"))
 
     await here.put(authority("a", secret="new"))
 
     assert before
-    assert not found.is_named(SecretLocation("pki", "old"))
-    assert found.is_named(SecretLocation("pki", "new"))
+    assert not found.is_named(SecretReference(name="old", namespace="pki"))
+    assert found.is_named(SecretReference(name="new", namespace="pki"))
 
 
 async def test_a_key_that_the_server_made_is_in_the_system_namespace(here: World) -> None:
     """Under a name with the uid of its authority."""
     await here.put(authority("a"))
 
-    assert index(here).is_named(SecretLocation(ORCH.system_namespace, "authority-uid-a"))
+    assert index(here).is_named(
+        SecretReference(name="authority-uid-a", namespace=ORCH.system_namespace)
+    )

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
-from orchid.kinds.certificate_authority import SecretLocation
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
+from orchid.wire.references import SecretReference
 from orchid.wire.user import UserInfo
 
 ALLOWED = Decision(Verdict.ALLOW, "a certificate authority names this Secret")
@@ -21,7 +21,7 @@ NOT_ASKED = Decision(Verdict.NO_OPINION)
 
 class AuthoritySecrets:
     def __init__(
-        self, feed: Feed, is_named: Callable[[SecretLocation], bool], readers: Iterable[str]
+        self, feed: Feed, is_named: Callable[[SecretReference], bool], readers: Iterable[str]
     ) -> None:
         """`is_named`: whether the key of an authority is in a Secret. `readers`: user names of the
         controllers that need these keys.
@@ -34,7 +34,7 @@ class AuthoritySecrets:
         if user.username not in self._readers or not _is_get_of_secret(target):
             return NOT_ASKED
         await self._feed.fresh_for_request()
-        secret = SecretLocation(target.namespace, target.name)
+        secret = SecretReference(name=target.name, namespace=target.namespace)
         return ALLOWED if self._is_named(secret) else NOT_ASKED
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:

@@ -54,7 +54,6 @@ from orchid.kinds.signing_key import (
     SPEC,
     SigningKey,
     key_location,
-    key_secret,
     next_name,
     read_public_key,
     select,
@@ -426,7 +425,7 @@ def private_key_secret(
         kind="Secret",
         api_version="v1",
         metadata=ObjectMeta(
-            name=key_secret(key),
+            name=key.secret_name,
             namespace=names.system_namespace,
             uid=uid,
             creation_timestamp=key.metadata.creation_timestamp,

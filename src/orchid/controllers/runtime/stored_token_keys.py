@@ -15,7 +15,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import TokenSigner
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey, key_secret, private_key_of, select
+from orchid.kinds.signing_key import SigningKey, private_key_of, select
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Unavailable
 from orchid.wire.naming import Naming
@@ -61,7 +61,7 @@ class StoredTokenKeys:
             if self._signer is not None and self._signer.kid == key.key_id:
                 return
             home = self._names.system_namespace
-            secret = await self._client.find(Secret, key_secret(key), home)
+            secret = await self._client.find(Secret, key.secret_name, home)
             try:
                 private = private_key_of(key, secret.data if secret else {})
             except Refusal as refusal:

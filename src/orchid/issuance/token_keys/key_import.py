@@ -32,7 +32,6 @@ from orchid.kinds.signing_key import (
     VERIFYING,
     SigningKey,
     SigningKeySpec,
-    key_secret,
     next_name,
     status_of,
 )
@@ -138,7 +137,7 @@ class TokenKeyImport:
         key = replace(
             key,
             spec=SigningKeySpec(
-                secret_ref=SecretReference(name=key_secret(key), namespace=home), state=ACTIVE
+                secret_ref=SecretReference(name=key.secret_name, namespace=home), state=ACTIVE
             ),
             status=replace(
                 status_of(private.public, source),
