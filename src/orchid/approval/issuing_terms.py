@@ -1,9 +1,8 @@
 """Issuing terms of a custom authority: the API type, and its profile.
 
-Start with `IssuingTerms`. `with_default_terms` fills in defaults, `listed_errors` and
-`lifetime_errors` validate, and `profile_of` makes the signing profile. An authority with a SPIFFE
-trust domain has fixed terms, except for keys and lifetimes. The profiles of platform signers are in
-platform_signers.py.
+Start with `IssuingTerms`. `with_default_terms` fills in defaults, `issuing_errors` validates, and
+`profile_of` makes the signing profile. An authority with a SPIFFE trust domain has fixed terms,
+except for keys and lifetimes. The profiles of platform signers are in platform_signers.py.
 """
 
 from collections.abc import Iterator
@@ -33,6 +32,8 @@ DEFAULT_DURATION: Final = "720h"
 SVID_NAMES: Final = ("uri",)
 SVID_MAX_DURATION, SVID_DEFAULT_DURATION = "24h", "1h"
 SVID_LONGEST: Final = timedelta(hours=24)
+APPROVAL_KEPT: Final = "168h"
+LONGEST_KEPT: Final = timedelta(days=30)
 
 # Usages that would let a holder issue certificates or CRLs.
 NOT_FOR_LEAVES: Final = ("cert sign", "crl sign")
@@ -83,6 +84,19 @@ class IssuingTerms(Wire):
     ] = False
 
 
+class AcmeTerms(Wire):
+    """ACME (RFC 8555) for requests of the authority."""
+
+    approval_kept: Annotated[
+        str,
+        proto(1),
+        describe(
+            "How long a person's approval stays valid for the same account and names, until a "
+            "certificate is fetched, 0s to 720h. Default: 168h."
+        ),
+    ] = ""
+
+
 def with_default_terms(
     terms: IssuingTerms, duration: str, *, is_spiffe: bool = False
 ) -> IssuingTerms:
@@ -102,6 +116,10 @@ def with_default_terms(
         max_duration=longest,
         default_duration=terms.default_duration or shorter_of(usual, longest),
     )
+
+
+def with_default_acme(terms: AcmeTerms | None) -> AcmeTerms | None:
+    return terms and replace(terms, approval_kept=terms.approval_kept or APPROVAL_KEPT)
 
 
 def profile_of(
@@ -165,7 +183,18 @@ def within_chain(made: Profile, chain: str) -> Profile:
         return made  # the chain comes from a status; nothing is signed under a malformed one
 
 
-def listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
+def issuing_errors(
+    terms: IssuingTerms, path: Path, life: timedelta | None, *, is_spiffe: bool
+) -> Iterator[FieldError]:
+    """Validate the terms of an authority; `life`: its lifetime, None if that is invalid."""
+    yield from _listed_errors(terms, path)
+    if life is not None:
+        yield from _lifetime_errors(terms, path, life)
+    if is_spiffe:
+        yield from _svid_errors(terms, path)
+
+
+def _listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
     """Validate the lists: usages, names, keys and parts of the subject."""
     usages = tuple(usage for usage in ALL_USAGES if usage not in NOT_FOR_LEAVES)
     yield from choice_errors(path / "usages", terms.usages, usages)
@@ -174,7 +203,7 @@ def listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
     yield from choice_errors(path / "subject", terms.subject, tuple(SUBJECT_PARTS))
 
 
-def svid_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
+def _svid_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
     """Validate the terms of an authority with a trust domain: the standard fixes most of them."""
     text = "fixed by spec.trustDomain"
     if sorted(terms.usages) != sorted(profiles.SVID_USAGES):
@@ -188,10 +217,10 @@ def svid_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
     ):
         if is_set:
             yield forbidden(path / name, text)
-    yield from lifetime_errors(terms, path, SVID_LONGEST, POD_SHORTEST)
+    yield from _lifetime_errors(terms, path, SVID_LONGEST, POD_SHORTEST)
 
 
-def lifetime_errors(
+def _lifetime_errors(
     terms: IssuingTerms,
     path: Path,
     life: timedelta,
@@ -205,6 +234,13 @@ def lifetime_errors(
         yield from duration_errors(
             path / "defaultDuration", terms.default_duration, shortest_default, longest
         )
+
+
+def acme_errors(terms: AcmeTerms, path: Path, *, is_spiffe: bool) -> Iterator[FieldError]:
+    if is_spiffe:
+        yield forbidden(path, "ACME has no identifiers for SPIFFE IDs")
+    kept = path / "approvalKept"
+    yield from duration_errors(kept, terms.approval_kept, timedelta(), LONGEST_KEPT)
 
 
 def choice_errors(

@@ -7,7 +7,6 @@ Controllers for a remote server: remote_controllers.py.
 
 import contextlib
 import functools
-import hashlib
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
@@ -373,8 +372,8 @@ def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
     """The CAs of some signers, by the SHA-256 of their certificates."""
     known: dict[str, dict[str, list[str]]] = {}
     for name, signer in sorted(found.items()):
-        der = certificates.encode(signer.authority().certificate)
-        known.setdefault(hashlib.sha256(der).hexdigest(), {"signers": []})["signers"].append(name)
+        key = certificates.fingerprint(signer.authority().certificate)
+        known.setdefault(key, {"signers": []})["signers"].append(name)
     return known
 
 

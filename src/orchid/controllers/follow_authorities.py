@@ -23,7 +23,6 @@ from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import AuthorityUnusable, KeyMismatch
 from orchid.credentials.x509.revocation_list import list_url
 from orchid.kinds.certificate_authority import (
-    AuthorityKeyReference,
     CertificateAuthority,
     profile,
 )
@@ -34,6 +33,7 @@ from orchid.kinds.signing_key import (
     authority_key_id,
     key_location,
 )
+from orchid.wire.authority_status import AuthorityKeyReference
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 

@@ -61,7 +61,6 @@ from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import (
     EXPIRING,
     UNSEALED_STORE,
-    AuthorityKeyReference,
     CertificateAuthority,
     secret_location,
 )
@@ -79,6 +78,7 @@ from orchid.kinds.signing_key import (
     next_name,
     select,
 )
+from orchid.wire.authority_status import AuthorityKeyReference
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
 from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference

@@ -8,7 +8,6 @@ the files is lost, it is stored again. Authority, key and Secret are one commit:
 or none, and of two servers that start together one is first.
 """
 
-import hashlib
 import logging
 from collections.abc import Callable, Container
 from datetime import timedelta
@@ -29,12 +28,10 @@ from orchid.kinds.certificate_authority import (
     CLUSTER,
     DURATION,
     LONGEST_NAME,
-    AuthorityKeyReference,
     AuthorityKeySpec,
     AuthoritySubject,
     CertificateAuthority,
     CertificateAuthoritySpec,
-    CertificateAuthorityStatus,
 )
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
@@ -53,6 +50,7 @@ from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
 from orchid.ledger.known_keys import noted_keys
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
+from orchid.wire.authority_status import AuthorityKeyReference, CertificateAuthorityStatus
 from orchid.wire.conditions import READY, TRUE, Condition
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
@@ -130,7 +128,7 @@ class PlatformKeyImport:
         age = self._clock.now() - pair.certificate.not_valid_before_utc - BACKDATE
         source = MADE if age < NEW and _common_name(pair) == FIRST_NAME else IMPORTED
         key, secret = self._key([], authority, pair, ACTIVE, source)
-        digest = hashlib.sha256(certificates.encode(pair.certificate)).hexdigest()
+        digest = certificates.fingerprint(pair.certificate)
         facts = []
         if digest not in await noted_keys(self._store, AUTHORITY):
             facts.append(Fact(f"{AUTHORITY}.made", {"key": digest, "signers": _listed(authority)}))

@@ -14,7 +14,6 @@ The server itself creates the authority `cluster` (issuance/platform_key_import.
 signers of the platform, whose profiles are fixed, and issues the server's own certificates.
 """
 
-import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
@@ -22,14 +21,15 @@ from typing import Annotated, Final
 from msgspec import field
 
 from orchid.approval.issuing_terms import (
+    AcmeTerms,
     IssuingTerms,
+    acme_errors,
     duration_errors,
     duration_of,
-    lifetime_errors,
-    listed_errors,
+    issuing_errors,
     pod_profile_of,
     profile_of,
-    svid_errors,
+    with_default_acme,
     with_default_terms,
 )
 from orchid.credentials.authorities.authority_keys import ALGORITHMS, ECDSA_P256
@@ -37,18 +37,15 @@ from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.spiffe_ids import domain_id
 from orchid.credentials.x509 import certificates
-from orchid.credentials.x509.names import (
-    DistinguishedName,
-    has_control_characters,
-    subject,
-)
+from orchid.credentials.x509.names import DistinguishedName, has_control_characters, subject
 from orchid.engine.condition_rules import ConditionRules
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
-from orchid.wire.conditions import READY, Condition, is_true
+from orchid.wire.authority_status import CertificateAuthorityStatus
+from orchid.wire.conditions import READY, is_true
 from orchid.wire.fields import (
     FieldError,
     Path,
@@ -59,12 +56,12 @@ from orchid.wire.fields import (
     too_long,
     unsupported,
 )
-from orchid.wire.meta import Object, Time
-from orchid.wire.naming import PLATFORM_DOMAINS, SETS, Naming
+from orchid.wire.meta import Object
+from orchid.wire.naming import SETS, Naming
 from orchid.wire.references import SecretReference, reference_errors
 from orchid.wire.rules.trust_domains import trust_domain_errors
-from orchid.wire.signer_names import signer_name_errors
-from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
+from orchid.wire.signer_names import custom_signer_errors
+from orchid.wire.struct import Wire, always, at_most, describe, proto, replace
 from orchid.wire.text import human_duration
 
 SPEC: Final = Path() / "spec"
@@ -84,8 +81,6 @@ LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organi
 MOST_ORGANIZATIONS: Final = 8
 SHORTEST_AUTHORITY: Final = timedelta(hours=1)
 LONGEST_AUTHORITY: Final = timedelta(days=36525)  # a hundred years
-APPROVAL_KEPT: Final = "168h"
-LONGEST_KEPT: Final = timedelta(days=30)
 
 
 class AuthorityKeySpec(Wire):
@@ -124,19 +119,6 @@ class AuthorityParent(Wire):
 
 
 AUTOMATIC, MANUAL = "Automatic", "Manual"
-
-
-class AcmeTerms(Wire):
-    """ACME (RFC 8555) for requests of the authority."""
-
-    approval_kept: Annotated[
-        str,
-        proto(1),
-        describe(
-            "How long a person's approval stays valid for the same account and names, until a "
-            "certificate is fetched, 0s to 720h. Default: 168h."
-        ),
-    ] = ""
 
 
 class CertificateAuthoritySpec(Wire):
@@ -215,57 +197,6 @@ class CertificateAuthoritySpec(Wire):
     ] = ()
 
 
-class AuthorityKeyReference(Wire):
-    """A key of an authority that verifiers trust."""
-
-    name: Annotated[str, proto(1), describe("The name of the SigningKey.")] = always(str)
-    state: Annotated[str, proto(2), describe("Its state.")] = ""
-    revocation_list: Annotated[
-        str, proto(3), describe("The name of its revocation list, below /crl/.")
-    ] = ""
-
-
-class CertificateAuthorityStatus(Wire):
-    """The conditions of an authority and the material to verify its certificates."""
-
-    conditions: Annotated[
-        tuple[Condition, ...],
-        merge_key("type"),
-        proto(1),
-        describe(
-            "Ready: it issues. Expiring: the last third of its life has begun. "
-            "SignsRevocationLists: its key usage permits it."
-        ),
-    ] = ()
-    certificate: Annotated[
-        str, proto(2), describe("Its certificate and the chain above it, in PEM.")
-    ] = ""
-    not_after: Annotated[Time | None, proto(3), describe("The earliest expiry in that chain.")] = (
-        None
-    )
-    trust_bundle: Annotated[
-        str, proto(4), describe("The ClusterTrustBundle that verifies its certificates.")
-    ] = ""
-    keys: Annotated[
-        tuple[AuthorityKeyReference, ...],
-        proto(5),
-        describe("Its SigningKeys that are not Retired; the first one signs."),
-    ] = ()
-    cross_certificates: Annotated[
-        str,
-        proto(6),
-        describe(
-            "Certificates that issued chains contain besides, in PEM, for verifiers that trust "
-            "only an earlier key."
-        ),
-    ] = ""
-    request: Annotated[
-        str,
-        proto(7),
-        describe("A certificate request in PEM that an external parent has to sign."),
-    ] = ""
-
-
 class CertificateAuthority(Object):
     """Issues certificates for a custom signer name."""
 
@@ -342,7 +273,7 @@ class Rules(Strategy[CertificateAuthority]):
             yield invalid(Path() / "metadata" / "name", new.name, text)
         if new.is_platform:
             yield forbidden(SPEC / "signerNames", "only the authority of the platform has it")
-        yield from own_signer_errors(new.spec.signer_name)
+        yield from custom_signer_errors(SPEC / "signerName", new.spec.signer_name)
         yield from source_errors(new.spec)
         yield from issued_errors(new.spec)
 
@@ -413,8 +344,9 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
     issues = spec.issues
     if not new.is_platform:
         issues = with_default_terms(issues, duration, is_spiffe=bool(spec.trust_domain))
-    acme = spec.acme and replace(spec.acme, approval_kept=spec.acme.approval_kept or APPROVAL_KEPT)
-    made_spec = replace(spec, key=key, duration=duration, issues=issues, acme=acme)
+    made_spec = replace(
+        spec, key=key, duration=duration, issues=issues, acme=with_default_acme(spec.acme)
+    )
     return replace(new, spec=made_spec)
 
 
@@ -442,20 +374,10 @@ def _fingerprint(authority: CertificateAuthority | None) -> str:
     """SHA-256 of the issuing certificate, or "" if there is none."""
     if authority is None or not authority.status.certificate:
         return ""
-    issuing = certificates.parse_blocks(authority.status.certificate)[0]
-    return hashlib.sha256(certificates.encode(issuing)).hexdigest()
+    return certificates.fingerprint(certificates.parse_blocks(authority.status.certificate)[0])
 
 
 # --- signer and key ---------------------------------------------------------------------------
-
-
-def own_signer_errors(name: str) -> Iterator[FieldError]:
-    """Validate the signer name; signers of the platform are reserved, under either naming."""
-    yield from signer_name_errors(SPEC / "signerName", name)
-    domain = name.partition("/")[0]
-    if any(domain == taken or domain.endswith(f".{taken}") for taken in PLATFORM_DOMAINS):
-        text = "this domain belongs to the platform: name the signer under a domain of your own"
-        yield invalid(SPEC / "signerName", name, text)
 
 
 def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
@@ -520,18 +442,16 @@ def secret_location(authority: CertificateAuthority, names: Naming) -> SecretRef
 
 
 def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
-    yield from listed_errors(spec.issues, ISSUES)
     life = duration_of(spec.duration) or LONGEST_AUTHORITY
-    if life >= SHORTEST_AUTHORITY:  # a shorter one is already reported
-        yield from lifetime_errors(spec.issues, ISSUES, life)
-    if spec.trust_domain:
+    is_reported = life < SHORTEST_AUTHORITY
+    is_spiffe = bool(spec.trust_domain)
+    yield from issuing_errors(
+        spec.issues, ISSUES, None if is_reported else life, is_spiffe=is_spiffe
+    )
+    if is_spiffe:
         yield from trust_domain_errors(SPEC / "trustDomain", spec.trust_domain)
-        yield from svid_errors(spec.issues, ISSUES)
-        if spec.acme is not None:
-            yield forbidden(SPEC / "acme", "ACME has no identifiers for SPIFFE IDs")
     if spec.acme is not None:
-        kept = SPEC / "acme" / "approvalKept"
-        yield from duration_errors(kept, spec.acme.approval_kept, timedelta(), LONGEST_KEPT)
+        yield from acme_errors(spec.acme, SPEC / "acme", is_spiffe=is_spiffe)
 
 
 # --- tables -----------------------------------------------------------------------------------

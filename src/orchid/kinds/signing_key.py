@@ -12,7 +12,6 @@ conditions of each step are admission questions: admission/signing_keys/material
 admission/signing_keys/steps.py.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -468,8 +467,8 @@ def _named(key: SigningKey) -> dict[str, str]:
     """A token key is named by its id, the key of an authority by the SHA-256 of its certificate."""
     if not key.spec.authority:
         return {"key": key.key_id}
-    issuing = next(iter(certificates.encoded_blocks(key.status.certificate)))
-    return {"key": hashlib.sha256(issuing).hexdigest(), "authority": key.spec.authority}
+    issuing = certificates.parse_blocks(key.status.certificate)[0]
+    return {"key": certificates.fingerprint(issuing), "authority": key.spec.authority}
 
 
 # --- tables -----------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 Start with `signer_name_errors`, the rule for requests and trust bundles. It yields the errors in
 the order and with the messages of Kubernetes. It does not check that the signer exists: anyone may
-run a signer under their own domain.
+run a signer under their own domain. `custom_signer_errors` is the rule for authorities.
 """
 
 import re
 from collections.abc import Callable, Iterator
 
 from orchid.wire.fields import FieldError, Path, invalid, required, too_long
+from orchid.wire.naming import PLATFORM_DOMAINS
 from orchid.wire.rules.names import SUBDOMAIN_LENGTH, label_errors, subdomain_errors
 from orchid.wire.text import quote
 
@@ -46,6 +47,17 @@ def signer_name_errors(path: Path, name: str) -> Iterator[FieldError]:
     yield from _label_errors(path, rest, subdomain_errors)
     if size > SIGNER_NAME_LENGTH:
         yield too_long(path, SIGNER_NAME_LENGTH)
+
+
+def custom_signer_errors(path: Path, name: str) -> Iterator[FieldError]:
+    """Validate the name of a custom signer: the domains of the platform, of either naming, are
+    reserved.
+    """
+    yield from signer_name_errors(path, name)
+    domain = name.partition("/")[0]
+    if any(domain == taken or domain.endswith(f".{taken}") for taken in PLATFORM_DOMAINS):
+        text = "this domain belongs to the platform: name the signer under a domain of your own"
+        yield invalid(path, name, text)
 
 
 def _domain_errors(path: Path, domain: str) -> Iterator[FieldError]:

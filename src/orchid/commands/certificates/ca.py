@@ -17,7 +17,6 @@ bundle show --signer example.com/web --pem`.
 
 import argparse
 import base64
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -359,7 +358,7 @@ def _certificate_facts(text: str) -> list[tuple[str, Any]]:
     return [
         ("Subject", issuing.subject.rfc4514_string()),
         ("Ends", times.until(issuing.not_valid_after_utc)),
-        ("SHA-256", hashlib.sha256(certificates.encode(issuing)).hexdigest()),
+        ("SHA-256", certificates.fingerprint(issuing)),
     ]
 
 

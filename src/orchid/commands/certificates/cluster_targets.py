@@ -108,7 +108,6 @@ def _of_token(text: str, cluster: Json) -> Wanted:
 
 def _of_file(data: bytes, cluster: Json) -> Wanted:
     """A certificate by its fingerprints: an ECDSA signature has two valid encodings."""
-    import hashlib
 
     from orchid.credentials.refusals import Refusal
     from orchid.credentials.x509 import certificates
@@ -122,7 +121,7 @@ def _of_file(data: bytes, cluster: Json) -> Wanted:
     if not any(has_issued(one, leaf) for one in authorities):
         name = cluster["metadata"]["name"]
         raise Complaint(f"no client authority of {name} has issued that certificate")
-    sha256 = hashlib.sha256(certificates.encode(leaf)).hexdigest()
+    sha256 = certificates.fingerprint(leaf)
     named: Json = {"sha256": sha256}
     if others := other_fingerprints(leaf, authorities):
         named["otherSha256"] = list(others)

@@ -23,11 +23,11 @@ from orchid.credentials.x509 import certificates, pem
 from orchid.kinds.certificate_authority import (
     CertificateAuthority,
     CertificateAuthoritySpec,
-    CertificateAuthorityStatus,
 )
 from orchid.kinds.cluster import Cluster
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.signing_key import ACTIVE, RETIRED, SigningKey
+from orchid.wire.authority_status import CertificateAuthorityStatus
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.text import timestamp

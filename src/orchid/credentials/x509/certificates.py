@@ -146,6 +146,11 @@ def encode(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.DER)
 
 
+def fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of a certificate, in hex."""
+    return hashlib.sha256(encode(certificate)).hexdigest()
+
+
 def serial_name(number: bytes) -> str:
     """A serial number as the name of an object: lower-case hex without leading zeros."""
     return number.hex().lstrip("0") or "0"
