@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Annotated, Final
 
 from orchid.credentials.authorities import profiles
-from orchid.credentials.authorities.authority import POD_SHORTEST
 from orchid.credentials.authorities.issuer_limits import limits_of
 from orchid.credentials.authorities.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
+from orchid.credentials.authorities.validity import POD_SHORTEST
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.names import SUBJECT_PARTS

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from orchid.clock import Clock
-from orchid.credentials.authorities.authority import BACKDATE
+from orchid.credentials.authorities.validity import BACKDATE
 from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates

@@ -17,9 +17,10 @@ from cryptography import x509
 
 from orchid.admission.signing_keys.material import owner_of, private_key_secret
 from orchid.clock import Clock, whole_seconds
-from orchid.credentials.authorities.authority import BACKDATE, FIRST_NAME, Authority
+from orchid.credentials.authorities.authority import FIRST_NAME, Authority
 from orchid.credentials.authorities.authority_keys import ALGORITHMS, ECDSA_P256, algorithm_name
 from orchid.credentials.authorities.issuer_chain import spki_of
+from orchid.credentials.authorities.validity import BACKDATE
 from orchid.credentials.x509 import certificates, pem
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import stored_form

@@ -16,7 +16,7 @@ from orchid.approval.compiled import CompiledPolicy
 from orchid.approval.explaining import Explainer, Explanation, RequestedTerms, explain
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.clock import Clock
-from orchid.credentials.authorities.authority import lifetime_of
+from orchid.credentials.authorities.validity import lifetime_of
 from orchid.credentials.x509.requested_certificate import certified
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed

@@ -34,7 +34,7 @@ from orchid.commands.terminal.connection import (
 from orchid.commands.terminal.flags import write_secret
 from orchid.commands.terminal.output import USAGE, Cell, Complaint, print_for_programs, remark, say
 from orchid.credentials import files, keys
-from orchid.credentials.authorities.authority import BACKDATE
+from orchid.credentials.authorities.validity import BACKDATE
 from orchid.credentials.refusals import NotPermitted, Refusal
 from orchid.credentials.x509 import certificates, signing_request, usages
 from orchid.credentials.x509.certificate_request import AlternativeNames, build_request

@@ -2,7 +2,7 @@
 
 Start with `Authority.load(certificates, key)` or `Authority.create(name, ...)`, then `sign` a
 request under a profile, or `issue` a certificate for a new key. issuer_chain.py checks that a chain
-can be an authority, authority_keys.py its keys.
+can be an authority, authority_keys.py its keys; validity.py computes periods.
 
 A certificate is never a copy of its request: its bytes are written from a `Template`
 (credentials/x509/certificate_body.py), which holds all permitted content. Before the key is used,
@@ -32,7 +32,7 @@ from orchid.credentials.authorities.authority_keys import (
 )
 from orchid.credentials.authorities.authority_request import authority_request
 from orchid.credentials.authorities.issuer_chain import (
-    issuer_key_id,
+    encode_intermediates,
     may_certify,
     may_sign_lists,
     purposes,
@@ -43,9 +43,14 @@ from orchid.credentials.authorities.issuer_chain import (
 )
 from orchid.credentials.authorities.issuer_limits import limits_of
 from orchid.credentials.authorities.profiles import Profile, refuse_bad_host
+from orchid.credentials.authorities.validity import (
+    BACKDATE,
+    authority_validity,
+    leaf_validity,
+    pod_validity,
+)
 from orchid.credentials.keys import encode_private, spki
 from orchid.credentials.refusals import (
-    AuthorityExpired,
     AuthorityUnusable,
     NotPermitted,
     NotPermittedToSign,
@@ -73,12 +78,6 @@ from orchid.credentials.x509.usages import (
     key_usage_bits,
 )
 
-BACKDATE = datetime.timedelta(minutes=5)
-# A PodCertificateRequest accepts no certificate that begins five minutes ago.
-POD_BACKDATE = datetime.timedelta(minutes=2)
-POD_SHORTEST = datetime.timedelta(hours=1)
-# Short lifetimes start now, so that back-dating does not shorten them.
-SHORT_LIFE = datetime.timedelta(hours=8)
 CA_LIFETIME = datetime.timedelta(days=3650)
 FIRST_NAME = "orchid-ca"  # the common name of the first cluster CA that a server creates
 
@@ -119,7 +118,7 @@ class Authority:
         # A verifier needs every certificate of the chain, so the first expiry counts.
         self._end = min(link.not_valid_after_utc for link in self.chain)
         self._inspector = Inspector(end=self._end, authority_key=self._key_id)
-        self._intermediates = _encode_intermediates((*self.chain, *cross))
+        self._intermediates = encode_intermediates((*self.chain, *cross))
 
     @classmethod
     def create(
@@ -253,7 +252,7 @@ class Authority:
         profile.check(request, usages)
         if self.limits is not None:
             self.limits.check(request, usages)
-        not_before, not_after = self._period(lifetime, now)
+        not_before, not_after = leaf_validity(lifetime, now, self._end)
         certified = profile.certified_usages(usages, request.key_algorithm)
         bits, extended = _agreed_usages(tuple(certified))
         template = Template(
@@ -295,11 +294,7 @@ class Authority:
         profile.refuse_key(stub)
         profile.check(certificates.CertificateContents(subject, uris=uris), usages)
         bits, extended = _agreed_usages(tuple(profile.certified_usages(usages, stub.key_algorithm)))
-        not_before = now.replace(microsecond=0) - POD_BACKDATE
-        self._refuse_ended(not_before, now)
-        not_after = min(not_before + lifetime, self._end)
-        if not_after - not_before < POD_SHORTEST:
-            raise AuthorityExpired(f"the signer ends within an hour: NotAfter={self._end}")
+        not_before, not_after = pod_validity(lifetime, now, self._end)
         template = Template(
             subject=subject,
             spki=stub.spki,
@@ -329,7 +324,7 @@ class Authority:
     ) -> SignedCertificate:
         """Create a P-256 key and a certificate for it."""
         key = ec.generate_private_key(ec.SECP256R1())
-        not_before, not_after = self._period(lifetime, now)
+        not_before, not_after = leaf_validity(lifetime, now, self._end)
         asked = tuple(usages)
         self._refuse_other_purposes(asked)
         bits, extended = _agreed_usages(asked)
@@ -396,19 +391,19 @@ class Authority:
         if not may_certify(self.certificate):
             raise NotPermittedToSign("its path length permits no authority below")
         parts = certificates.read_parts(certificates.encode(other))
+        not_before, not_after = authority_validity(other.not_valid_after_utc, now, self._end)
         template = Template(
             subject=certificates.read_name(parts.subject),
             encoded_subject=parts.subject,
             spki=parts.key,
             key_id=subject_key_id(other),
-            not_before=now.replace(microsecond=0) - BACKDATE,
-            not_after=min(self._end, other.not_valid_after_utc),
+            not_before=not_before,
+            not_after=not_after,
             key_usages=key_usage_bits(("cert sign", "crl sign")),
             uris=certificates.uris_of(other),
             crl_url=crl_url if self._signs_lists else "",
             authority=True,
         )
-        self._refuse_ended(template.not_before, now)
         return self._inspect_and_sign(template, now, _no_review, above=b"")
 
     def sign_revocation_list(self, revoked: RevokedCertificates, edition: Edition) -> bytes:
@@ -435,27 +430,6 @@ class Authority:
         for usage in usages:
             if not self.purposes.issuperset(extended_usages((usage,))):
                 raise NotPermitted(f"the authority may not issue for {usage}")
-
-    def _period(
-        self, lifetime: datetime.timedelta, now: datetime.datetime
-    ) -> tuple[datetime.datetime, datetime.datetime]:
-        """The validity, never beyond the authority's own."""
-        start = now.replace(microsecond=0)
-        not_before = start - BACKDATE
-        not_after = (
-            start + lifetime - (BACKDATE if lifetime >= SHORT_LIFE else datetime.timedelta())
-        )
-        self._refuse_ended(not_before, now)
-        return not_before, min(not_after, self._end)
-
-    def _refuse_ended(self, not_before: datetime.datetime, now: datetime.datetime) -> None:
-        end = self._end
-        if end <= not_before:
-            raise AuthorityExpired(f"the signer has expired: NotAfter={end}")
-        if end <= now:
-            raise AuthorityExpired(
-                f"refusing to sign a certificate that expired in the past: NotAfter={end}"
-            )
 
     def _inspect_and_sign(
         self,
@@ -500,25 +474,3 @@ def _agreed_usages(usages: tuple[str, ...]) -> tuple[frozenset[int], tuple[str, 
     if {7, 8} & bits and 4 not in bits:  # noqa: PLR2004 - bit numbers of the RFC
         raise NotPermitted("encipher only and decipher only need key agreement")
     return bits, extended_usages(usages)
-
-
-def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
-    """PEM of the certificates between a leaf and a root: each that has a parent, once."""
-    return b"".join(
-        pem.encode(pem.CERTIFICATE, certificates.encode(one))
-        for one in dict.fromkeys(chain)
-        if not _is_root(one)
-    )
-
-
-def _is_root(certificate: x509.Certificate) -> bool:
-    """Whether it is its own issuer; one of another key may have the same name."""
-    above = issuer_key_id(certificate)
-    is_same_key = not above or above == subject_key_id(certificate)
-    return certificate.issuer == certificate.subject and is_same_key
-
-
-def lifetime_of(not_before: datetime.datetime, not_after: datetime.datetime) -> datetime.timedelta:
-    """The requested lifetime of a certificate of ours, from its validity."""
-    lasts = not_after - not_before
-    return lasts if lasts >= SHORT_LIFE else lasts - BACKDATE

@@ -1,4 +1,4 @@
-"""Checks that a certificate can issue, with its key and chain (RFC 5280 section 4.2.1).
+"""Chains of authorities: checks that a certificate can issue, with its key (RFC 5280, 4.2.1).
 
 `refuse_unfit` checks static properties, `refuse_out_of_time` the validity. In a chain that passes,
 a verifier can build a path from an issued certificate to the last link: each link is a CA that may
@@ -31,7 +31,8 @@ from orchid.credentials.refusals import (
     Refusal,
     panics_as,
 )
-from orchid.credentials.x509.certificates import is_authority
+from orchid.credentials.x509 import pem
+from orchid.credentials.x509.certificates import encode, is_authority
 
 MAX_CHAIN = 8
 
@@ -156,3 +157,19 @@ def _extension(certificate: x509.Certificate, kind: type[Extension]) -> Extensio
         if isinstance(extension.value, kind):
             return extension.value
     return None
+
+
+def encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
+    """PEM of the certificates between a leaf and a root: each that has a parent, once."""
+    return b"".join(
+        pem.encode(pem.CERTIFICATE, encode(one))
+        for one in dict.fromkeys(chain)
+        if not _is_root(one)
+    )
+
+
+def _is_root(certificate: x509.Certificate) -> bool:
+    """Whether it is its own issuer; one of another key may have the same name."""
+    above = issuer_key_id(certificate)
+    is_same_key = not above or above == subject_key_id(certificate)
+    return certificate.issuer == certificate.subject and is_same_key

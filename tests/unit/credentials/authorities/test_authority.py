@@ -14,7 +14,8 @@ from cryptography.x509.oid import NameOID
 
 from orchid.credentials import files
 from orchid.credentials.authorities import profiles
-from orchid.credentials.authorities.authority import Authority, lifetime_of
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.validity import lifetime_of
 from orchid.credentials.keys import encode_private
 from orchid.credentials.refusals import (
     AuthorityExpired,
