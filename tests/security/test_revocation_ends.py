@@ -234,13 +234,13 @@ async def test_a_fingerprint_stays_revoked_when_another_authority_is_trusted(
         server, "unseen", certificate={"sha256": test_revocations.fingerprint(jane)}
     )
     end = moment(made["status"]["expires"])
-    pools = server.server.access._client_pools
+    pools = server.server.access.client_pools
 
     class Later:
         end = moment(made["status"]["expires"]) + timedelta(days=1)
 
     clock.ahead = end - datetime.now(UTC) + timedelta(hours=1)
-    monkeypatch.setattr(server.server.access, "_client_pools", [*pools, lambda: Later])
+    monkeypatch.setattr(server.server.access, "client_pools", [*pools, lambda: Later])
     early = await server.call("DELETE", f"{REVOCATIONS}/unseen")
     clock.ahead += timedelta(days=1)
     late = await server.call("DELETE", f"{REVOCATIONS}/unseen")

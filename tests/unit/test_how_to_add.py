@@ -93,10 +93,12 @@ def test_every_policy_is_asked() -> None:
         and any(isinstance(base, ast.Name) and base.id == "AdmissionPolicy" for base in node.bases)
     }
 
-    missing = policies - imported("assembly/access.py")
+    missing = policies - imported("assembly/admission.py")
 
     assert policies
-    assert not missing, f"build {sorted(missing)} in Access.policies, src/orchid/assembly/access.py"
+    assert not missing, (
+        f"build {sorted(missing)} in Policies.all of src/orchid/assembly/admission.py"
+    )
 
 
 def test_every_authenticator_and_authorizer_is_asked() -> None:

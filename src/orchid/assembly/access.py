@@ -1,14 +1,14 @@
 """Authentication and authorization, built from settings.
 
-`Access` has an authenticator, an authorizer, the issuer of tokens and the admission policies.
+`Access` has an authenticator, an authorizer and the issuer of tokens.
 """
 
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,63 +42,33 @@ from orchid.access.revocations import Revocations
 from orchid.access.server_leases import ServerLeases
 from orchid.access.signer_authorities import SignerAuthorities
 from orchid.access.token_keys import FileKeys, StoredKeys, TokenKeys
-from orchid.admission.authorities.dependents import AuthorityDependents
-from orchid.admission.authorities.own_signers import OwnSigners
-from orchid.admission.authorities.unsealed_keys import REFUSAL, UnsealedKeys
-from orchid.admission.bound_object import BoundObject
-from orchid.admission.certificates.cluster_records import ClusterRecords
-from orchid.admission.certificates.four_eyes import FourEyes
-from orchid.admission.certificates.policy_forecast import PolicyForecast
-from orchid.admission.certificates.record_issued import Issuers, RecordIssued
-from orchid.admission.certificates.signer_permission import AuthoritiesOf, SignerPermission
-from orchid.admission.certificates.subject_restriction import SubjectRestriction
-from orchid.admission.exchange_policy_authors import ExchangePolicyAuthors
-from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
-from orchid.admission.nodes.node_restriction import NodeRestriction
-from orchid.admission.owner_permission import OwnerPermission
-from orchid.admission.revocation.cluster_revocation import ClusterRevocation
-from orchid.admission.revocation.revocation_permission import RevocationPermission
-from orchid.admission.revocation.revoked_keys import RevokedKeys
-from orchid.admission.role_escalation import RoleEscalation
-from orchid.admission.service_account import PodAccount
-from orchid.admission.signing_keys.material import SigningKeyMaterial
-from orchid.admission.signing_keys.steps import SigningKeySteps
+from orchid.admission.certificates.signer_permission import AuthoritiesOf
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
-from orchid.assembly.anonymous_paths import anonymous_paths
 from orchid.assembly.authorization import authorization
-from orchid.assembly.controlling import signing_certificates
-from orchid.assembly.key_conditions import key_conditions
 from orchid.clock import Clock, Monotonic
 from orchid.controllers.runtime.context import signer_terms
-from orchid.credentials.authorities.issuer_chain import subject_key_id
 from orchid.credentials.files import Reloading
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet
 from orchid.credentials.x509.certification_path import ClientVerifier
-from orchid.credentials.x509.verified_chain import key_fingerprint
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
-from orchid.engine.catalog import Catalog
-from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
+from orchid.engine.interfaces import Authenticator, Randomness, TokenAuthenticator
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.offload import Offload
 from orchid.issuance.metrics.inventory import IssuedCounts
-from orchid.issuance.platform_issuers import PlatformIssuers
 from orchid.issuance.policy_explainer import PolicyExplainer
 from orchid.issuance.token_issuer import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.issuance.token_keys.long_tokens import LongTokens
 from orchid.issuance.token_lifetimes import TokenLifetimes
-from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.pod_certificate_request import PodCertificateRequest
 from orchid.kinds.signing_key import SigningKey
-from orchid.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.outbound.remote import FollowedKubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
 from orchid.store.interface import Store
 from orchid.wire.references import SecretReference
 
@@ -109,6 +79,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
+EXCHANGE_PATH = "/oauth2/token"
 OWN_USER = "system:apiserver"  # the user of the server's own writes
 TokenUsed = Callable[[str, str, date], None]
 TokenIssued = Callable[[str, str, int], None]
@@ -134,7 +105,7 @@ class Access:
         """`objects`: the server's own writes, once they exist."""
         names, given = settings.names, settings.given
         self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
-        self._random, self._token_used = randomness, token_used
+        self.random, self._token_used = randomness, token_used
         self.callers = InProcessCallers()
         self.rbac = RBAC(names, feed, offload)
         self.authorities = SignerAuthorities(feed.of(CertificateAuthority), names)
@@ -143,11 +114,10 @@ class Access:
         self.authorizer = self.authorization.authorizer
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
         self.explainer = self._explainer(offload)
-        self._platform_issuers = PlatformIssuers(signing_certificates(settings, files))
         self.revocations = Revocations(feed, {**platform_profiles(names), **pod_profiles(names)})
         self.cluster_revocations = ClusterRevocations(feed)
         self.platform = self._platform_authority()
-        self._client_pools: list[Callable[[], ClientVerifier]] = []
+        self.client_pools: list[Callable[[], ClientVerifier]] = []
         self.servers = ServerLeases(feed, names, clock.monotonic)
         self.keys_changed: list[Callable[[], None]] = []  # called when other keys verify tokens
         self.keys: TokenKeys = self._token_keys()
@@ -166,7 +136,7 @@ class Access:
             )
         self.subject_tokens = self._subject_tokens() if given.token_exchange_config else None
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
-        self.authenticator = self._authenticator(anonymous_paths(given, configured_paths))
+        self.authenticator = self._authenticator(_anonymous_paths(given, configured_paths))
 
     def _subject_tokens(self) -> "SubjectTokens":
         from orchid.assembly import token_exchange  # noqa: PLC0415 -- most servers have none
@@ -208,7 +178,7 @@ class Access:
             ),
             self.keys.signer,
             self.feed,
-            self._random,
+            self.random,
             counted=counted,
             revocations=self.revocations,
             lifetimes=self.lifetimes,
@@ -302,7 +272,7 @@ class Access:
             pool = self._client_pool(given.client_ca_file or str(self.files.ca_certificate))
         else:
             pool = self.platform.pool
-            self._client_pools.append(pool)
+            self.client_pools.append(pool)
         if given.requestheader_client_ca_file:
             members.append(self._front_proxy(pool))
         pods = PodCertificates(self.feed, self.clock, self.revocations)
@@ -349,170 +319,8 @@ class Access:
         """The CAs of a file, reloaded as it changes."""
         file = Path(path)
         pool = Reloading([file], functools.partial(ClientVerifier.load, file)).current
-        self._client_pools.append(pool)
+        self.client_pools.append(pool)
         return pool
-
-    def policies(self, ensure_namespace: Ensure, catalog: Catalog) -> list[AdmissionPolicy]:
-        """Rules beyond one object, in the order in which they run."""
-        names = self.settings.names
-        lenient = self.settings.given.namespaces == "lenient"
-        ensure = ensure_namespace if lenient else None
-        return [
-            NamespaceLifecycle(
-                names,
-                self.feed,
-                self.feed.of(namespace.Namespace),
-                self.authorizer,
-                ensure=ensure,
-                creators=self.settings.given.namespace_creators,
-            ),
-            PodAccount(names, self.feed, self._random, ensure),
-            NodeRestriction(names, self.feed, self.authorizer),
-            BoundObject(self.authorizer),
-            RoleEscalation(self.authorizer, self.rbac),
-            OwnerPermission(self.authorizer, catalog),
-            *((UnsealedKeys(),) if self.settings.is_unsealed else ()),
-            SignerPermission(names, self.authorizer, self.authorities.of),
-            *(() if self.settings.given.approve_own_requests else (FourEyes(self.feed),)),
-            OwnSigners(
-                names,
-                self.authorizer,
-                self.feed,
-                self.authorities.of,
-                stores_platform=self.settings.stores_authority,
-            ),
-            AuthorityDependents(self.feed, self.issued.live),
-            SubjectRestriction(names),
-            PolicyForecast(self.explainer),
-            RecordIssued(
-                self.feed.of(IssuedCertificate),
-                self.feed.of(CertificateSigningRequest),
-                self._issuers_of,
-                self.revocations.authority_until,
-                self._random,
-                pod_requests=self.feed.of(PodCertificateRequest),
-                account_until=self.revocations.account_until,
-                node_name_extra=names.node_name_extra,
-            ),
-            RevokedKeys(self._keys_of),
-            self._signing_key_material(),
-            self._signing_key_steps(),
-            self._revocation_permission(),
-            self._exchange_policy_authors(),
-            ClusterRecords(self.feed),
-            ClusterRevocation(names, self.feed, self.authorizer, self.cluster_revocations.names),
-        ]
-
-    def _exchange_policy_authors(self) -> ExchangePolicyAuthors:
-        return ExchangePolicyAuthors(
-            self.authorizer,
-            self._exchange_issuers,
-            is_on=self.subject_tokens is not None,
-            is_strict=self.settings.given.token_exchange_strict,
-        )
-
-    def _revocation_permission(self) -> RevocationPermission:
-        return RevocationPermission(
-            self.settings.names,
-            self.feed,
-            self.authorizer,
-            already=self.revocations.names,
-            is_ours=self._signs_for,
-            listed_keys=self._key_ids_of,
-            tokens_end=self.lifetimes.end_of,
-            clients_end=self._clients_end,
-            users_end=self._users_end,
-            issuers=self._known_issuers,
-            may_be_exchanged=lambda: bool(self.feed.of(TokenExchangePolicy).entries),
-            accepts_outside_tokens=self._accepts_outside_tokens(),
-        )
-
-    def _known_issuers(self) -> set[str]:
-        """The issuers of tokens that can be revoked by their id."""
-        outside = self.oidc.sources if self.oidc else ()
-        return {*self.settings.issuers, *outside, *self._exchange_issuers()}
-
-    def _exchange_issuers(self) -> Collection[str]:
-        return self.subject_tokens.issuers if self.subject_tokens else ()
-
-    def _clients_end(self) -> datetime:
-        """Expiry of the last CA for client certificates."""
-        return max(pool().end for pool in self._client_pools)
-
-    def _users_end(self) -> datetime | None:
-        """Expiry of the last credential of a user; None if some have an unknown expiry."""
-        is_unknown = self._accepts_outside_tokens() or self.settings.given.token_auth_file
-        return None if is_unknown else self._clients_end()
-
-    def _signing_key_material(self) -> SigningKeyMaterial:
-        return SigningKeyMaterial(
-            self.settings.names,
-            self.feed,
-            self.authorizer,
-            self._random,
-            publish_time=self.settings.given.token_key_publish_time,
-            authority_keys=self.authority_keys.of,
-            revoked=self.revocations.revoked_keys,
-            crl_url=self.settings.given.crl_url,
-            unsealed=REFUSAL if self.settings.is_unsealed else "",
-        )
-
-    def _signing_key_steps(self) -> SigningKeySteps:
-        settings, names = self.settings, self.settings.names
-        conditions = key_conditions(
-            settings,
-            self.feed,
-            tokens=self.long_tokens,
-            issued=self.issued,
-            authority_keys=self.authority_keys,
-        )
-        return SigningKeySteps(
-            names,
-            self.feed,
-            self.authorizer,
-            servers=self.servers.live,
-            revoked=self.revocations.revoked_keys,
-            conditions=conditions,
-            keys_of=self.authority_keys.of,
-            publish_time=(settings.given.token_key_publish_time, settings.token_key_publish_time),
-            own_user=OWN_USER,
-        )
-
-    def _accepts_outside_tokens(self) -> bool:
-        """Whether tokens of external issuers, with an unknown expiry, are accepted."""
-        given = self.settings.given
-        others = given.authentication_token_webhook_config_file, given.requestheader_client_ca_file
-        return self.oidc is not None or any(others)
-
-    def _issuers_of(self, signer: str) -> Issuers | None:
-        """The CAs of a signer; None if it is not one of this server's."""
-        if signer in self.settings.names.issuing_signers:
-            if self.platform is None or not self.platform.is_stored:
-                return Issuers(self._platform_issuers.of(signer), is_platform=True)
-            return Issuers(self.platform.issuers, is_platform=True)
-        found = self.authorities.of(signer)
-        if not found:
-            return None
-        issuers = self.authority_keys.issuers(found[0].name, self.revocations.revoked_keys())
-        if not self.authority_keys.of(found[0].name):  # of an earlier version, until it has objects
-            issuer = self.authorities.issuer(signer)
-            issuers = [issuer] if issuer else []
-        return Issuers(issuers, is_platform=False)
-
-    def _keys_of(self, signer: str) -> set[str]:
-        """The keys of a signer."""
-        issuers = self._issuers_of(signer)
-        return {key_fingerprint(one) for one in issuers.certificates} if issuers else set()
-
-    def _key_ids_of(self, signer: str) -> set[str]:
-        """The key identifiers of a signer, in hex."""
-        issuers = self._issuers_of(signer)
-        return {subject_key_id(one).hex() for one in issuers.certificates} if issuers else set()
-
-    def _signs_for(self, signer: str) -> bool:
-        """Whether a signer is one of this server's, by its name."""
-        platform = self.settings.names.issuing_signers
-        return signer in platform or bool(self.authorities.of(signer))
 
 
 @contextmanager
@@ -545,3 +353,24 @@ def _remote(flag: str, path: str, monotonic: Monotonic) -> JsonEndpoint:
         return JsonEndpoint(FollowedKubeconfig(Path(path), monotonic))
     except (ValueError, Refusal) as problem:
         raise BadSettings(f"--{flag}: {problem}") from None
+
+
+def _anonymous_paths(given: Given, configured: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The paths that anonymous requests may use.
+
+    `configured`: the paths of --authentication-config, or None; raises BadSettings.
+    """
+    exchange = (EXCHANGE_PATH,) if given.token_exchange_config else ()
+    if exchange and configured == ():
+        raise BadSettings(
+            "--token-exchange-config: clients of the exchange are anonymous, which "
+            "--authentication-config forbids"
+        )
+    if configured is None:
+        return (*given.anonymous_paths, *exchange)
+    if given.anonymous_paths != Given().anonymous_paths:
+        raise BadSettings(
+            "--anonymous-paths: not to be given when --authentication-config speaks of "
+            "anonymous callers"
+        )
+    return (*configured, *exchange)

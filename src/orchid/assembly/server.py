@@ -13,18 +13,18 @@ from orchid.acme import door as acme_door
 from orchid.acme import links as acme_links
 from orchid.acme.door import AcmeDoor
 from orchid.assembly import controlling
-from orchid.assembly.access import OWN_USER, Access, as_bad_settings
-from orchid.assembly.anonymous_paths import EXCHANGE_PATH
+from orchid.assembly.access import EXCHANGE_PATH, OWN_USER, Access, as_bad_settings
+from orchid.assembly.admission import Policies
 from orchid.assembly.encryption import Sealing, encrypted
 from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener
 from orchid.assembly.platform_files import ServingKey, project
 from orchid.assembly.stores import AuditRecord
+from orchid.assembly.token_pages import issuer_documents, oauth_pages
 from orchid.clock import SystemClock
 from orchid.controllers.running import UnknownController, chosen
 from orchid.controllers.runtime.context import NoticeMetrics
-from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory, certificate_files, renew
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
@@ -61,10 +61,7 @@ from orchid.ledger.known_keys import note_keys
 from orchid.ledger.status import LedgerStatus
 from orchid.ledger.token_counts import TokenCounts
 from orchid.metrics import Metric
-from orchid.oauth import introspection, metadata, revocation
-from orchid.oauth.callers import Callers
-from orchid.oauth.introspection import Introspection
-from orchid.oauth.revocation import TokenRevocation
+from orchid.oauth import introspection, revocation
 from orchid.server.audit.trail import PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
@@ -80,7 +77,7 @@ from orchid.server.pages import clusters, crl, openid, renewal
 from orchid.server.pages.health import Check, Health
 from orchid.server.pages.ledger import PREFIX as LEDGER
 from orchid.server.pages.readiness import Readiness
-from orchid.server.pages.site import Page, Pages, openid_page
+from orchid.server.pages.site import Page, Pages
 from orchid.server.sockets.listener import Listener
 from orchid.server.sockets.messages import Handler, HttpRequest, Response, Stream
 from orchid.settings.checking import Settings
@@ -228,7 +225,7 @@ class Assembly:
         return Verbs.over(
             self.store,
             self.feed,
-            Admission(self.access.policies(self.ensure_namespace, self.catalog)),
+            Admission(Policies(self.access).all(self.ensure_namespace, self.catalog)),
             self.settings.names,
             self.random,
             offload=self.offload,
@@ -439,16 +436,16 @@ class Assembly:
 
     def _pages(self, metrics: MetricsPage, health: Health) -> Pages:
         address = self.settings.url.removeprefix("https://")
-        documents = self._issuer_documents()
+        documents = issuer_documents(
+            self.settings, self.access.keys, exchanges=self.exchange is not None
+        )
         described = OpenApi(self.catalog, self.settings.names, documents.keys() & openid.PATHS)
         return Pages(
             Discovery(self.catalog, address),
             health,
             extra={
                 "/metrics": metrics,
-                introspection.PATH: self._introspection(),
-                revocation.PATH: self._token_revocation(),
-                **({EXCHANGE_PATH: self.exchange.page} if self.exchange else {}),
+                **self._oauth_pages(),
                 **documents,
                 **described.exact,
             },
@@ -468,62 +465,18 @@ class Assembly:
         replaced = ReplacedKeys(self.feed)
         return RenewalInformation(records, self.access.revocations, self.clock, replaced.get)
 
-    def _callers(self) -> Callers:
-        return Callers(self.access.tokens, self.settings.api_audiences)
-
-    def _token_revocation(self) -> TokenRevocation:
-        settings = self.settings
-        return TokenRevocation(
-            settings.names,
-            self._callers(),
-            self.access.tokens,
-            issuers=settings.issuers,
-            api_audiences=settings.api_audiences,
+    def _oauth_pages(self) -> dict[str, Page]:
+        exchange = {EXCHANGE_PATH: self.exchange.page} if self.exchange else {}
+        return exchange | oauth_pages(
+            self.settings,
+            self.access,
             acting=self._clients(self._handle).acting,
             server=SELF,
             monotonic=self.clock.monotonic,
         )
 
-    def _introspection(self) -> Introspection:
-        access, settings = self.access, self.settings
-        return Introspection(
-            settings.names,
-            self._callers(),
-            access.tokens,
-            access.authorizer,
-            issuers=settings.issuers,
-            api_audiences=settings.api_audiences,
-        )
-
-    def _metadata(self, issuer: str, jwks_uri: str) -> openid.Document:
-        return metadata.document(issuer, jwks_uri, exchanges=self.exchange is not None)
-
     def _cluster_reviews(self) -> ClusterReviews:
         return ClusterReviews(self.feed, self.access.cluster_revocations, self.cluster_calls)
-
-    def _issuer_documents(self) -> dict[str, Page]:
-        """Documents about the issuer of tokens; none if its URL or a key does not allow them."""
-        issuer = self.settings.issuers[0]
-        uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(issuer)
-        problem = openid.problem_with(issuer, uri)
-        if problem:
-            log.warning("openid.not_served: %s", problem)
-            return {}
-
-        max_age = self.settings.jwks_max_age
-
-        def keys() -> KeySet:
-            return self.access.keys.verifying
-
-        return {
-            openid.CONFIGURATION_PATH: openid_page(
-                keys, lambda found: openid.configuration(issuer, uri, found.keys), max_age
-            ),
-            openid.KEY_SET_PATH: openid_page(
-                keys, lambda found: openid.key_set(found.keys), max_age
-            ),
-            metadata.PATH: openid_page(keys, lambda _: self._metadata(issuer, uri), max_age),
-        }
 
 
 def wanted_controllers(settings: Settings) -> frozenset[str]:

@@ -26,7 +26,7 @@ from orchid.wire.errors import ErrorSubject, refuse_if_any
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, required, unsupported
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.signer_names import signer_name_errors
+from orchid.wire.rules.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, describe, proto, replace
 from orchid.wire.user import UserInfo
 

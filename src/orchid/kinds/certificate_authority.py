@@ -59,8 +59,8 @@ from orchid.wire.fields import (
 from orchid.wire.meta import Object
 from orchid.wire.naming import SETS, Naming
 from orchid.wire.references import SecretReference, reference_errors
+from orchid.wire.rules.signer_names import custom_signer_errors
 from orchid.wire.rules.trust_domains import trust_domain_errors
-from orchid.wire.signer_names import custom_signer_errors
 from orchid.wire.struct import Wire, always, at_most, describe, proto, replace
 from orchid.wire.text import human_duration
 

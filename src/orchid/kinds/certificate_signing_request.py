@@ -60,7 +60,7 @@ from orchid.wire.request_conditions import (
     with_stored_decision,
 )
 from orchid.wire.rules.names import path_segment_errors
-from orchid.wire.signer_names import signer_name_errors
+from orchid.wire.rules.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
 from orchid.wire.text import human_duration, quote
 

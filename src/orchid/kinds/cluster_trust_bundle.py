@@ -19,7 +19,7 @@ from orchid.wire.fields import METADATA, FieldError, Path, immutable, invalid, t
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.rules.names import any_name, subdomain_errors
-from orchid.wire.signer_names import LONGEST_SHOWN, signer_name_errors
+from orchid.wire.rules.signer_names import LONGEST_SHOWN, signer_name_errors
 from orchid.wire.struct import Wire, always, describe, proto
 
 NAME: Final = METADATA / "name"

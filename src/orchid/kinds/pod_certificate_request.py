@@ -43,8 +43,8 @@ from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import DENIED, FAILED
 from orchid.wire.rules.names import subdomain_errors
+from orchid.wire.rules.signer_names import signer_name_errors
 from orchid.wire.rules.user_annotations import user_annotation_errors
-from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import (
     Wire,
     always,

@@ -29,8 +29,8 @@ from orchid.wire.label_selectors import selects as labels_match
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.rules.names import path_segment_errors, subdomain_errors
+from orchid.wire.rules.signer_names import signer_name_errors
 from orchid.wire.rules.trust_domains import trust_domain_errors
-from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
 
 SPEC: Final = Path() / "spec"

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from orchid.kinds.pod.references import projected_sources
 from orchid.wire.fields import FieldError, Path, invalid, required, type_invalid, unsupported
+from orchid.wire.rules.signer_names import signer_name_errors
 from orchid.wire.rules.user_annotations import user_annotation_errors
-from orchid.wire.signer_names import signer_name_errors
 
 SOURCE: Final = "podCertificate"
 KEY_TYPES: Final = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")

@@ -3,7 +3,7 @@
 import pytest
 
 from orchid.wire.fields import Path
-from orchid.wire.signer_names import signer_name_errors
+from orchid.wire.rules.signer_names import signer_name_errors
 
 PATH = Path() / "spec" / "signerName"
 LABEL = (
