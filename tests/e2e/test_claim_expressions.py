@@ -18,6 +18,7 @@ from jwt.algorithms import ECAlgorithm
 from tests.conformance.exchanges import tokens_by_user
 from tests.e2e.conftest import StartServer
 from tests.e2e.https import Https, Reply
+from tests.e2e.person import Person
 from tests.e2e.serving import Server, start
 
 WHO = "/apis/authentication.orch.io/v1/selfsubjectreviews"
@@ -147,8 +148,9 @@ def test_claims_become_a_user_by_expressions(server: Server, issuer: Issuer) -> 
     }
 
 
-def test_rules_refuse_and_a_review_says_why(server: Server, issuer: Issuer) -> None:
-    """The caller learns nothing but 401; who may review tokens learns the reason."""
+def test_rules_refuse_and_a_review_says_why(server: Server, issuer: Issuer, tmp_path: Path) -> None:
+    """The caller gets 401 and no reason; a review has the reason, and `orchid token show` too."""
+    administrator = Person(tmp_path, server.kubeconfig)
     for change, text in (
         ({"email_verified": False}, "failed: the address is not verified"),
         ({"roles": "devs,system:masters"}, "failed: the system's own groups are not for you"),
@@ -160,6 +162,9 @@ def test_rules_refuse_and_a_review_says_why(server: Server, issuer: Issuer) -> N
         status = reviewed(server, token)
         assert not status.get("authenticated")
         assert text in status["error"]
+        assert text in administrator.types("token", "show", "--verify", given=token, code=1).stdout
+    accepted = administrator.types("token", "show", "--verify", given=issuer.token(**GOOD))
+    assert "corp:jane@corp.example" in accepted.stdout
 
 
 def test_hostile_claims_are_refused_without_a_trace(server: Server, issuer: Issuer) -> None:

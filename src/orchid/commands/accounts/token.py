@@ -2,7 +2,8 @@
 
 `orchid token NAMESPACE/ACCOUNT` prints the token alone on standard output, ready for a pipe.
 `orchid token show` decodes one without verifying it, and the output says so. With --verify the
-server checks it by TokenReview, for the audiences of the token itself.
+server checks it by TokenReview, for the audiences of the token itself, or of the server if the
+token is of an outside issuer.
 `orchid token review` reads a token from each line of standard input and prints a line for each: its
 number, yes or no, the user, and the reason for a refusal. It exits with 1 if one is refused.
 `orchid token exchange` exchanges a token of a CI job: see token_exchange.py.
@@ -40,6 +41,7 @@ MOST_IN_BATCH, LARGEST_BATCH = 1_000, 1 << 20
 _BOUND_KINDS = {"pod": "Pod", "secret": "Secret", "node": "Node"}
 _MOMENTS = {"exp": "Expires", "iat": "Issued", "nbf": "Not before"}
 _JWT_PARTS = 3
+NOT_RECOGNIZED = "invalid bearer token"  # the error of a review without a further reason
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -167,7 +169,7 @@ def _show(chosen: argparse.Namespace) -> int:
     header, claims = decode(token)
     review: Json | None = None
     if chosen.verify:
-        review = verify(connect(chosen), token, chosen.audience or audiences_of(claims))
+        review = _verified(connect(chosen), token, chosen.audience, claims)
     good = review is None or review.get("authenticated") is True
     verified = None if review is None else good
     found = {"header": header, "claims": claims, "verified": verified, "review": review}
@@ -212,6 +214,18 @@ def audiences_of(claims: Json) -> list[str]:
     found = claims.get("aud")
     listed = found if isinstance(found, list) else [found]
     return [each for each in listed if isinstance(each, str)]
+
+
+def _verified(server: ServerConnection, token: str, audiences: list[str], claims: Json) -> Json:
+    """The review for some audiences, by default those of the token or of the server.
+
+    The server's configuration has the audience of an outside token, as a part of its issuer. A
+    review for that audience is about tokens of accounts, so no authenticator recognizes the token.
+    """
+    review = verify(server, token, audiences or audiences_of(claims))
+    if not audiences and review.get("error") == NOT_RECOGNIZED:
+        return verify(server, token, [])
+    return review
 
 
 def verify(server: ServerConnection, token: str, audiences: list[str]) -> Json:

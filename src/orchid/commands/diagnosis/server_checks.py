@@ -123,8 +123,11 @@ def issuer(here: Installation) -> Asked:
         document = fetched(address.rstrip("/") + CONFIGURATION, here)
         published = fetched(str(document.get("jwks_uri")), here).get("keys", [])
     except (OSError, ValueError) as problem:
+        reason = getattr(problem, "reason", problem)  # of a URLError: the failure itself
+        if isinstance(reason, OSError):
+            reason = reason.strerror or reason
         yield wrong(
-            f"the issuer {address} cannot be reached as published: {problem}",
+            f"the issuer {address} cannot be reached as published: {reason}",
             "verifiers elsewhere need its address; see --service-account-issuer",
         )
         return
