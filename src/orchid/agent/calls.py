@@ -128,15 +128,14 @@ class ServerCalls:
     def post(self, url: str, body: Json) -> Json:
         return self._json("POST", url, body)
 
-    def create(self, url: str, body: Json) -> bool:
-        """Create an object; False if it exists already."""
+    def create(self, url: str, body: Json) -> Json | None:
+        """Create an object and return it; None if it exists already."""
         try:
-            self.post(url, body)
+            return self.post(url, body)
         except ApiRefused as refused:
             if refused.status != CONFLICT:
                 raise
-            return False
-        return True
+            return None
 
     def page(self, url: str, tag: str = "") -> ApiReply:
         """A page that is no object, unless it still has this entity tag (304)."""

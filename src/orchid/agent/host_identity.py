@@ -9,7 +9,7 @@ import datetime
 import logging
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -31,7 +31,7 @@ from orchid.agent.held_certificate import (
 )
 from orchid.agent.requesting import WantedCertificate, obtain
 from orchid.agent.state_directory import StateDirectory
-from orchid.agent.trust import bundle_of, has_common_anchor
+from orchid.agent.trust import has_common_anchor
 from orchid.credentials import keys
 from orchid.credentials.secret import SecretValue
 from orchid.credentials.x509 import pem
@@ -62,6 +62,14 @@ class JoinedServer(msgspec.Struct, frozen=True):
     server_name: str = ""
 
 
+class JoinAttempt(NamedTuple):
+    """An attempt to join that waits for its certificate: the answers it need not ask for again."""
+
+    access: ServerAccess
+    host: str
+    names: Naming
+
+
 class HostIdentity:
     """The identity in the state directory, or in a kubeconfig of somebody else."""
 
@@ -72,6 +80,7 @@ class HostIdentity:
         self._clocks, self._counts = clocks, counts
         self._is_node_created = False
         self._other_host = ""
+        self._attempt: JoinAttempt | None = None
         self.names: Naming | None = None  # of the server, once it has answered
         self._load()
 
@@ -148,20 +157,24 @@ class HostIdentity:
             access = kubeconfig.read([file])
         except UnusableKubeconfig as problem:
             raise NoIdentity(str(problem)) from None
-        with calling(access, self._clocks, self._counts) as calls:
+        attempt = self._attempt if self._attempt and self._attempt.access == access else None
+        names = attempt.names if attempt else None
+        with calling(access, self._clocks, self._counts, names) as calls:
             try:
-                host = _bound_host(calls)
+                host = attempt.host if attempt else _bound_host(calls)
+                if not host:
+                    raise NoIdentity(f"{file} is bound to no host; write one with: orchid host new")
+                self._attempt = JoinAttempt(access, host, calls.names)
+                held = obtain(calls, self._state, self._wanted(calls, host))
             except IdentityRefused:
                 raise NoIdentity(
                     f"the server does not accept the token in {file}: it may have expired; "
                     "write a new one with: orchid host new"
                 ) from None
-            if not host:
-                raise NoIdentity(f"{file} is bound to no host; write one with: orchid host new")
-            held = obtain(calls, self._state, self._wanted(calls, host))
             refuse_unfit(held, _names(host), self._clocks.now())
         server = JoinedServer(access.server, host, access.server_name)
         self._write(held, access.authority, server)
+        self._attempt, self.names = None, calls.names
         log.info("joined as %s until %s", host, held.end.isoformat())
 
     def finish_join(self, calls: ServerCalls) -> None:
@@ -176,7 +189,8 @@ class HostIdentity:
             return
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.host}}
         nodes = path("api", "v1", "nodes")
-        if calls.find(path("api", "v1", "nodes", self.host)) is None:
+        # A host with a join file has joined just now: its Node is most likely missing.
+        if file is not None or calls.find(f"{nodes}/{self.host}") is None:
             calls.create(nodes, body)
         self._is_node_created = True
         if file is not None:
@@ -200,11 +214,10 @@ class HostIdentity:
         self._write(held, self._authority, self._server)
         log.info("renewed the certificate of %s until %s", self.host, held.end.isoformat())
 
-    def follow_authority(self, calls: ServerCalls) -> None:
+    def follow_authority(self, bundle: bytes) -> None:
         """Replace the CAs of the server by its bundle, if the two overlap."""
         if self.held is None or not self._authority:
             return
-        bundle = bundle_of(calls, calls.names.server_serving_signer)
         if bundle and bundle != self._authority and has_common_anchor(bundle, self._authority):
             self._write(self.held, bundle, self._server)
             log.info("the server has a new bundle of authorities")

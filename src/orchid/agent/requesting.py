@@ -70,16 +70,16 @@ def obtain(
     reused_key: keys.PrivateKey | None = None,
 ) -> HeldCertificate:
     """The certificate of the request of this item, which is created if there is none."""
-    pending = _continued(state, wanted)
+    pending, url, found = _continued(state, wanted), _url(calls, wanted), None
     if pending is None:
         pending = _new_pending(wanted, reused_key)
         state.save_request(wanted.item, pending)
-    key = keys.read_private_key(pending.key.encode())
-    url = _url(calls, wanted)
-    found = _find(calls, f"{url}/{pending.name}")
+    else:
+        found = _find(calls, f"{url}/{pending.name}")
     if found is None:
-        calls.create(url, _body(calls, wanted, pending.name, key))
-        found = calls.get(f"{url}/{pending.name}")
+        key = keys.read_private_key(pending.key.encode())
+        body = _body(calls, wanted, pending.name, key)
+        found = calls.create(url, body) or calls.get(f"{url}/{pending.name}")
     status = found.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") in _SETTLED_BADLY:

@@ -48,13 +48,17 @@ class Round:
         self._bundles: dict[str, bytes] = {}
         self._pods: list[Json] | None = None
 
-    def bundle(self, signer: str) -> bytes:
-        """The trust anchors of a signer."""
+    def anchors(self, signer: str) -> bytes:
+        """The trust anchors of a signer; b"" if it has no bundle."""
         if signer not in self._bundles:
             self._bundles[signer] = bundle_of(self.calls, signer)
-        if not self._bundles[signer]:
-            raise ContentFailed(f"the signer {signer} has no trust bundle")
         return self._bundles[signer]
+
+    def bundle(self, signer: str) -> bytes:
+        """The same of a signer that must have a bundle."""
+        if not self.anchors(signer):
+            raise ContentFailed(f"the signer {signer} has no trust bundle")
+        return self.anchors(signer)
 
     def pods(self, account: str) -> list[Json]:
         """The Pods that place an account on this host."""
