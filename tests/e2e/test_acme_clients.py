@@ -1,9 +1,11 @@
 """ACME clients as they are: certbot, lego, dehydrated, uacme and Caddy get, renew and revoke."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +93,7 @@ CADDYFILE = """
   auto_https disable_redirects
   storage file_system {place}
 }}
-caddy.web.example.com {{
+{name} {{
   tls {{
     issuer acme {server} {{
       eab {kid} {key}
@@ -181,16 +183,20 @@ def test_certbot_gets_renews_and_revokes(acme: Acme, tmp_path: Path) -> None:
 
     other = "db.example.org"  # no policy selects it: a person decides
     left = certbot.get(other, "--issuance-timeout", "1", code=1)
-    requests = acme.operator.gets("csr", "list")
-    waiting = [one for one in requests if not one["status"].get("conditions")]
-    assert len(waiting) == 1, left
-    acme.operator.types("csr", "approve", waiting[0]["metadata"]["name"])
+    assert len(waiting(acme)) == 1, left
+    acme.operator.types("csr", "approve", *waiting(acme))
     certbot.get(other)
 
     assert first != second
     assert "Timeout" in left
     until(lambda: not live(acme) & {first, second}, "the certificates are not marked as revoked")
     assert certbot.serial(other) in live(acme)
+
+
+def waiting(acme: Acme) -> list[str]:
+    """The names of the requests without a decision."""
+    requests = acme.operator.gets("csr", "list")
+    return [one["metadata"]["name"] for one in requests if not one["status"].get("conditions")]
 
 
 def live(acme: Acme) -> set[str]:
@@ -245,35 +251,84 @@ def test_other_clients_get_renew_and_revoke(acme: Acme, tmp_path: Path) -> None:
     until(lambda: not live(acme) & renewed, "a certificate is not marked as revoked")
 
 
-@pytest.mark.system_package("kubectl", "caddy")
-def test_caddy_gets_a_certificate(acme: Acme, tmp_path: Path) -> None:
-    """With the lines of docs/acme.md, and ports of its own."""
-    file = tmp_path / "Caddyfile"
-    ports = {"http": free_port(), "https": free_port()}
-    values = {"server": acme.url, "kid": acme.kid, "key": acme.key, "ca": acme.ca}
-    file.write_text(CADDYFILE.format(place=tmp_path, **values, **ports))
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [require_program("caddy"), "run", "--config", str(file), "--adapter", "caddyfile"],
-            env={**acme.environment(), "HOME": str(tmp_path)},
-            stdout=output,
-            stderr=output,
-        )
-    try:
+class Caddy:
+    """Caddy with its own directory and ports."""
+
+    def __init__(self, acme: Acme, place: Path, name: str) -> None:
+        self._acme, self._place, self._log = acme, place, place / "log"
+        ports = {"http": free_port(), "https": free_port()}
+        values = {"server": acme.url, "kid": acme.kid, "key": acme.key, "ca": acme.ca}
+        file = place / "Caddyfile"
+        file.write_text(CADDYFILE.format(place=place, name=name, **values, **ports))
+        words = [require_program("caddy"), "adapt", "--config", str(file)]
+        adapted = subprocess.run(words, capture_output=True, check=True, timeout=60)
+        self._configuration = json.loads(adapted.stdout)
+
+    @contextmanager
+    def running(self, renews_at_start: float = 0) -> Iterator[None]:
+        """Caddy until the block ends; with 1, every certificate is due for renewal."""
+        (policy,) = self._configuration["apps"]["tls"]["automation"]["policies"]
+        file = self._place / "caddy.json"
+        policy["renewal_window_ratio"] = renews_at_start
+        file.write_text(json.dumps(self._configuration))
+        with self._log.open("ab") as output:
+            process = subprocess.Popen(
+                [require_program("caddy"), "run", "--config", str(file)],
+                env={**self._acme.environment(), "HOME": str(self._place)},
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(60)
+
+    def until_another(self, name: str, before: str = "") -> Path:
+        """Wait for a certificate other than one; its file, beside that of its key."""
         found: list[Path] = []
-        until(lambda: bool(found.extend(tmp_path.glob("certificates/*/*/*.crt")) or found), "none")
-    finally:
-        process.terminate()
-        process.wait(60)
-    assert leaf_of(found[0], "caddy.web.example.com") in live(acme)
+
+        def is_there() -> bool:
+            files = self._place.glob("certificates/*/*/*.crt")
+            found.extend(file for file in files if leaf_of(file, name) != before)
+            return bool(found)
+
+        until(is_there, "Caddy has no other certificate")
+        return found[0]
+
+
+@pytest.mark.system_package("kubectl", "caddy")
+def test_caddy_waits_gets_and_renews(acme: Acme, tmp_path: Path) -> None:
+    """It has no command to revoke: certbot does, with the key of Caddy's certificate."""
+    name = "caddy.example.org"  # no policy selects it: a person decides
+    caddy = Caddy(acme, tmp_path, name)
+    with caddy.running():
+        until(lambda: bool(waiting(acme)), "no request")
+        acme.operator.types("csr", "approve", *waiting(acme))
+        first = leaf_of(caddy.until_another(name), name)
+    with caddy.running(renews_at_start=1):
+        until(lambda: bool(waiting(acme)), "no request")
+        acme.operator.types("csr", "approve", *waiting(acme))
+        file = caddy.until_another(name, first)
+    second = leaf_of(file, name)
+
+    pair = ("--cert-path", str(file), "--key-path", str(file.with_suffix(".key")))
+    Certbot(acme, tmp_path)("revoke", *pair, "--no-delete-after-revoke", "--server", acme.url)
+
+    until(lambda: second not in live(acme), "the certificate is not marked as revoked")
+    assert first in live(acme)
 
 
 @pytest.mark.system_package("kubectl", "/usr/bin/certbot")
-def test_certbot_of_debian_gets_a_certificate(acme: Acme, tmp_path: Path) -> None:
+def test_certbot_of_debian_gets_renews_and_revokes(acme: Acme, tmp_path: Path) -> None:
     """An old release, which knows no renewal information."""
-    certbot = Certbot(acme, tmp_path, Path("/usr/bin/certbot"))
+    certbot, name = Certbot(acme, tmp_path, Path("/usr/bin/certbot")), "old.web.example.com"
 
-    certbot.get("old.web.example.com")
+    certbot.get(name)
+    first = certbot.serial(name)
+    certbot("renew", "--force-renewal")
+    second = certbot.serial(name)
+    certbot("revoke", "--cert-name", name, "--no-delete-after-revoke", "--server", acme.url)
 
-    assert certbot.serial("old.web.example.com") in live(acme)
+    assert first != second
+    until(lambda: second not in live(acme), "the certificate is not marked as revoked")
