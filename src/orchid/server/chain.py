@@ -78,9 +78,10 @@ class Chain:
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = self._monotonic()
-        head = http.memo.facts or facts_of(http)
+        memo = http.memo
+        head = memo.facts or facts_of(http)
         # The client's own id, so that it can find its request again.
-        audit_id = head.audit_id or next(self._audit_ids)
+        audit_id = memo.audit_id or next(self._audit_ids)
         exchange = Exchange(http, head, audit_id, self._clock.now(), started)
         arrival = Arrival(started)
         ARRIVAL.set(arrival)
@@ -123,7 +124,7 @@ class Chain:
             http.peer.known = True
         if self._audit is not None:
             self._audit.begin(exchange)
-        if exchange.head.impersonates:
+        if http.memo.impersonates:
             acting = await self._impersonation.apply(user, http, target)
             if acting is not None:
                 user, exchange.impersonation_constraint = acting
