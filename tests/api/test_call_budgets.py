@@ -176,7 +176,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         ),
     ),
     "create": (133, account),
-    "csr-create": (144, signing_request),
+    "csr-create": (163, signing_request),
 }
 
 

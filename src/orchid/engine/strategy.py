@@ -29,6 +29,8 @@ class Strategy(Generic[T]):
 
     # Whether a finalizer without a prefix must be one of the server's own.
     only_known_finalizers = True
+    # Whether `validate` verifies a signature: those of several requests are verified together.
+    verifies_signature = False
     # Whether times of an update are compared with now.
     checks_times = False
 

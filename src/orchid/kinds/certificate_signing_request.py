@@ -190,6 +190,8 @@ def with_conditions(
 class Rules(Strategy[CertificateSigningRequest]):
     """The main endpoint: create takes a request, update changes metadata only."""
 
+    verifies_signature = True
+
     def __init__(self, names: Naming) -> None:
         self._legacy_signer = names.legacy_signer
 

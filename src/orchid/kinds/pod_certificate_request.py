@@ -180,6 +180,8 @@ class PodCertificateRequest(Object):
 class Rules(Strategy[PodCertificateRequest]):
     """The main endpoint."""
 
+    verifies_signature = True
+
     def __init__(self, names: Naming) -> None:
         self._platform = f"{names.domain}/"
 

@@ -18,6 +18,7 @@ from orchid.engine.kind import Kind
 from orchid.engine.offload import LARGE_BYTES, Offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.request import Request
+from orchid.shared_turn import SharedTurn
 from orchid.wire.errors import (
     AlreadyExists,
     BadRequest,
@@ -53,6 +54,7 @@ class Creating:
         self._ownership = ownership
         self._random = randomness
         self._offload = offload
+        self._signatures = SharedTurn()
 
     async def create(
         self, kind: Kind[T], new: T, request: Request, *, has_owners: bool = False
@@ -109,8 +111,10 @@ class Creating:
         if kind.creates is not None:
             new = blank_unwritten(kind, new)
         new = kind.rules.prepare_for_create(new, request)
-        if request.body_weight <= LARGE_BYTES:
+        if request.body_weight <= LARGE_BYTES and not kind.rules.verifies_signature:
             errors = _errors(kind, new)
+        elif request.body_weight <= LARGE_BYTES:
+            errors = await self._signatures.run(functools.partial(_errors, kind, new))
         else:
             errors = await self._offload(request.body_weight, functools.partial(_errors, kind, new))
         if errors:
