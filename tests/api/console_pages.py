@@ -8,8 +8,10 @@ from urllib.parse import urlencode
 from orchid.clock import SystemClock
 from orchid.console import api as console_api
 from orchid.console.api import Api as ConsoleApi
+from orchid.console.live import Changes
 from orchid.console.local import LocalDoor
 from orchid.console.messages import FORM, WebRequest, WebResponse, parse_target
+from orchid.console.page import Viewer
 from orchid.console.pages import PAGES
 from orchid.console.rendering import Renderer
 from orchid.console.site import Site
@@ -56,8 +58,8 @@ class Browser:
 
     def __init__(self, server: Api, token: str = ADMIN) -> None:
         self.calls = Calls(server, token)
-        site = Site(ConsoleApi(self.calls), RENDERER, PAGES, server="https://orchid.test")
-        self.door = LocalDoor(site, RENDERER, SystemClock.monotonic)
+        viewer = Viewer(ConsoleApi(self.calls), Changes(), "https://orchid.test")
+        self.door = LocalDoor(Site(RENDERER, PAGES), RENDERER, viewer, SystemClock.monotonic)
         self.door.listens_at(PORT)
         self.base = ""
         self.cookie = ""

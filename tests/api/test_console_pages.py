@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from orchid.console.api import Api as ConsoleApi
+from orchid.console.live import Changes
 from orchid.console.messages import WebRequest
-from orchid.console.page import ConsolePage
+from orchid.console.page import ConsolePage, Viewer
 from orchid.console.pages import PAGES
 from orchid.console.site import NAVIGATION, Site
 from orchid.outbound.answer import Answer
@@ -98,6 +99,10 @@ class HostileServer:
         raise NotImplementedError
 
 
+async def hostile_sessions() -> list[dict[str, Any]]:
+    return [{"address": EVIL, "begun": EVIL, "seen": EVIL, "expires": EVIL, "is_this": True}]
+
+
 def hostile() -> dict[str, Any]:
     names = "name serialNumber signerName subject requester request approver policy reason"
     item = dict.fromkeys((*names.split(), "cluster", "notAfter", "revoked"), EVIL)
@@ -143,14 +148,18 @@ def hostile() -> dict[str, Any]:
 )
 async def test_hostile_values_are_text_on_every_page(page: ConsolePage) -> None:
     """In every field that the server returns, and in the URL: no element and no attribute."""
-    site = Site(ConsoleApi(HostileServer()), RENDERER, PAGES, server="https://orchid.test")
+    viewer = Viewer(
+        ConsoleApi(HostileServer()), Changes(), "https://orchid.test", sessions=hostile_sessions
+    )
     path = re.sub(r"\{\w+\}", "x%3Cscript%3E", page.path)
     names = ("q", "state", "signer", "requester", "approver", "within", "sort", "after", "back")
     query = dict.fromkeys((*names, "user", "verb", "resource", "namespace", "done"), EVIL)
     if page.path == "/revoke":
         query = {"cert": EVIL}
 
-    answer = await site.respond(WebRequest("GET", path, query, {}), "/base")
+    answer = await Site(RENDERER, PAGES).respond(
+        WebRequest("GET", path, query, {}), "/base", viewer
+    )
 
     shown = answer.body.decode()
     assert answer.status == 200, shown[-2000:]

@@ -92,6 +92,7 @@ signingkeys/status                      -             -             -           
 acmeaccounts                            -             -             -           cdDglpuw
 acmeorders                              -             -             -           cdDglpuw
 acmeorders/status                       -             -             -           gpu
+consolesessions                         -             -             -           cdDglpuw
 tokenexchangepolicies                   -             -             -           cdDglpuw
 tokenexchangepolicies/status            -             -             -           gpu
 tokenexchangereviews                    -             -             -           c

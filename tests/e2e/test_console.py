@@ -148,8 +148,8 @@ def test_a_hostile_subject_is_text_and_scripts_of_others_do_not_run(world: World
 
 
 @contextmanager
-def other_site(html: str) -> Iterator[str]:
-    """A page on another port of this machine."""
+def other_site(html: str, host: str = "127.0.0.1") -> Iterator[str]:
+    """A page on another port of this machine; by another name, it is another site."""
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -165,7 +165,7 @@ def other_site(html: str) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        yield f"http://{host}:{server.server_address[1]}/"
     finally:
         server.shutdown()
         server.server_close()

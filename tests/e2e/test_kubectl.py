@@ -145,6 +145,11 @@ spec:
   claims: {{project: "1"}}
   account: it
   audiences: [https://vault.example]
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: ConsoleSession
+metadata: {{name: {digest}}}
+spec: {{username: jane, address: "192.0.2.1:50000", expires: "2040-01-01T00:00:00Z"}}
 """
 
 STUB = samples.stub_text()
@@ -153,6 +158,7 @@ COLUMNS = {
     "acmeorders": "NAME ACCOUNT NAMES FETCHED AGE",
     "approvalpolicies": "NAME SIGNERS OTHERWISE READY AGE",
     "certificateauthorities": "NAME SIGNER KEY READY EXPIRES AGE",
+    "consolesessions": "NAME USER ADDRESS LAST SEEN AGE",
     "credentialrevocations": "NAME REVOKES REASON EFFECTIVE AGE",
     "clusters": "NAME ISSUER CONNECTED LAST CALL CALLS DENIALS AGE",
     "issuedcertificates": "NAME SIGNER SUBJECT REQUESTER EXPIRES REVOKED AGE",
@@ -283,7 +289,12 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
     anchor = json.dumps((server.data_dir / "ca.crt").read_text())
     here = ("-n", "kinds", "create")
     kubectl("create", "ns", "kinds")
-    kubectl("create", "-f", "-", stdin=OTHERS.format(name="kinds", anchor=anchor, stub=STUB))
+    kubectl(
+        "create",
+        "-f",
+        "-",
+        stdin=OTHERS.format(name="kinds", anchor=anchor, stub=STUB, digest="a" * 64),
+    )
     kubectl(*here, "serviceaccount", "it")
     kubectl(*here, "role", "it", "--verb=get,list", "--resource=pods")
     kubectl(*here, "rolebinding", "it", "--role=it", "--serviceaccount=kinds:it")
@@ -708,7 +719,12 @@ def test_rules_are_reconciled(kubectl: Kubectl) -> None:
 def test_nodes_are_marked_and_drained(kubectl: Kubectl, server: Server) -> None:
     """cordon, taint and drain change Nodes and Pods as objects."""
     anchor = json.dumps((server.data_dir / "ca.crt").read_text())
-    kubectl("create", "-f", "-", stdin=OTHERS.format(name="drained", anchor=anchor, stub=STUB))
+    kubectl(
+        "create",
+        "-f",
+        "-",
+        stdin=OTHERS.format(name="drained", anchor=anchor, stub=STUB, digest="b" * 64),
+    )
 
     kubectl("cordon", "drained").says("cordoned")
     kubectl("taint", "nodes", "drained", "a=b:NoSchedule").says("tainted")

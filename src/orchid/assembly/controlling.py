@@ -45,6 +45,7 @@ from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
 from orchid.engine.request import OwnCertificate
 from orchid.kinds import certificate_signing_request
+from orchid.kinds.role import rule
 from orchid.outbound.answer import Answer
 from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.https_client import HttpsClient
@@ -60,8 +61,18 @@ from orchid.wire.naming import KUBERNETES, Naming
 from orchid.wire.struct import replace
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
+# The console of the server (assembly/console/). Its pages have the rights of their user.
+CONSOLE = ComponentIdentity(
+    name="console",
+    account="console",
+    rights=lambda names: (
+        rule(("create", "delete", "get", "list", "update"), names.identity, ("consolesessions",)),
+    ),
+)
 # All components that use the API with an account of their own.
-IDENTITIES: tuple[ComponentIdentity, ...] = (*CONTROLLERS, door.IDENTITY, acme_door.IDENTITY)
+IDENTITIES: tuple[ComponentIdentity, ...] = (
+    *CONTROLLERS, door.IDENTITY, acme_door.IDENTITY, CONSOLE,
+)  # fmt: skip
 HOLDER_PREFIX = "system:acme:certificate:"  # user who proved only the key of a certificate
 LARGEST_CLUSTER_ANSWER = 64 << 20
 CLUSTER_TIMEOUT = 30.0  # seconds
@@ -120,6 +131,13 @@ class InProcessClients:
             home = self._names.system_namespace
             self._callers.introduce_account(peer, home, self._accounts[name])
         return self._client(peer)
+
+    def transport(self, identity: ComponentIdentity) -> InProcessTransport:
+        """The transport of a component that does not use typed objects."""
+        peer = Peer("")
+        account = self._accounts[identity.name]
+        self._callers.introduce_account(peer, self._names.system_namespace, account)
+        return InProcessTransport(self._handler, peer, user_agent(self._names))
 
     def of_user(self, user: UserInfo) -> Client:
         """A client of any other user."""

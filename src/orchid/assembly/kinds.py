@@ -22,6 +22,7 @@ from orchid.kinds import (
     cluster,
     cluster_trust_bundle,
     config_map,
+    console_session,
     credential_revocation,
     event,
     issued_certificate,
@@ -88,6 +89,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         acme_account.declare(names),
         acme_order.declare(names),
         token_exchange_policy.declare(names),
+        console_session.declare(names),
     ]
 
 

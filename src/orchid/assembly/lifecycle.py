@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchid import process_memory
 from orchid.access.policy.bootstrap import bootstrap_policy
@@ -22,8 +22,12 @@ from orchid.issuance.revocation_file import FileTooLarge
 from orchid.issuance.token_keys.key_import import TokenKeyFiles, TokenKeyImport
 from orchid.kinds.lease import Lease, server_prefix
 from orchid.ledger.known_keys import note_keys
+from orchid.server.sockets.listener import Listener
 from orchid.settings.errors import BadSettings, NotAvailable
 from orchid.wire.errors import NotFound, Unavailable
+
+if TYPE_CHECKING:
+    from orchid.assembly.console.listener import ServedConsole
 
 log = logging.getLogger(__name__)
 
@@ -132,9 +136,11 @@ async def run(
         process_memory.settle()
         sockets = await ready()
         listener = listener or server.listener()  # another process has prepared its files
+        console = await _console(server) if controls else None
         if listens:
             await listener.start(sockets=sockets, shares=settings.given.workers > 1)
         plain = await list_listener(settings, server.lists, monotonic) if controls else None
+        background += [tasks.create_task(console.run())] if console else []
         background += [tasks.create_task(work) for work in _upkeep(server, controls)]
         reporting = tasks.create_task(server.applied.run()) if listens else None
         controllers = tasks.create_task(_control(server)) if controls else None
@@ -143,19 +149,48 @@ async def run(
         server.trust.stop_waiting()
         log.info("server.stopping")
         if controllers is not None:
-            # First, so that another server can take over immediately.
-            controllers.cancel()
-            await asyncio.wait([controllers])
-        for one in ([listener] if listens else []) + ([plain] if plain else []):
-            await one.drain(settings.shutdown_grace)
+            await _stop(controllers)  # first, so that another server can take over immediately
+        for one in (listener if listens else None, plain, console and console.listener):
+            await _drain(one, settings.shutdown_grace)
         if reporting is not None:
             reporting.cancel()
             await _leave(server)
         for task in background:
             task.cancel()
+    await _close(server)
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _close(server: Assembly) -> None:
     await server.token_counts.write()
     await server.access.long_tokens.write()
     server.close()
+
+
+async def _drain(listener: Listener | None, grace: float) -> None:
+    if listener is not None:
+        await listener.drain(grace)
+
+
+async def _console(server: Assembly) -> "ServedConsole | None":
+    """The console, listening; None if it is not configured."""
+    if not server.settings.given.console_listen:
+        return None
+    try:
+        from orchid.assembly.console.listener import ServedConsole  # noqa: PLC0415 -- off by default
+    except ModuleNotFoundError as problem:
+        if problem.name != "jinja2":
+            raise
+        raise BadSettings(
+            "--console-listen needs the extra console: pip install 'orchid-identity[console]'"
+        ) from None
+    console = ServedConsole(server)
+    await console.start()
+    return console
 
 
 async def _leave(server: Assembly) -> None:

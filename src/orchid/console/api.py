@@ -49,9 +49,10 @@ class Unreachable(Exception):
 class Api:
     """The API of one server, as one user."""
 
-    def __init__(self, transport: UserTransport) -> None:
+    def __init__(self, transport: UserTransport, names: Naming | None = None) -> None:
+        """`names`: the set of names of the server, if it is known."""
         self._transport = transport
-        self._names: Naming | None = None
+        self._names = names
 
     async def names(self) -> Naming:
         """The set of names that the server uses, detected by its API groups."""

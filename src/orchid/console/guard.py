@@ -7,6 +7,10 @@ text (Trusted Types). So markup in a name that a template forgot to escape has n
 from collections.abc import Collection, Mapping
 from typing import Final
 
+import msgspec
+
+from orchid.console.messages import WebResponse
+
 POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -30,6 +34,14 @@ HEADERS: Final = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
 NEVER_STORED: Final = ("Cache-Control", "no-store")
+ALWAYS_TLS: Final = ("Strict-Transport-Security", "max-age=31536000")
+
+
+def protected(response: WebResponse, *extra: tuple[str, str]) -> WebResponse:
+    """A response with the security headers; it is not stored unless it says so."""
+    own = response.headers
+    stored = () if any(name == "Cache-Control" for name, _ in own) else (NEVER_STORED,)
+    return msgspec.structs.replace(response, headers=(*HEADERS, *extra, *stored, *own))
 
 
 def is_rebound(headers: Mapping[str, str], hosts: Collection[str]) -> bool:

@@ -5,10 +5,7 @@ run again, so that a renewed credential is used without a restart.
 """
 
 import asyncio
-import base64
-import binascii
 import datetime
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +13,7 @@ from typing import Final
 
 from orchid.clock import Monotonic
 from orchid.console.api import UNAUTHORIZED, Unreachable
-from orchid.console.decoding import decode_certificate
+from orchid.console.decoding import claims_of, decode_certificate
 from orchid.console.text import parse_time
 from orchid.outbound.answer import Answer
 from orchid.outbound.https_client import JSON, HttpsClient, Pieces
@@ -103,8 +100,6 @@ def _client_of(access: ServerAccess) -> HttpsClient:
 def _token_expiry(token: str) -> datetime.datetime | None:
     """The expiry in the claims of a token; nothing is verified."""
     try:
-        payload = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        return datetime.datetime.fromtimestamp(int(claims["exp"]), datetime.UTC)
-    except (IndexError, KeyError, TypeError, ValueError, OverflowError, binascii.Error):
+        return datetime.datetime.fromtimestamp(int(claims_of(token)["exp"]), datetime.UTC)
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None

@@ -22,33 +22,27 @@ LARGEST_LINE: Final = 4 << 20
 
 
 class Changes:
-    """Streams of changes."""
+    """Streams of changes, of one session."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self) -> None:
         self._open = 0
 
-    async def respond(self, of: str) -> WebResponse:
+    async def respond(self, api: Api, of: str) -> WebResponse:
         plural = next((one for one in FOLLOWED if one == of), "")
         if not plural:
             return WebResponse(404, b"not found\n", media="text/plain")
         if self._open >= MOST_STREAMS:
             return WebResponse(204)  # the browser does not try again
-        target = await self._target(plural)
-        start = (await self._api.get(target, {"limit": "1"})).get("metadata", {})
+        target = await _target(api, plural)
+        start = (await api.get(target, {"limit": "1"})).get("metadata", {})
         version = str(start.get("resourceVersion", ""))
         watch = f"{target}?watch=true&resourceVersion={version}"
-        return WebResponse(200, media="text/event-stream", stream=self._events(plural, watch))
+        return WebResponse(200, media="text/event-stream", stream=self._events(api, plural, watch))
 
-    async def _target(self, plural: str) -> str:
-        if plural == REQUESTS:
-            return await self._api.requests()
-        return await self._api.identity(plural)
-
-    async def _events(self, plural: str, watch: str) -> AsyncIterator[bytes]:
+    async def _events(self, api: Api, plural: str, watch: str) -> AsyncIterator[bytes]:
         self._open += 1
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
-        reading = asyncio.create_task(self._read(plural, watch, queue))
+        reading = asyncio.create_task(_read(api, plural, watch, queue))
         try:
             yield b"retry: 3000\n\n"
             while True:
@@ -66,16 +60,21 @@ class Changes:
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
 
-    async def _read(self, plural: str, watch: str, queue: asyncio.Queue[bytes | None]) -> None:
-        """Put an event for each line of the watch, and None at its end."""
-        with contextlib.suppress(ServerRefused, CallFailed, Refused, Unreachable):
-            async with self._api.stream(watch) as pieces:
-                rest = b""
-                async for piece in pieces:
-                    *lines, rest = (rest + piece).split(b"\n")
-                    for line in lines:
-                        if decoded(line).get("type") in ("ADDED", "MODIFIED", "DELETED"):
-                            await queue.put(f"event: change\ndata: {plural}\n\n".encode())
-                    if len(rest) > LARGEST_LINE:
-                        break
-        await queue.put(None)
+
+async def _target(api: Api, plural: str) -> str:
+    return await (api.requests() if plural == REQUESTS else api.identity(plural))
+
+
+async def _read(api: Api, plural: str, watch: str, queue: asyncio.Queue[bytes | None]) -> None:
+    """Put an event for each line of the watch, and None at its end."""
+    with contextlib.suppress(ServerRefused, CallFailed, Refused, Unreachable):
+        async with api.stream(watch) as pieces:
+            rest = b""
+            async for piece in pieces:
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    if decoded(line).get("type") in ("ADDED", "MODIFIED", "DELETED"):
+                        await queue.put(f"event: change\ndata: {plural}\n\n".encode())
+                if len(rest) > LARGEST_LINE:
+                    break
+    await queue.put(None)

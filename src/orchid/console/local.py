@@ -6,12 +6,12 @@ user signs out. It holds no credential: the program has the one of the kubeconfi
 """
 
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from orchid.clock import Monotonic
 from orchid.console import guard
 from orchid.console.messages import WebRequest, WebResponse
+from orchid.console.page import Viewer
 from orchid.console.rendering import Renderer
 from orchid.console.site import Site
 
@@ -24,8 +24,11 @@ COOKIE: Final = "orchid"
 class LocalDoor:
     """Admits the browsers that have opened a link of this program."""
 
-    def __init__(self, site: Site, renderer: Renderer, monotonic: Monotonic) -> None:
+    def __init__(
+        self, site: Site, renderer: Renderer, viewer: Viewer, monotonic: Monotonic
+    ) -> None:
         self._site = site
+        self._viewer = viewer
         self._renderer = renderer
         self._monotonic = monotonic
         self._prefix = f"/{secrets.token_urlsafe(12)}"
@@ -45,13 +48,7 @@ class LocalDoor:
         return f"http://{self._hosts[0]}/in/{token}"
 
     async def respond(self, request: WebRequest) -> WebResponse:
-        found = await self._respond(request)
-        extra = list(guard.HEADERS)
-        if not any(name == "Cache-Control" for name, _ in found.headers):
-            extra.append(guard.NEVER_STORED)
-        return WebResponse(
-            found.status, found.body, (*extra, *found.headers), found.media, found.stream
-        )
+        return guard.protected(await self._respond(request))
 
     async def _respond(self, request: WebRequest) -> WebResponse:
         if guard.is_rebound(request.headers, self._hosts):
@@ -73,7 +70,7 @@ class LocalDoor:
             del self._sessions[session]
             return self._closed(200, "Signed out", "signed-out", (self._cookie("", 0),))
         inner = WebRequest(request.method, path, request.query, request.headers, request.body)
-        return await self._site.respond(inner, self._prefix)
+        return await self._site.respond(inner, self._prefix, self._viewer)
 
     def _open(self, request: WebRequest) -> WebResponse:
         """Exchange a link for a session. A prefetch or HEAD does not use the link up."""
@@ -95,11 +92,7 @@ class LocalDoor:
 
     def _session(self, request: WebRequest) -> str:
         """The id of the session of a request; empty if there is none."""
-        try:
-            morsel = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return ""
-        given = morsel.value if morsel else ""
+        given = request.cookie(COOKIE)
         found = next((one for one in self._sessions if _is_same(one, given)), "")
         return found if found and self._sessions[found] > self._monotonic() else ""
 

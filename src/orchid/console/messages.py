@@ -1,6 +1,7 @@
 """Requests and responses of the console, independent of the listener."""
 
 from collections.abc import AsyncIterator, Mapping
+from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -26,6 +27,16 @@ class WebRequest(msgspec.Struct, frozen=True):
     query: Fields = msgspec.field(default_factory=dict)
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)  # names in lower case
     body: bytes = b""
+    address: str = ""  # of the browser, host:port; empty on this machine
+    certificate: bytes | None = None  # of the browser, as DER; nothing is verified
+
+    def cookie(self, name: str) -> str:
+        """The value of a cookie; empty if there is none."""
+        try:
+            morsel = SimpleCookie(self.headers.get("cookie", "")).get(name)
+        except CookieError:
+            return ""
+        return morsel.value if morsel else ""
 
     @property
     def form(self) -> Fields:

@@ -4,14 +4,18 @@ A page reads through `Visit.api`, with the rights of the user. If the user may n
 page shows the missing right and how to get it, and not nothing: `Visit.part`.
 """
 
+import datetime
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from orchid.console.api import FORBIDDEN, NOT_FOUND, Api, Json, Refused
 from orchid.console.messages import Fields, WebResponse
+
+if TYPE_CHECKING:
+    from orchid.console.live import Changes
 
 T = TypeVar("T")
 
@@ -41,16 +45,32 @@ class PagePart(msgspec.Struct, Generic[T], frozen=True):
         return bool(self.refusal)
 
 
+class Viewer(msgspec.Struct, frozen=True):
+    """The user of a request: the API with their credential, and facts about their session."""
+
+    api: Api
+    changes: "Changes"
+    server: str  # the URL of the server
+    expiry: Callable[[], datetime.datetime | None] = lambda: None  # of the credential, if known
+    is_local: bool = True  # the console runs on the user's machine
+    can_sign_out: bool = True
+    sessions: Callable[[], Awaitable[list[Json]]] | None = None  # of the same user
+
+
 class Visit(msgspec.Struct, frozen=True):
     """A request to a page."""
 
-    api: Api
+    viewer: Viewer
     base: str  # the path that all pages are below
     path: str
     names: Mapping[str, str]  # the variable segments of the path
     query: Fields
     user: Json  # the user, as the server sees them
     form: Fields = msgspec.field(default_factory=dict)
+
+    @property
+    def api(self) -> Api:
+        return self.viewer.api
 
     @property
     def username(self) -> str:
@@ -61,6 +81,12 @@ class Visit(msgspec.Struct, frozen=True):
         given = {name: value for name, value in query.items() if value}
         target = f"{self.base}/" + "/".join(quote(part, safe="") for part in parts)
         return f"{target}?{urlencode(given)}" if given else target
+
+    @property
+    def link_again(self) -> str:
+        """The URL of this request."""
+        query = f"?{urlencode(self.query)}" if self.query else ""
+        return f"{self.base}{self.path}{query}"
 
     async def part(self, reading: Awaitable[T]) -> PagePart[T]:
         """The result, or the missing right; other refusals are raised."""

@@ -48,5 +48,10 @@ class Renderer:
             self.files[names[file.name]] = (MEDIA.get(file.suffix, "image/svg+xml"), data)
         self._environment.globals.update(static=names, version=__version__, longest=text.LONGEST)
 
+    def compile_all(self) -> None:
+        """Compile every template, which takes a while, before the first page is shown."""
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+
     def render(self, template: str, **values: Any) -> bytes:
         return self._environment.get_template(template).render(**values).encode()

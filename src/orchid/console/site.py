@@ -5,16 +5,16 @@ user is read from the server for every request; an action that was refused shows
 with the typed text.
 """
 
-import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlencode
 
+import msgspec
+
 from orchid.console import text
 from orchid.console.api import UNAUTHORIZED, Api, Json, Refused, Unreachable
-from orchid.console.live import Changes
 from orchid.console.messages import Fields, WebRequest, WebResponse, redirect
-from orchid.console.page import ConsolePage, Download, Retry, Shown, Succeeded, Visit
+from orchid.console.page import ConsolePage, Download, Retry, Shown, Succeeded, Viewer, Visit
 from orchid.console.rendering import Renderer
 
 NAVIGATION: Final = (
@@ -43,27 +43,13 @@ TITLES: Final = {
     502: "The server cannot be reached",
 }
 
-Expiry = Callable[[], datetime.datetime | None]  # of the credential, if it is known
-
 
 class Site:
-    """All pages, for the user of one transport."""
+    """All pages."""
 
-    def __init__(
-        self,
-        api: Api,
-        renderer: Renderer,
-        pages: Sequence[ConsolePage | Download],
-        *,
-        server: str,
-        expiry: Expiry = lambda: None,
-    ) -> None:
-        self._api = api
+    def __init__(self, renderer: Renderer, pages: Sequence[ConsolePage | Download]) -> None:
         self._renderer = renderer
         self._pages = [(each.path.strip("/").split("/"), each) for each in pages]
-        self._server = server
-        self._expiry = expiry
-        self._changes = Changes(api)
 
     def static(self, path: str) -> WebResponse:
         """A file under its name with digest, so that browsers may keep it."""
@@ -73,26 +59,25 @@ class Site:
         media, data = found
         return WebResponse(200, data, (A_YEAR,), media)
 
-    async def respond(self, request: WebRequest, base: str) -> WebResponse:
+    async def respond(self, request: WebRequest, base: str, viewer: Viewer) -> WebResponse:
         page, names = self._find(request.path)
-        user: Json = {}
+        form = request.form if request.method == "POST" else {}
+        visit = Visit(viewer, base, request.path, names, request.query, {}, form)
         try:
-            user = await self._user()
+            visit = msgspec.structs.replace(visit, user=await _user(viewer.api))
             if request.path == "/live":
-                return await self._changes.respond(request.query.get("of", ""))
+                return await viewer.changes.respond(viewer.api, request.query.get("of", ""))
             if page is None:
-                return self._error(404, "No page has this address.", base, user)
-            form = request.form if request.method == "POST" else {}
-            visit = Visit(self._api, base, request.path, names, request.query, user, form)
+                return self._error(404, "No page has this address.", visit)
             if isinstance(page, Download):
                 return await page.fetch(visit)
             if request.method == "POST":
                 return await self._act(page, visit)
             return await self._show(page, visit)
         except Refused as refused:
-            return self._error(refused.status, refused.message, base, user)
+            return self._error(refused.status, refused.message, visit)
         except Unreachable as problem:
-            return self._error(502, str(problem), base, user)
+            return self._error(502, str(problem), visit)
 
     def _find(self, path: str) -> tuple[ConsolePage | Download | None, Fields]:
         segments = path.strip("/").split("/")
@@ -109,20 +94,13 @@ class Site:
                 return page, names
         return None, {}
 
-    async def _user(self) -> Json:
-        names = await self._api.names()
-        body = {"apiVersion": f"{names.authentication}/v1", "kind": "SelfSubjectReview"}
-        target = await self._api.group("authentication", "v1", "selfsubjectreviews")
-        found: Json = (await self._api.post(target, body)).get("status", {}).get("userInfo", {})
-        return found
-
     async def _show(self, page: ConsolePage, visit: Visit) -> WebResponse:
         values = await page.read(visit)
         return WebResponse(200, self._render(page, visit, values))
 
     async def _act(self, page: ConsolePage, visit: Visit) -> WebResponse:
         if page.act is None:
-            return self._error(405, "This page has no form.", visit.base, visit.user)
+            return self._error(405, "This page has no form.", visit)
         try:
             outcome = await page.act(visit)
         except Refused as refused:
@@ -143,31 +121,44 @@ class Site:
             "query": visit.query,
             "visit": visit,
             "link": visit.link,
-            **self._frame(visit.base, visit.user, page.section),
+            **_frame(visit, page.section),
             **values,
             "live": ",".join(page.live),
         }
         return self._renderer.render(page.template, **shown)
 
-    def _frame(self, base: str, user: Json, section: str) -> dict[str, Any]:
-        """The values of every page."""
-        end = self._expiry()
-        left = None if end is None else (end - text.now()).total_seconds()
-        return {
-            "base": base,
-            "user": user,
-            "section": section,
-            "navigation": NAVIGATION,
-            "server": self._server,
-            "ends": end.isoformat() if end else "",
-            "ends_soon": left is not None and left < WARNED,
-            "live": "",
-        }
-
-    def _error(self, status: int, message: str, base: str, user: Json) -> WebResponse:
+    def _error(self, status: int, message: str, visit: Visit) -> WebResponse:
         shown = status if status in (400, 401, 403, 404, 405, 409, 422, 429) else 502
         title = TITLES.get(shown, "That did not work")
         values = {"title": title, "message": message, "status": shown, "problem": "", "query": {}}
         values["is_refused"] = shown == UNAUTHORIZED
-        body = self._renderer.render("error.html", **self._frame(base, user, "none"), **values)
+        # What was typed, to be sent again: a browser does not restore it on these pages.
+        again = visit.form if shown in (UNAUTHORIZED, 429, 502) else {}
+        values["again"] = {"target": visit.link_again, "fields": again} if again else None
+        body = self._renderer.render("error.html", **_frame(visit, "none"), **values)
         return WebResponse(shown, body)
+
+
+async def _user(api: Api) -> Json:
+    names = await api.names()
+    body = {"apiVersion": f"{names.authentication}/v1", "kind": "SelfSubjectReview"}
+    target = await api.group("authentication", "v1", "selfsubjectreviews")
+    found: Json = (await api.post(target, body)).get("status", {}).get("userInfo", {})
+    return found
+
+
+def _frame(visit: Visit, section: str) -> dict[str, Any]:
+    """The values of every page."""
+    end = visit.viewer.expiry()
+    left = None if end is None else (end - text.now()).total_seconds()
+    return {
+        "base": visit.base,
+        "user": visit.user,
+        "section": section,
+        "navigation": NAVIGATION,
+        "server": visit.viewer.server,
+        "is_local": visit.viewer.is_local,
+        "ends": end.isoformat() if end else "",
+        "ends_soon": left is not None and left < WARNED,
+        "live": "",
+    }

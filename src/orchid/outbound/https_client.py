@@ -12,7 +12,7 @@ server had already closed it.
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
@@ -53,7 +53,9 @@ class HttpsClient:
         keeps: int = 0,
         user_agent: str = USER_AGENT,
         accept: str = JSON,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
+        """`headers` are sent with every request; one may be a credential."""
         parts = urlsplit(remote.url)
         assert parts.hostname is not None  # validated by Remote
         self._host = parts.hostname
@@ -66,6 +68,7 @@ class HttpsClient:
         self._keeps = keeps
         self._idle: deque[_Connection] = deque()
         self._fixed = f"Host: {parts.netloc}\r\nUser-Agent: {user_agent}\r\nAccept: {accept}\r\n"
+        self._fixed += "".join(f"{name}: {text}\r\n" for name, text in (headers or {}).items())
         if not keeps:
             self._fixed += "Connection: close\r\n"
 

@@ -18,6 +18,7 @@ from orchid.wire.options import duration
 
 LAST_PORT = 65_535
 STORED, FILES = "stored", "files"  # where token keys are
+CONSOLE_LOGINS = ("oidc", "certificate")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
     webhook_allowed_ttl: float
     webhook_refused_ttl: float
     notice_before: float
+    console_session: float
 
     @property
     def url(self) -> str:
@@ -119,6 +121,7 @@ def check(given: Given) -> Settings:
             given.authorization_webhook_cache_unauthorized_ttl,
         ),
         notice_before=_seconds("notice-before", given.notice_before),
+        console_session=_seconds("console-session", given.console_session),
     )
     if checked.stores_token_keys and checked.is_unsealed:
         raise BadSettings(
@@ -168,6 +171,27 @@ def _refuse_contradictions(given: Given) -> None:
     ):
         if value and not given.notice_url:
             raise BadSettings(f"--{flag} needs --notice-url")
+    _console(given)
+
+
+def _console(given: Given) -> None:
+    """Refuse settings of the console that contradict each other."""
+    _together(given, "console_listen", "console_url")
+    _together(given, "console_tls_cert_file", "console_tls_private_key_file")
+    _one_of("console-login", given.console_login, CONSOLE_LOGINS)
+    if not given.console_listen:
+        return
+    address(given.console_listen, "console-listen")
+    rest = given.console_url.removeprefix("https://")
+    if rest == given.console_url or "/" in rest.rstrip("/") or not _is_plain_url(given.console_url):
+        raise BadSettings(
+            f"--console-url: {given.console_url!r} is not a URL like https://console.example.com"
+        )
+    if given.console_login == "oidc" and not (given.authentication_config or given.oidc_issuer_url):
+        raise BadSettings(
+            "--console-login: oidc needs an external issuer (--authentication-config or "
+            "--oidc-issuer-url), whose tokens the server accepts"
+        )
 
 
 def _retention(text: str) -> float:

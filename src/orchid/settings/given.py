@@ -303,6 +303,52 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     notice_before: Annotated[
         str, Help(description="How long before the end of a certificate a notice is sent.")
     ] = "720h"
+    # console
+    console_listen: Annotated[
+        str,
+        Help(description="Address and port to serve the console on, for browsers; empty for none."),
+    ] = ""
+    console_url: Annotated[
+        str, Help(description="URL of the console for browsers, like https://console.example.com.")
+    ] = ""
+    console_login: Annotated[
+        str,
+        Help(description="How its users sign in: oidc, or certificate (a client certificate)."),
+    ] = "oidc"
+    console_oidc_issuer: Annotated[
+        str,
+        Help(
+            description="Issuer that signs users in: one of the external OIDC issuers. Default: "
+            "the only one."
+        ),
+    ] = ""
+    console_oidc_client_id: Annotated[
+        str,
+        Help(
+            description="Client id of the console: one of the audiences of the issuer. Default: "
+            "the only one."
+        ),
+    ] = ""
+    console_oidc_client_secret_file: Annotated[
+        str, Help(description="File with the client secret, if it has one; read at each use.")
+    ] = ""
+    console_oidc_scopes: Annotated[
+        Many,
+        Help(
+            description="Scopes of the sign-in; offline_access is added if the issuer supports it."
+        ),
+    ] = ("openid", "profile", "email")
+    console_session: Annotated[
+        str, Help(description="Maximum duration of a session; an idle one ends after 30 minutes.")
+    ] = "8h"
+    console_tls_cert_file: Annotated[
+        str,
+        Help(
+            description="Serving certificate of the console, with its chain. Default: that of the "
+            "API."
+        ),
+    ] = ""
+    console_tls_private_key_file: Annotated[str, Help(description="Its key.")] = ""
     # store
     store: Annotated[
         str,

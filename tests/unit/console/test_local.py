@@ -17,7 +17,7 @@ RENDERER = Renderer()
 class OnePage:
     """A site that answers everything."""
 
-    async def respond(self, request: WebRequest, base: str) -> WebResponse:
+    async def respond(self, request: WebRequest, base: str, viewer: Any) -> WebResponse:
         return WebResponse(200, f"{request.method} {request.path}".encode())
 
     def static(self, path: str) -> WebResponse:
@@ -30,7 +30,8 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         site: Any = OnePage()
-        self.door = LocalDoor(site, RENDERER, lambda: self.now)
+        viewer: Any = None
+        self.door = LocalDoor(site, RENDERER, viewer, lambda: self.now)
         self.door.listens_at(8123)
 
     async def send(self, method: str, path: str, **headers: str) -> WebResponse:

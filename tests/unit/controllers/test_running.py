@@ -50,7 +50,7 @@ def test_every_controller_has_an_account_of_its_own() -> None:
     """No two share rights."""
     accounts = controller_accounts(ORCH)
 
-    assert ALL | {"leader-election", "trust-pages", "acme-server"} == set(accounts)
+    assert ALL | {"leader-election", "trust-pages", "acme-server", "console"} == set(accounts)
     assert len(set(accounts.values())) == len(accounts)
 
 

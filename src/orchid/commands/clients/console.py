@@ -50,7 +50,9 @@ async def _run(chosen: argparse.Namespace) -> int:
     from orchid.console.api import Api
     from orchid.console.http import LoopbackListener
     from orchid.console.kubeconfig import KubeconfigTransport
+    from orchid.console.live import Changes
     from orchid.console.local import LocalDoor
+    from orchid.console.page import Viewer
     from orchid.console.pages import PAGES
     from orchid.console.rendering import Renderer
     from orchid.console.site import Site
@@ -63,8 +65,8 @@ async def _run(chosen: argparse.Namespace) -> int:
     except InvalidRemote as problem:
         raise Complaint(f"{found}: {problem}", USAGE) from None
     renderer = Renderer()
-    site = Site(Api(transport), renderer, PAGES, server=transport.server, expiry=transport.expiry)
-    door = LocalDoor(site, renderer, SystemClock.monotonic)
+    viewer = Viewer(Api(transport), Changes(), transport.server, transport.expiry)
+    door = LocalDoor(Site(renderer, PAGES), renderer, viewer, SystemClock.monotonic)
     listener = LoopbackListener(door.respond)
     try:
         door.listens_at(await listener.start(chosen.port))

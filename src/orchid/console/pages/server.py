@@ -60,7 +60,8 @@ async def read_you(visit: Visit) -> Mapping[str, Any]:
     extra = sorted((visit.user.get("extra") or {}).items())
     credential = [value for key, values in extra if key.endswith(CREDENTIAL) for value in values]
     others = [(key, values) for key, values in extra if not key.endswith(CREDENTIAL)]
-    return {"credential": credential, "extra": others}
+    sessions = await visit.viewer.sessions() if visit.viewer.sessions else []
+    return {"credential": credential, "extra": others, "sessions": sessions}
 
 
 PAGES = (

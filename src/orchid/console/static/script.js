@@ -38,8 +38,15 @@ function fetchPage(then) {
   request.responseType = "document";
   request.addEventListener("load", () => {
     if (request.status === 200 && request.response) then(request.response);
+    else if (request.status === 401) say("Your session has ended. Open a page in another tab to sign in again.");
   });
   request.send();
+}
+
+function say(...words) {
+  const note = $(".live-note");
+  note.replaceChildren(...words);
+  note.hidden = false;
 }
 
 function isBusy(element) {
@@ -65,8 +72,7 @@ function offer(element, next) {
   button.className = "button";
   button.textContent = "Show";
   button.addEventListener("click", () => { note.hidden = true; note.replaceChildren(); fetchPage(renew); });
-  note.replaceChildren(words, button);
-  note.hidden = false;
+  say(words, button);
 }
 
 // Elements without rows are replaced; rows only when the user asks, so that none moves under a pointer.

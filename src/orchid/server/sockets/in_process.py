@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from orchid.client.transport import Events, Transport
+from orchid.credentials.secret import SecretValue
 from orchid.outbound.answer import Answer
 from orchid.outbound.failures import AnswerRefused, ServerUnreachable, TimedOut
 from orchid.outbound.https_client import JSON, ServerRefused
@@ -27,8 +28,12 @@ TIMEOUT = 60.0
 class InProcessTransport:
     """Requests of one caller, straight into a handler."""
 
-    def __init__(self, handler: Handler, peer: Peer, user_agent: str) -> None:
+    def __init__(
+        self, handler: Handler, peer: Peer, user_agent: str, credential: SecretValue | None = None
+    ) -> None:
+        """`credential`: a bearer token, for a peer that is not a component of this process."""
         self._handler = handler
+        self._credential = credential
         self._peer = peer
         self._user_agent = user_agent
         # Headers and their memo, by the media type of the body: a few.
@@ -65,7 +70,10 @@ class InProcessTransport:
         path, _, query = target.partition("?")
         head = self._heads.get(media)
         if head is None:
-            head = ({"user-agent": self._user_agent, "content-type": media}, HeadMemo())
+            headers = {"user-agent": self._user_agent, "content-type": media}
+            if self._credential is not None:
+                headers["authorization"] = f"Bearer {self._credential.reveal()}"
+            head = (headers, HeadMemo())
             self._heads[media] = head
         return HttpRequest(
             method, target, path, query, head[0], self._peer, body=body, memo=head[1]

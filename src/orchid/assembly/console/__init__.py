@@ -1,0 +1,1 @@
+"""The console of a server. Imported only with --console-listen."""

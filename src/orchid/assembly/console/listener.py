@@ -1,0 +1,215 @@
+"""The console of a server: its listener, and the pages as clients of the API in this process.
+
+A page calls the chain with the credential and the address of
+its user; only sessions are written with the account of the console.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from orchid.assembly.console.provider import openid_provider
+from orchid.assembly.controlling import CONSOLE
+from orchid.assembly.server import Assembly
+from orchid.console.api import JSON, Api, Refused, Unreachable
+from orchid.console.messages import (
+    LARGEST_BODY,
+    UnreadableRequest,
+    WebRequest,
+    WebResponse,
+    parse_target,
+)
+from orchid.console.pages import PAGES
+from orchid.console.rendering import Renderer
+from orchid.console.served import CertificateDoor, OpenIdDoor, PublicDoor
+from orchid.console.sessions import Sessions
+from orchid.console.site import Site
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.secret import SecretValue
+from orchid.outbound.answer import Answer
+from orchid.outbound.failures import CallFailed
+from orchid.outbound.https_client import Pieces
+from orchid.server.failures import TIMEOUT, failed
+from orchid.server.sockets.descriptors import fitted
+from orchid.server.sockets.in_process import InProcessTransport
+from orchid.server.sockets.listener import ConnectionLimits, Listener
+from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Sink, Stream
+from orchid.server.sockets.tls import TlsFiles
+from orchid.settings.checking import address
+from orchid.settings.errors import BadSettings
+from orchid.version import __version__
+
+log = logging.getLogger(__name__)
+
+AGENT: Final = f"orchid-console/{__version__}"
+METHODS: Final = ("GET", "HEAD", "POST")
+ONCE: Final = ("host", "origin", "cookie", "content-length", "sec-fetch-site")
+SWEEP_SECONDS: Final = 300.0
+
+
+class ServedConsole:
+    """The console of one process."""
+
+    def __init__(self, server: Assembly) -> None:
+        """Raises BadSettings."""
+        self._settings, self._clock = server.settings, server.clock
+        self._chain = server.chain
+        self._sessions = Sessions(
+            Api(PageTransport(server.clients.transport(CONSOLE)), server.settings.names),
+            server.clock.now,
+            timedelta(seconds=server.settings.console_session),
+        )
+        self._renderer = Renderer()
+        self._streams: set[asyncio.Task[None]] = set()
+        self._door = self._made_door()
+        self.listener = Listener(
+            self._handle,
+            timeout_response=TIMEOUT,
+            failure=failed,
+            monotonic=server.clock.monotonic,
+            limits=fitted(ConnectionLimits(request_timeout=server.settings.request_timeout)),
+            tls=self._tls(server),
+        )
+
+    async def start(self) -> None:
+        given = self._settings.given.console_listen
+        await asyncio.to_thread(self._renderer.compile_all)
+        try:
+            await self.listener.start(*address(given, "console-listen"))
+        except OSError as problem:
+            why = problem.strerror or problem
+            raise BadSettings(f"--console-listen: {given}: {why}") from None
+        log.info("console.listening", extra={"addresses": self.listener.addresses})
+
+    async def run(self) -> None:
+        """Delete ended sessions, until cancelled."""
+        while True:
+            try:
+                await self._sessions.sweep()
+            except (Refused, Unreachable) as problem:
+                log.warning("console.sweep_failed: %s", problem)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    # -- parts -----------------------------------------------------------------------------
+
+    def _made_door(self) -> PublicDoor:
+        given, renderer = self._settings.given, self._renderer
+        place: Any = {
+            "url": given.console_url,
+            "server": self._settings.url,
+            "names": self._settings.names,
+        }
+        site = Site(renderer, PAGES)
+        if given.console_login == "certificate":
+            return CertificateDoor(site, renderer, **place)
+        provider = openid_provider(self._settings, self._clock.monotonic)
+        monotonic = self._clock.monotonic
+        return OpenIdDoor(site, renderer, self._sessions, provider, **place, monotonic=monotonic)
+
+    def _tls(self, server: Assembly) -> TlsFiles:
+        given, files = self._settings.given, server.files
+        certificate = self._settings.path(given.console_tls_cert_file, "")
+        key = self._settings.path(given.console_tls_private_key_file, "")
+        if not given.console_tls_cert_file:
+            certificate, key = files.serving_certificate, files.serving_key
+        authorities = []
+        if given.console_login == "certificate":
+            own = given.client_ca_file
+            authorities = [Path(own) if own else files.ca_certificate]
+        try:
+            return TlsFiles(certificate, key, authorities)
+        except Refusal as problem:
+            raise BadSettings(f"--console-listen: {problem}") from None
+
+    # -- requests --------------------------------------------------------------------------
+
+    async def _handle(self, http: HttpRequest) -> Response | Stream:
+        await asyncio.sleep(0)  # pages need a task, for timeouts
+        try:
+            request = _web_request(http)
+            connect = functools.partial(self._connect, http.peer)
+            return self._answer(await self._door.respond(request, connect))
+        except UnreadableRequest as problem:
+            return _plain(400, str(problem))
+
+    def _connect(self, peer: Peer, token: str) -> "PageTransport":
+        """The API for a user: with a token, or with the certificate of the connection."""
+        caller = Peer(peer.address) if token else peer
+        credential = SecretValue(token) if token else None
+        return PageTransport(InProcessTransport(self._chain, caller, AGENT, credential))
+
+    def _answer(self, found: WebResponse) -> Response | Stream:
+        lines = [*found.headers, ("Content-Type", found.media)]
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines).encode("latin-1", "replace")
+        if found.stream is None:
+            return Response(found.status, head, found.body)
+        return Stream(found.status, head, functools.partial(self._open, found.stream))
+
+    def _open(self, stream: AsyncIterator[bytes], sink: Sink) -> None:
+        task = asyncio.get_running_loop().create_task(_pump(stream, sink))
+        self._streams.add(task)
+        task.add_done_callback(self._streams.discard)
+        sink.on_close(lambda: _cancel(task))
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+class PageTransport:
+    """The chain of this process, as the pages use it: events of a watch are lines."""
+
+    def __init__(self, transport: InProcessTransport) -> None:
+        self._transport = transport
+
+    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
+        return await self._transport.send(method, target, body, media)
+
+    @asynccontextmanager
+    async def stream(self, target: str) -> AsyncIterator[Pieces]:
+        async with self._transport.stream(target) as pieces:
+            yield _lines(pieces)
+
+
+async def _lines(pieces: AsyncIterator[Any]) -> AsyncIterator[bytes]:
+    """The types of the events of a watch, as JSON lines. The pages need no more."""
+    async for piece in pieces:
+        if isinstance(piece, bytes):
+            yield piece
+        else:
+            yield b"".join(b'{"type":"%b"}\n' % type_.encode() for type_, _ in piece)
+
+
+async def _pump(stream: AsyncIterator[bytes], sink: Sink) -> None:
+    try:
+        async for piece in stream:
+            sink.send(Chunk(piece))
+    except CallFailed as problem:
+        log.info("console.stream_ended: %s", problem)
+    finally:
+        await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+        sink.finish()
+
+
+def _web_request(http: HttpRequest) -> WebRequest:
+    if http.method not in METHODS:
+        raise UnreadableRequest("only GET, HEAD and POST are served")
+    if http.too_large or len(http.body) > LARGEST_BODY:
+        raise UnreadableRequest("the form is too large")
+    twice = [name for name, _ in http.repeated if name in ONCE]
+    if twice:
+        raise UnreadableRequest(f"the header {twice[0]} occurs twice")
+    path, query = parse_target(http.target)
+    peer = http.peer
+    return WebRequest(
+        http.method, path, query, http.headers, http.body, peer.address, peer.certificate
+    )
+
+
+def _plain(status: int, text: str) -> Response:
+    return Response(status, b"Content-Type: text/plain; charset=utf-8\r\n", f"{text}\n".encode())

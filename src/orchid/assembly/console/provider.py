@@ -1,0 +1,70 @@
+"""The OpenID Connect provider of the console: one of the external issuers of the server."""
+
+from pathlib import Path
+from typing import Final
+
+from orchid.access.oidc.configuration import IssuerSettings
+from orchid.assembly import outside_issuers
+from orchid.clock import Monotonic
+from orchid.console.openid import OpenIdProvider, OpenIdSettings, calling
+from orchid.console.served import CALLBACK
+from orchid.credentials.files import read_private
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.secret import SecretValue
+from orchid.outbound.remote import InvalidRemote, Remote, trusting
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
+
+LARGEST_SECRET: Final = 4096
+
+
+def openid_provider(settings: Settings, monotonic: Monotonic) -> OpenIdProvider:
+    """The provider of the configured issuer; raises BadSettings."""
+    given = settings.given
+    issuer = _issuer(settings)
+    client = given.console_oidc_client_id or (
+        issuer.audiences[0] if len(issuer.audiences) == 1 else ""
+    )
+    if client not in issuer.audiences:
+        raise BadSettings(
+            f"--console-oidc-client-id: {client!r} is not an audience of {issuer.url}, so the "
+            "server would not accept the tokens"
+        )
+    secret_file = given.console_oidc_client_secret_file
+    try:
+        tls = trusting(issuer.authorities)
+    except InvalidRemote as problem:
+        raise BadSettings(f"--console-oidc-issuer: {problem}") from None
+    if secret_file:
+        _secret(Path(secret_file))
+    return OpenIdProvider(
+        OpenIdSettings(
+            issuer.url,
+            issuer.configuration_url,
+            client,
+            f"{given.console_url.rstrip('/')}{CALLBACK}",
+            given.console_oidc_scopes,
+        ),
+        calling(lambda url: Remote(url, tls)),
+        monotonic,
+        lambda: _secret(Path(secret_file)) if secret_file else None,
+    )
+
+
+def _issuer(settings: Settings) -> IssuerSettings:
+    issuers = outside_issuers.read(settings).issuers
+    wanted = settings.given.console_oidc_issuer or (issuers[0].url if len(issuers) == 1 else "")
+    found = next((one for one in issuers if one.url == wanted), None)
+    if found is None:
+        names = ", ".join(one.url for one in issuers) or "none"
+        raise BadSettings(
+            f"--console-oidc-issuer: {wanted!r} is not an external issuer of this server: {names}"
+        )
+    return found
+
+
+def _secret(path: Path) -> SecretValue:
+    try:
+        return SecretValue(read_private(path, LARGEST_SECRET).decode("ascii").strip())
+    except (Refusal, UnicodeDecodeError) as problem:
+        raise BadSettings(f"--console-oidc-client-secret-file: {problem}") from None

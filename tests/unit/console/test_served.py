@@ -1,0 +1,282 @@
+"""Sessions of the console of a server: their ends, renewal and limits."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from orchid.console.api import JSON, Api
+from orchid.console.messages import FORM, WebRequest, WebResponse
+from orchid.console.openid import ProviderUnavailable, SignInFailed
+from orchid.console.page import Viewer
+from orchid.console.rendering import Renderer
+from orchid.console.served import MOST_AT_ONCE, MOST_PER_SESSION, OpenIdDoor
+from orchid.console.sessions import IDLE, MOST_PER_USER, Sessions, Tokens, name_of, seal, unseal
+from orchid.outbound.answer import Answer
+from orchid.wire.naming import ORCH
+
+URL = "https://console.example"
+OWN = {"origin": URL, "sec-fetch-site": "same-origin", "content-type": FORM}
+RENDERER = Renderer()
+CONNECT: Any = str  # the transport of a token is the token itself
+
+
+class Stored:
+    """The API of ConsoleSessions, in memory."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+
+    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
+        name = target.partition("?")[0].rpartition("/")[2]
+        given = json.loads(body) if body else {}
+        if method == "POST":
+            made = {
+                "metadata": {**given["metadata"], "resourceVersion": "1"},
+                "spec": given["spec"],
+            }
+            self.objects[given["metadata"]["name"]] = made
+            return Answer(201, json.dumps(made).encode())
+        if name == "consolesessions":
+            return Answer(200, json.dumps({"items": list(self.objects.values())}).encode())
+        if name not in self.objects:
+            return Answer(404, b'{"message": "not found"}')
+        if method == "PUT":
+            self.objects[name] = given
+        found = self.objects.pop(name) if method == "DELETE" else self.objects[name]
+        return Answer(200, json.dumps(found).encode())
+
+    def stream(self, target: str) -> Any:
+        raise NotImplementedError
+
+
+class Pages:
+    """A site that reports who asks; a page waits for `gate` if it is closed."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.running = self.most = 0
+        self.changed = asyncio.Condition()
+
+    async def running_at_once(self, count: int) -> None:
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.running == count)
+
+    async def respond(self, request: WebRequest, base: str, viewer: Viewer) -> WebResponse:
+        async with self.changed:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            self.changed.notify_all()
+        await self.gate.wait()
+        self.running -= 1
+        return WebResponse(200, str(viewer.api._transport).encode())  # the token, see `connect`
+
+
+class Provider:
+    """Renews tokens, or fails."""
+
+    def __init__(self) -> None:
+        self.renewals = 0
+        self.failure: SignInFailed | None = None
+        self.settings: Any = None
+
+    async def renew(self, tokens: Tokens) -> Tokens:
+        self.renewals += 1
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        later = datetime.now(UTC).timestamp() + 600
+        return Tokens(f"renewed-{self.renewals}", later, tokens.refresh_token)
+
+    async def redeem(self, login: Any, query: Any) -> Tokens:
+        raise SignInFailed("no")
+
+    async def sign_in_url(self, login: Any) -> str:
+        return "https://login.example/authorize"
+
+    async def sign_out_url(self) -> str:
+        return "https://login.example/logout"
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+        self.stored, self.provider, self.pages = Stored(), Provider(), Pages()
+        transport: Any = self.stored
+        api = Api(transport, ORCH)
+        self.sessions = Sessions(api, lambda: self.now, timedelta(hours=8))
+        site: Any = self.pages
+        provider: Any = self.provider
+        parts: Any = {"url": URL, "server": "https://api.example", "names": ORCH}
+        self.door = OpenIdDoor(
+            site,
+            RENDERER,
+            self.sessions,
+            provider,
+            **parts,
+            monotonic=lambda: 0.0,
+        )
+
+    async def begin(self, seconds: float = 600, refresh: str = "again") -> str:
+        """Sign in; returns the cookie."""
+        tokens = Tokens("first", datetime.now(UTC).timestamp() + seconds, refresh)
+        made = await self.sessions.begin("jane", "https://login.example", "192.0.2.1:1", tokens)
+        return f"__Host-orchid={made.id}"
+
+    async def get(self, cookie: str, path: str = "/", method: str = "GET") -> WebResponse:
+        sent = {"host": "console.example", "cookie": cookie, "sec-fetch-mode": "navigate"}
+        request = WebRequest(method, path, {}, {**sent, **OWN}, address="192.0.2.1:1")
+        return await self.door.respond(request, CONNECT)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_tokens_are_sealed_with_the_id_alone() -> None:
+    """A reader of the store has the name and the sealed text."""
+    tokens, session = Tokens("secret", 1.0, "refresh"), "s" * 43
+
+    sealed = seal(session, tokens)
+
+    assert unseal(session, sealed) == tokens
+    for other in (name_of(session), "t" * 43, ""):
+        assert unseal(other, sealed) is None
+    assert unseal(session, sealed[:-8]) is None
+    assert unseal(session, "no base64!") is None
+
+
+async def test_a_session_serves_with_the_token_of_its_user(world: World) -> None:
+    cookie = await world.begin()
+
+    assert (await world.get(cookie)).body == b"first"
+    assert (await world.get("")).status == 303
+    assert (await world.get(cookie[:-1] + "x")).status == 303
+
+
+async def test_a_session_ends_after_its_time_and_when_idle(world: World) -> None:
+    cookie = await world.begin()
+    start = world.now
+    world.now = start + IDLE - timedelta(minutes=1)
+    assert (await world.get(cookie)).status == 200  # and was seen
+    world.now += IDLE - timedelta(minutes=1)
+    assert (await world.get(cookie)).status == 200
+    world.now += IDLE
+    assert (await world.get(cookie)).status == 303
+
+    world.now = start + timedelta(hours=8)
+    await world.sessions.sweep()
+    assert world.stored.objects == {}
+
+
+async def test_an_updated_page_does_not_keep_an_idle_session(world: World) -> None:
+    """A forgotten tab follows changes; only a page that the user opens counts."""
+    cookie = await world.begin()
+    world.now += IDLE / 2
+    sent = {"host": "console.example", "cookie": cookie, "sec-fetch-mode": "cors"}
+    assert (await world.door.respond(WebRequest("GET", "/", {}, sent), CONNECT)).status == 200
+    world.now += IDLE / 2
+
+    assert (await world.get(cookie)).status == 303
+
+
+async def test_a_token_near_its_end_is_renewed_once_for_all_requests(world: World) -> None:
+    cookie = await world.begin(seconds=30)
+
+    found = await asyncio.gather(*(world.get(cookie) for _ in range(6)))
+
+    assert {one.body for one in found} == {b"renewed-1"}
+    assert world.provider.renewals == 1
+
+
+async def test_a_refused_renewal_ends_the_session(world: World) -> None:
+    """The old token is not sent, although it is valid for a moment."""
+    cookie = await world.begin(seconds=30)
+    world.provider.failure = SignInFailed("invalid_grant")
+
+    assert (await world.get(cookie)).status == 303
+    assert world.stored.objects == {}
+
+
+async def test_a_provider_that_is_down_ends_no_session_with_a_valid_token(world: World) -> None:
+    cookie = await world.begin(seconds=30)
+    world.provider.failure = ProviderUnavailable("down")
+
+    assert (await world.get(cookie)).body == b"first"
+    assert len(world.stored.objects) == 1
+
+
+async def test_without_a_refresh_token_the_session_ends_with_the_id_token(world: World) -> None:
+    cookie = await world.begin(seconds=300, refresh="")
+    assert (await world.get(cookie)).status == 200
+    world.now += timedelta(seconds=301)
+
+    assert (await world.get(cookie)).status == 303
+    assert world.provider.renewals == 0
+
+
+async def test_a_user_has_a_limited_number_of_sessions(world: World) -> None:
+    """The least recently used one ends."""
+    first = await world.begin()
+    for _ in range(MOST_PER_USER):
+        world.now += timedelta(seconds=1)
+        last = await world.begin()
+
+    assert len(world.stored.objects) == MOST_PER_USER
+    assert (await world.get(first)).status == 303
+    assert (await world.get(last)).status == 200
+
+
+async def test_a_session_has_few_pages_at_a_time_and_all_are_served(world: World) -> None:
+    """The others wait for their turn."""
+    cookie = await world.begin()
+    world.pages.gate.clear()
+    waiting = [asyncio.create_task(world.get(cookie)) for _ in range(7)]
+    await world.pages.running_at_once(MOST_PER_SESSION)
+    world.pages.gate.set()
+
+    assert {one.status for one in await asyncio.gather(*waiting)} == {200}
+    assert world.pages.most == MOST_PER_SESSION
+
+
+async def test_the_console_has_a_limited_number_of_requests_at_a_time(world: World) -> None:
+    cookies = [await world.begin() for _ in range(MOST_AT_ONCE // MOST_PER_SESSION)]
+    world.pages.gate.clear()
+    waiting = [asyncio.create_task(world.get(one)) for one in cookies * MOST_PER_SESSION]
+    await world.pages.running_at_once(MOST_AT_ONCE)
+    refused = await world.get(cookies[0])
+    world.pages.gate.set()
+
+    assert refused.status == 503
+    assert {one.status for one in await asyncio.gather(*waiting)} == {200}
+
+
+async def test_signing_out_everywhere_ends_all_sessions_of_the_user(world: World) -> None:
+    cookie, other = await world.begin(), await world.begin()
+    sent = {"host": "console.example", "cookie": cookie, **OWN}
+    request = WebRequest("POST", "/out", {}, sent, b"everywhere=yes")
+
+    done = await world.door.respond(request, CONNECT)
+
+    assert done.status == 200
+    assert b"https://login.example/logout" in done.body
+    assert "Max-Age=0" in dict(done.headers)["Set-Cookie"]
+    assert (await world.get(other)).status == 303
+
+
+async def test_sign_ins_of_one_address_are_limited(world: World) -> None:
+    """Each one calls the provider."""
+    sent = {"host": "console.example", "cookie": "__Host-orchid-login=a.Lw=="}
+
+    found = [
+        await world.door.respond(
+            WebRequest("GET", "/callback", {}, sent, address=f"192.0.2.1:{port}"), CONNECT
+        )
+        for port in range(11)
+    ]
+
+    assert [one.status for one in found] == [403] * 10 + [429]
