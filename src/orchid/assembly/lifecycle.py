@@ -150,7 +150,7 @@ async def run(
         log.info("server.stopping")
         if controllers is not None:
             await _stop(controllers)  # first, so that another server can take over immediately
-        for one in (listener if listens else None, plain, console and console.listener):
+        for one in (listener if listens else None, plain, console.listener if console else None):
             await _drain(one, settings.shutdown_grace)
         if reporting is not None:
             reporting.cancel()
