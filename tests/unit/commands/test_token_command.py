@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from orchid.cli import main
 from orchid.commands.accounts import token
+from orchid.commands.terminal.connection import ServerConnection
 from orchid.commands.terminal.output import Complaint
 
 
@@ -109,3 +110,17 @@ def test_flags_of_the_one_form_are_refused_with_the_other(
     assert main(["token", "show", TOKEN, "--for", "1h"]) == 2
     assert main(["token", "ci/builder", "--verify"]) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_a_server_without_exchange_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its path is then closed to anonymous requests; a job has no credential that could expire."""
+    answer = (401, b'{"kind":"Status","message":"Unauthorized"}')
+    monkeypatch.setattr(ServerConnection, "_exchange", lambda *_: answer)
+    monkeypatch.setenv("ORCHID_ID_TOKEN", TOKEN)
+
+    code = main(["token", "exchange", "--gitlab", "--server", "https://orchid.test"])
+
+    assert code == 1
+    assert "without --token-exchange-config" in capsys.readouterr().err

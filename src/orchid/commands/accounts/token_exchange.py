@@ -19,8 +19,15 @@ from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 from orchid.commands.terminal import kubeconfig_file, times
-from orchid.commands.terminal.connection import Json, ServerConnection, connect, path
-from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
+from orchid.commands.terminal.connection import (
+    UNAUTHORIZED,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    connect,
+    path,
+)
+from orchid.commands.terminal.kubeconfig_file import SERVER_FLAG, FoundKubeconfig
 from orchid.commands.terminal.output import (
     REFUSED,
     USAGE,
@@ -74,7 +81,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.explain:
         return _explain(chosen)
     server = _anonymous(chosen)
-    answer = server.post_form(_url(chosen), _form(chosen, server))
+    answer = _exchanged(server, _url(chosen), _form(chosen, server))
     if os.environ.get(EXEC_INFO):
         say(json.dumps(_credential(answer)))
     elif not print_for_programs(chosen.output, answer):
@@ -90,6 +97,16 @@ def refuse_flags(chosen: argparse.Namespace) -> None:
 
 
 # -- the exchange ----------------------------------------------------------------------------------
+
+
+def _exchanged(server: ServerConnection, url: str, form: list[tuple[str, str]]) -> Json:
+    try:
+        return server.post_form(url, form)
+    except CommandRefused as refusal:
+        if refusal.status == UNAUTHORIZED:  # the path is open to all where exchange is on
+            text = "does not exchange tokens: it was started without --token-exchange-config"
+            raise CommandRefused(refusal.status, f"{server.access.server} {text}") from None
+        raise
 
 
 def _url(chosen: argparse.Namespace) -> str:
@@ -136,7 +153,7 @@ def _anonymous(chosen: argparse.Namespace) -> ServerConnection:
         except Refusal as refusal:
             raise Complaint(f"--certificate-authority: {refusal}", USAGE) from None
     return ServerConnection(
-        ServerAccess(server=chosen.server, authority=authority), FoundKubeconfig((), "--server")
+        ServerAccess(server=chosen.server, authority=authority), FoundKubeconfig((), SERVER_FLAG)
     )
 
 

@@ -23,7 +23,7 @@ from urllib.parse import urlencode, urlsplit
 
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.asking import confirmed
-from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
+from orchid.commands.terminal.kubeconfig_file import SERVER_FLAG, FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint, printable, remark
 from orchid.credentials.secret import SecretValue
 from orchid.outbound.api_connection import (
@@ -318,11 +318,11 @@ class ServerConnection:
         if isinstance(error, ConnectionRefusedError):
             return Complaint(f"nothing listens at {where}. Start it with: orchid serve")
         if isinstance(error, ssl.SSLCertVerificationError):
-            return Complaint(_untrusted(where, error))
+            return Complaint(_untrusted(where, error, is_by_flag=self.source == SERVER_FLAG))
         return Complaint(f"cannot reach {where}: {failure_reason(error)}")
 
 
-def _untrusted(where: str, error: ssl.SSLCertVerificationError) -> str:
+def _untrusted(where: str, error: ssl.SSLCertVerificationError, *, is_by_flag: bool) -> str:
     """The reason why a server's certificate is not accepted; most often a clock, or other files."""
     now = times.now().isoformat(timespec="minutes")
     if error.verify_code == NOT_YET_VALID:
@@ -335,10 +335,10 @@ def _untrusted(where: str, error: ssl.SSLCertVerificationError) -> str:
             f"the certificate of {where}, has expired by the clock of this machine, which says "
             f"{now}. If the clock is right, restart the server: it renews its certificate."
         )
-    return (
-        f"the certificate of {where}, cannot be trusted: {error.verify_message}. "
-        "Was the data directory created again? Then use its new admin.kubeconfig."
-    )
+    help_text = "Was the data directory created again? Then use its new admin.kubeconfig."
+    if is_by_flag:
+        help_text = "Name its CA with --certificate-authority."
+    return f"the certificate of {where}, cannot be trusted: {error.verify_message}. {help_text}"
 
 
 def _warning_text(header: str) -> str:

@@ -23,6 +23,7 @@ from orchid.wire.naming import CLIENT_CONFIG
 
 BESIDE = Path("orchid-data") / "admin.kubeconfig"
 FLAG, ENVIRONMENT, FOUND, HOME = "--kubeconfig", "$KUBECONFIG", "found there", "of your home"
+SERVER_FLAG = "--server"  # without a file
 
 
 class FoundKubeconfig(msgspec.Struct, frozen=True):
@@ -32,7 +33,8 @@ class FoundKubeconfig(msgspec.Struct, frozen=True):
     why: str
 
     def __str__(self) -> str:
-        return f"{':'.join(map(str, self.paths))} ({self.why})"
+        files = ":".join(map(str, self.paths))
+        return f"{files} ({self.why})" if files else self.why
 
     @property
     def is_ambient(self) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from orchid.commands.terminal.connection import ServerConnection
-from orchid.commands.terminal.kubeconfig_file import ENVIRONMENT, FoundKubeconfig
+from orchid.commands.terminal.kubeconfig_file import ENVIRONMENT, SERVER_FLAG, FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint
 from orchid.outbound.kubeconfig import ServerAccess
 
@@ -141,3 +141,11 @@ def test_certificate_of_another_authority_is_of_another_server() -> None:
         )
         with pytest.raises(Complaint, match="Was the data directory created again"):
             ServerConnection(access, FOUND).get("/version")
+
+
+def test_server_of_a_flag_needs_its_authority() -> None:
+    """There is no kubeconfig that could be replaced, or named in the error."""
+    with serving(trustme.CA(), datetime.now(UTC)) as port:
+        access = ServerAccess(server=f"https://127.0.0.1:{port}")
+        with pytest.raises(Complaint, match=r"server of --server, .*--certificate-authority"):
+            ServerConnection(access, FoundKubeconfig((), SERVER_FLAG)).get("/version")
