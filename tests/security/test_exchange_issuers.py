@@ -10,6 +10,7 @@ from typing import Any
 
 import jwt
 import pytest
+import trustme
 
 from tests.api.world import Api, api
 from tests.e2e.outside_issuer import AUDIENCE, OutsideIssuer, write_configuration
@@ -132,6 +133,26 @@ async def test_an_algorithm_that_is_not_accepted_is_refused(
 
     assert (before.status, after.status) == (200, 400)
     assert "'RS256' is not accepted from this issuer" in after.json["error_description"]
+
+
+async def test_a_new_ca_of_an_issuer_is_used(
+    server_files: Path, issuer: OutsideIssuer, tmp_path: Path
+) -> None:
+    """As soon as the file has it; keys from a server of another CA do not count."""
+    file = tmp_path / "exchange.json"
+    other = trustme.CA().cert_pem.bytes().decode()
+    issuer.exchange_configuration(file, certificateAuthority=other)
+    async with exchanging(server_files, issuer, tmp_path, waits=False) as server:
+        await make_policy(server, issuer)
+        before = await exchange(server, issuer.github())
+        issuer.exchange_configuration(file)
+        parts = server.server.exchange
+        assert parts is not None
+        await parts.subjects.reload()
+        await keys_fetched(server)
+        after = await exchange(server, issuer.github())
+
+    assert (before.status, after.status) == (503, 200)
 
 
 PAGES: dict[str, tuple[str, Any, str]] = {

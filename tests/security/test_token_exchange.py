@@ -231,6 +231,22 @@ async def test_a_policy_that_is_being_deleted_ends_its_tokens(
     assert (await exchange(server, issuer.github())).status == 400
 
 
+async def test_an_account_that_is_being_deleted_gets_no_token(
+    server: Api, issuer: OutsideIssuer
+) -> None:
+    """Also while a finalizer holds it, and its older tokens may still count."""
+    waits = {"finalizers": ["example.com/wait"], "annotations": AGREES}
+    await server.account("leaving", "ci", **waits)
+    await make_policy(server, issuer, account="leaving")
+    before = await exchange(server, issuer.github(), account="ci/leaving")
+    await server.call("DELETE", f"{ACCOUNTS}/leaving")
+
+    after = await exchange(server, issuer.github(), account="ci/leaving")
+
+    assert (await server.call("GET", f"{ACCOUNTS}/leaving")).status == 200
+    assert (before.status, after.status) == (200, 400)
+
+
 async def test_a_policy_that_is_not_ready_exchanges_nothing(
     server: Api, issuer: OutsideIssuer
 ) -> None:
@@ -377,6 +393,7 @@ BAD: dict[str, Any] = {
     "not valid yet": lambda one: one.github(nbf=int(time.time()) + 3600),
     "issued later": lambda one: one.github(iat=int(time.time()) + 3600, nbf=None),
     "bound": lambda one: one.github(cnf={"jkt": "x"}),
+    "bound to nothing": lambda one: one.github(cnf={}),
     "no subject": lambda one: one.github(sub=None),
     "long subject": lambda one: one.github(sub="x" * 1025),
     "long id": lambda one: one.github(jti="x" * 257),
@@ -652,6 +669,19 @@ async def test_no_policy_is_for_an_account_of_the_system(
         answer = await server.call("POST", POLICIES.format(namespace), policy(issuer), token=ADMIN)
         assert answer.status == 422
         assert "cannot be exchanged" in answer.json["message"]
+
+
+async def test_a_stored_policy_for_an_account_of_the_system_exchanges_nothing(
+    server: Api, issuer: OutsideIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was restored, or written to the store."""
+    await server.account("robot", "orch-system", annotations=AGREES)
+    monkeypatch.setattr("orchid.kinds.token_exchange_policy.Rules.validate", lambda *_: ())
+    await make_policy(server, issuer, namespace="orch-system", account="robot")
+
+    answer = await exchange(server, issuer.github(), account="orch-system/robot")
+
+    assert answer.status == 400
 
 
 RISKS: dict[str, tuple[dict[str, str], str]] = {

@@ -35,7 +35,7 @@ from orchid.issuance.exchange.configuration import ExchangeIssuer, read_configur
 
 log = logging.getLogger(__name__)
 
-CHECK_EVERY: Final = 5.0  # seconds, of the file
+CHECK_EVERY: Final = 4.0  # seconds, of the file: a change is used within five
 LEEWAY: Final = 60  # seconds, for clocks that differ
 LONGEST_LIFETIME: Final = 24 * 3600  # seconds that are left of a subject token
 MOST_CLAIMS: Final = 256
