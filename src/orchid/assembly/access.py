@@ -46,8 +46,10 @@ from orchid.admission.certificates.signer_permission import AuthoritiesOf
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.assembly.authorization import authorization
+from orchid.assembly.controlling import hsm_of
 from orchid.clock import Clock, Monotonic
 from orchid.controllers.runtime.context import signer_terms
+from orchid.credentials.authorities.hsm import KeysOfHsm
 from orchid.credentials.files import Reloading
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet
@@ -321,6 +323,11 @@ class Access:
         pool = Reloading([file], functools.partial(ClientVerifier.load, file)).current
         self.client_pools.append(pool)
         return pool
+
+    @functools.cached_property
+    def hsm(self) -> KeysOfHsm:
+        """The HSM of this process."""
+        return hsm_of(self.settings)
 
 
 @contextmanager

@@ -173,6 +173,7 @@ class Policies:
             revoked=self._access.revocations.revoked_keys,
             crl_url=self._settings.given.crl_url,
             unsealed=REFUSAL if self._settings.is_unsealed else "",
+            hsm=self._access.hsm,
         )
 
     def _signing_key_steps(self) -> SigningKeySteps:

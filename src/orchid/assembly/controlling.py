@@ -35,6 +35,7 @@ from orchid.controllers.runtime.context import (
 from orchid.controllers.runtime.declaration import ComponentIdentity
 from orchid.credentials import keys as key_files
 from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.hsm import NO_HSM, Hsm, HsmSettings, KeysOfHsm
 from orchid.credentials.files import Reloading, read_bounded, read_private
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.secret import SecretValue
@@ -184,11 +185,13 @@ def controller_context(
     notice_metrics: NoticeMetrics | None = None,
     *,
     stores_authority: bool | None = None,
+    hsm: KeysOfHsm = NO_HSM,
 ) -> ControllerContext:
     """Dependencies of the controllers besides the API; raises BadSettings if a file is unusable.
 
     `token_issuer` signs tokens of Secrets, and notices. `stores_authority`: whether the CA of the
-    platform signers is an object of the server; None: as the settings say.
+    platform signers is an object of the server; None: as the settings say. `hsm`: the one HSM of
+    this process.
     """
     names = settings.names
     try:
@@ -205,9 +208,19 @@ def controller_context(
             key_rotation=_key_rotation(settings),
             cluster_client=_cluster_client,
             notices=notice_settings(settings, notice_metrics or NoticeMetrics()),
+            hsm=hsm,
         )
     except Refusal as refusal:
         raise BadSettings(str(refusal)) from None
+
+
+def hsm_of(settings: Settings) -> KeysOfHsm:
+    """The HSM of the settings. A process has one: two would end each other's sessions."""
+    given = settings.given
+    if not given.pkcs11_module:
+        return NO_HSM
+    module, pin_file = Path(given.pkcs11_module), Path(given.pkcs11_pin_file)
+    return Hsm(HsmSettings(module, given.pkcs11_token, pin_file))
 
 
 def _cluster_client(kubeconfig: bytes, where: str) -> ClusterConnection:

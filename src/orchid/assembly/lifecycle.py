@@ -262,6 +262,7 @@ async def _run_controllers(server: Assembly, *, is_stored: bool) -> None:
         server.access.keys.legacy_signer,
         server.notice_metrics,
         stores_authority=is_stored,
+        hsm=server.access.hsm,
     )
     if not is_stored:
         known = controlling.authorities(context.signers)

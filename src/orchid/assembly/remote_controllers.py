@@ -7,7 +7,12 @@ from pathlib import Path
 
 from orchid import data_directory
 from orchid.access.authorizers.union import Union
-from orchid.assembly.controlling import controller_context, file_token_issuer, user_agent
+from orchid.assembly.controlling import (
+    controller_context,
+    file_token_issuer,
+    hsm_of,
+    user_agent,
+)
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.server import wanted_controllers
 from orchid.client.client import Client
@@ -48,7 +53,12 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
     keys = StoredTokenKeys(clients(LEADER), names, of_files)
     stored = await _stores_authority(clients(LEADER), stop)
     context = controller_context(
-        settings, files, SystemClock(), keys.signer, stores_authority=stored
+        settings,
+        files,
+        SystemClock(),
+        keys.signer,
+        stores_authority=stored,
+        hsm=hsm_of(settings),
     )
     reading = asyncio.ensure_future(keys.run())
     working = asyncio.ensure_future(run_controllers(wanted_controllers(settings), clients, context))

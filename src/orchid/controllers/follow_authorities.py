@@ -19,6 +19,7 @@ from orchid.controllers.runtime.context import Signer
 from orchid.controllers.runtime.loop import TryAgain
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.cross_certificates import cross_chain
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import AuthorityUnusable, KeyMismatch
 from orchid.credentials.x509.revocation_list import list_url
@@ -162,8 +163,10 @@ class AuthorityKeys:
         crl_url: str = "",
         *,
         platform: Mapping[str, Profile] = MappingProxyType({}),
+        hsm: KeysOfHsm = NO_HSM,
     ) -> None:
         """`platform`: the profiles of those signers of the platform that are signed for."""
+        self._hsm = hsm
         self._client = client
         self._names = names
         self._authorities = authorities
@@ -206,16 +209,18 @@ class AuthorityKeys:
         key = await self._client.find(SigningKey, named.name)
         if key is None:
             raise TryAgain(f"there is no SigningKey {named.name}")
-        return await read_authority(self._client, key, self._names, cross)
+        return await read_authority(self._client, key, self._names, cross, hsm=self._hsm)
 
 
 async def read_authority(
-    client: Client, key: SigningKey, names: Naming, cross: str = ""
+    client: Client, key: SigningKey, names: Naming, cross: str = "", *, hsm: KeysOfHsm
 ) -> Authority:
     """The authority of a key, with its private key; raises a Refusal with the problem.
 
     `cross`: certificates that issued chains contain besides.
     """
+    if key.hsm_label:
+        return await asyncio.to_thread(_in_hsm, key, cross, hsm)
     location = key_location(key, names.system_namespace)
     # The chain of a key that another authority certified is in its object.
     chain = key.status.certificate.encode() if key.status.request else b""
@@ -223,6 +228,10 @@ async def read_authority(
     if authority_key_id(found.chain_pem.decode("ascii")) != key.key_id:
         raise KeyMismatch(f"the Secret {location} has another key than {key.name}")
     return found
+
+
+def _in_hsm(key: SigningKey, cross: str, hsm: KeysOfHsm) -> Authority:
+    return Authority.of_key(key.status.certificate.encode(), hsm.key(key.hsm_label), cross=cross)
 
 
 async def read_secret(

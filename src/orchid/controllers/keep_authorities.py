@@ -51,6 +51,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Trigger, TryAgain
 from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.authorities.issuer_chain import (
     issuer_key_id,
     refuse_out_of_time,
@@ -97,8 +98,16 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     name = "certificate-authority"
     workers = 2  # generating an RSA key keeps a processor busy for a while
 
-    def __init__(self, client: Client, names: Naming, clock: Clock, events: EventRecorder) -> None:
+    def __init__(
+        self,
+        client: Client,
+        names: Naming,
+        clock: Clock,
+        events: EventRecorder,
+        hsm: KeysOfHsm = NO_HSM,
+    ) -> None:
         super().__init__(client, AUTHORITIES)
+        self._hsm = hsm
         self._names = names
         self._clock = clock
         self._events = events
@@ -191,6 +200,9 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     def _pause(self, found: CertificateAuthority, chain: str, now: datetime) -> float:
         """Seconds until the authority is checked again without an event."""
         is_watched = secret_location(found, self._names).namespace == self._home
+        key = found.spec.key
+        if (key and not key.is_made) or any(one.hsm_label for one in self._keys_of(found)):
+            is_watched = False  # an HSM may fail, or come back, at any time
         least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
         pause = max(least, len(self._secret_of) * SECONDS_EACH)
         moments = (moment - now for moment in turning_points(chain))
@@ -227,8 +239,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         stored = self._keys_of(found)
         if stored and found.spec.key is not None:
             return  # the others are created as SigningKeys
-        if found.spec.parent is not None and found.spec.key is not None:
-            await self._create_key(found, SigningKeySpec(algorithm=found.spec.key.algorithm))
+        key = found.spec.key
+        if key is not None and (found.spec.parent is not None or not key.is_made):
+            # Without an algorithm, the server takes the key in the HSM that the authority names.
+            await self._create_key(found, SigningKeySpec(algorithm=key.algorithm))
             return
         try:
             own = await self._present(found)
@@ -279,7 +293,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 raise ChainMissing(f"the request of {waiting[0]} waits for a signature elsewhere")
             raise NoKey("every key of the authority is revoked")
         try:
-            return await read_authority(self._client, chosen.signer, self._names)
+            return await read_authority(self._client, chosen.signer, self._names, hsm=self._hsm)
         except SecretMissing as missing:
             if chosen.signer.status.source == MADE:
                 raise _lost(missing) from None
@@ -454,7 +468,7 @@ def _issues(found: CertificateAuthority) -> str:
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepAuthorities:
-    return KeepAuthorities(client, context.names, context.clock, events)
+    return KeepAuthorities(client, context.names, context.clock, events, context.hsm)
 
 
 CONTROLLER = ControllerDeclaration(

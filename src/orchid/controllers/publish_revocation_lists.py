@@ -2,7 +2,7 @@
 
 Reads   credentialrevocations; issuedcertificates (`spec` only) of signers that were revoked as a
         whole; certificateauthorities that are Ready, their SigningKeys and Secrets
-Writes  ConfigMaps in the system namespace that hold the lists (wire/stored_list.py)
+Writes  ConfigMaps in the system namespace that hold the lists (credentials/x509/stored_list.py)
 Never   reads issuedcertificates/status; lists a certificate of an authority that is not ours
 
 A list has all revoked certificates that its key signed, for whichever signer: two authorities with
@@ -37,7 +37,9 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running, Start, TryAgain, Worker
 from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.refusals import NotPermittedToSign, Refusal
+from orchid.credentials.x509 import stored_list
 from orchid.credentials.x509.revocation_list import (
     UNSPECIFIED,
     Edition,
@@ -48,11 +50,11 @@ from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import CORE, READ, rule
-from orchid.wire import stored_list
 from orchid.wire.errors import Expired
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
+from orchid.wire.text import timestamp
 
 log = logging.getLogger(__name__)
 
@@ -90,14 +92,19 @@ class PublishRevocationLists(Worker[str, None]):
     workers = 1
 
     def __init__(
-        self, client: Client, signers: Mapping[str, Signer], names: Naming, clock: Clock
+        self,
+        client: Client,
+        signers: Mapping[str, Signer],
+        names: Naming,
+        clock: Clock,
+        hsm: KeysOfHsm = NO_HSM,
     ) -> None:
         """`signers`: those of the platform; CertificateAuthorities are followed."""
         super().__init__()
         self._client = client
         self._signers = signers
         self._authorities = AuthorityFollower(client)
-        self._own = AuthorityKeys(client, names, self._authorities)
+        self._own = AuthorityKeys(client, names, self._authorities, hsm=hsm)
         self._home = names.system_namespace
         self._clock = clock
         self._clear()
@@ -275,7 +282,7 @@ class PublishRevocationLists(Worker[str, None]):
             part_name = stored_list.part_name(name, edition.number, index)
             await self._client.create(self._part(part_name, part))
         head = self._part(stored_list.head_name(name), parts[0])
-        data = stored_list.head_data(edition.number, edition.next_update, len(parts))
+        data = stored_list.head_data(edition.number, timestamp(edition.next_update), len(parts))
         if before is None:
             await self._client.create(replace(head, data=data))
             return
@@ -329,7 +336,9 @@ def platform_lists(signers: Mapping[str, Signer]) -> dict[str, PublishedList]:
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
-    return PublishRevocationLists(client, context.signers, context.names, context.clock)
+    return PublishRevocationLists(
+        client, context.signers, context.names, context.clock, context.hsm
+    )
 
 
 CONTROLLER = ControllerDeclaration(

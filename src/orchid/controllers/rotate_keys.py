@@ -370,9 +370,10 @@ class RotateKeys(Controller[SigningKey]):
         return is_ours and secret.namespace == self._names.system_namespace
 
     def _is_lost(self, key: SigningKey) -> bool:
-        """Whether the Secret with a private key is gone; those elsewhere are not watched."""
+        """Whether the Secret with a private key is gone; keys elsewhere are not watched."""
         secret = self._secret_of(key)
-        return secret.namespace == self._names.system_namespace and secret.name not in self._secrets
+        is_watched = not key.hsm_label and secret.namespace == self._names.system_namespace
+        return is_watched and secret.name not in self._secrets
 
     def _secret_of(self, key: SigningKey) -> SecretReference:
         return key_location(key, self._names.system_namespace)

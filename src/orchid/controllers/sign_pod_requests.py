@@ -26,6 +26,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.controllers.signing_controller import SigningController
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.refusals import NotPermitted, Refusal, SigningFailed
 from orchid.credentials.spiffe_ids import account_id
 from orchid.credentials.x509 import certificates, signing_request
@@ -70,6 +71,7 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
         crl_url: str,
         clock: Clock,
         events: EventRecorder,
+        hsm: KeysOfHsm = NO_HSM,
     ) -> None:
         super().__init__(
             client,
@@ -80,6 +82,7 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
             crl_url=crl_url,
             clock=clock,
             events=events,
+            hsm=hsm,
         )
         self._mirror = names.mirror_annotation
 
@@ -218,6 +221,7 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
         crl_url=context.crl_url,
         clock=context.clock,
         events=events,
+        hsm=context.hsm,
     )
 
 

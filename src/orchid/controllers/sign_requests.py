@@ -25,6 +25,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.controllers.signing_controller import SigningController
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.authorities.issuer_chain import refuse_out_of_time
 from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import NotPermitted, SigningFailed
@@ -49,6 +50,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
         crl_url: str,
         clock: Clock,
         events: EventRecorder,
+        hsm: KeysOfHsm = NO_HSM,
     ) -> None:
         super().__init__(
             client,
@@ -59,6 +61,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
             crl_url=crl_url,
             clock=clock,
             events=events,
+            hsm=hsm,
         )
         self._longest = longest
 
@@ -133,6 +136,7 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
         crl_url=context.crl_url,
         clock=context.clock,
         events=events,
+        hsm=context.hsm,
     )
 
 

@@ -16,6 +16,7 @@ from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKe
 from orchid.controllers.runtime.context import Signer
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Start
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.authorities.profiles import Profile
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
@@ -40,6 +41,7 @@ class SigningController(Controller[R]):
         crl_url: str,
         clock: Clock,
         events: EventRecorder,
+        hsm: KeysOfHsm = NO_HSM,
     ) -> None:
         """`signers`: the platform signers with a CA in files. `platform`: the profiles of those
         that are signed for, by name; their CA may also be the authority of the platform.
@@ -50,7 +52,9 @@ class SigningController(Controller[R]):
         self._events = events
         self.authorities = AuthorityFollower(client)
         self._platform = platform
-        self._stored = AuthorityKeys(client, names, self.authorities, crl_url, platform=platform)
+        self._stored = AuthorityKeys(
+            client, names, self.authorities, crl_url, platform=platform, hsm=hsm
+        )
         self._waiting: dict[str, set[Key]] = {}  # requests without a signer, by its name
 
     async def follow(self, start: Start) -> None:

@@ -29,6 +29,7 @@ A message gives the reason and never contains a token, a key or bytes of a reque
         │   ├── BrokenChain         a certificate was not issued by the next one
         │   ├── PathTooLong         a path length constraint forbids a CA below it
         │   └── NoCommonPurpose     the extended key usages of the chain exclude each other
+        ├── HsmUnavailable          the module with the private key fails, or has no such key
         ├── NotYetAuthority         the CA certificate is not yet valid
         ├── AuthorityExpired        the CA certificate has expired
         └── UnsoundCertificate      the bytes to be signed differ from the template
@@ -127,6 +128,10 @@ class SigningFailed(Refusal):
 
 class AuthorityUnusable(SigningFailed):
     """The authority's certificate and key cannot be used together."""
+
+
+class HsmUnavailable(SigningFailed):
+    """The hardware security module with the private key cannot be used."""
 
 
 class KeyMismatch(AuthorityUnusable):

@@ -6,9 +6,9 @@ Nothing is signed here (controllers/publish_revocation_lists.py does).
 
 from collections.abc import Callable
 
+from orchid.credentials.x509 import stored_list
 from orchid.engine.cache.feed import Feed
 from orchid.kinds.config_map import ConfigMap
-from orchid.wire import stored_list
 from orchid.wire.naming import Naming
 
 

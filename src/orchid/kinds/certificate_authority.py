@@ -58,7 +58,12 @@ from orchid.wire.fields import (
 )
 from orchid.wire.meta import Object
 from orchid.wire.naming import SETS, Naming
-from orchid.wire.references import SecretReference, reference_errors
+from orchid.wire.references import (
+    HsmKeyReference,
+    SecretReference,
+    hsm_key_errors,
+    reference_errors,
+)
 from orchid.wire.rules.signer_names import custom_signer_errors
 from orchid.wire.rules.trust_domains import trust_domain_errors
 from orchid.wire.struct import Wire, always, at_most, describe, proto, replace
@@ -84,13 +89,26 @@ LONGEST_AUTHORITY: Final = timedelta(days=36525)  # a hundred years
 
 
 class AuthorityKeySpec(Wire):
-    """A key that the server creates."""
+    """A key that the server creates, or one in its hardware security module."""
 
     algorithm: Annotated[
         str,
         proto(1),
         describe("ECDSA-P256, ECDSA-P384, RSA-3072, RSA-4096, Ed25519 or ML-DSA-65."),
     ] = always(str)
+    pkcs11: Annotated[
+        HsmKeyReference | None,
+        proto(2),
+        describe(
+            "Instead of an algorithm: use the key of this label in the hardware security module "
+            "of the server; see --pkcs11-module."
+        ),
+    ] = None
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the server creates it."""
+        return self.pkcs11 is None
 
 
 class AuthoritySubject(Wire):
@@ -230,7 +248,8 @@ class CertificateAuthority(Object):
     @property
     def is_automatic(self) -> bool:
         """Whether the server creates and activates successors of its key."""
-        return (self.spec.rotation or (AUTOMATIC if self.spec.key else MANUAL)) == AUTOMATIC
+        is_made = self.spec.key is not None and self.spec.key.is_made
+        return (self.spec.rotation or (AUTOMATIC if is_made else MANUAL)) == AUTOMATIC
 
     @property
     def lifetime(self) -> timedelta:
@@ -339,7 +358,9 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
     """Defaults: server certificates for 90 days, from an authority for ten years."""
     spec = new.spec
     made = spec.key is not None and spec.secret_ref is None
-    key = replace(spec.key, algorithm=spec.key.algorithm or ECDSA_P256) if spec.key else None
+    key = spec.key
+    if key is not None and key.is_made:
+        key = replace(key, algorithm=key.algorithm or ECDSA_P256)
     duration = spec.duration or (DURATION if made else "")
     issues = spec.issues
     if not new.is_platform:
@@ -387,13 +408,15 @@ def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
     elif spec.rotation == AUTOMATIC and spec.secret_ref is not None:
         text = "the server does not create keys for it: add a SigningKey with another Secret"
         yield forbidden(SPEC / "rotation", text)
+    elif spec.rotation == AUTOMATIC and spec.key is not None and not spec.key.is_made:
+        text = "the server does not create keys in an HSM: add a SigningKey with another label"
+        yield forbidden(SPEC / "rotation", text)
     if spec.parent is not None:
         yield from parent_errors(spec)
     if (spec.key is None) == (spec.secret_ref is None):
         yield required(SPEC, "exactly one of key and secretRef")
     elif spec.key is not None:
-        if spec.key.algorithm not in ALGORITHMS:
-            yield unsupported(SPEC / "key" / "algorithm", spec.key.algorithm, ALGORITHMS)
+        yield from key_errors(spec.key)
         yield from subject_errors(spec.subject or AuthoritySubject())
         yield from duration_errors(
             SPEC / "duration", spec.duration, SHORTEST_AUTHORITY, LONGEST_AUTHORITY
@@ -406,6 +429,17 @@ def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
             yield forbidden(SPEC / "subject", text)
         if spec.duration:
             yield forbidden(SPEC / "duration", text)
+
+
+def key_errors(key: AuthorityKeySpec) -> Iterator[FieldError]:
+    at = SPEC / "key"
+    if key.pkcs11 is None:
+        if key.algorithm not in ALGORITHMS:
+            yield unsupported(at / "algorithm", key.algorithm, ALGORITHMS)
+        return
+    if key.algorithm:
+        yield forbidden(at / "algorithm", "given by the key in the HSM")
+    yield from hsm_key_errors(key.pkcs11, at / "pkcs11")
 
 
 def parent_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
@@ -465,6 +499,8 @@ def _key_cell(authority: CertificateAuthority, now: datetime) -> str:
     spec = authority.spec
     if spec.secret_ref is not None:
         return f"secret {spec.secret_ref.namespace}/{spec.secret_ref.name}"
+    if spec.key is not None and spec.key.pkcs11 is not None:
+        return f"hsm {spec.key.pkcs11.label}"
     return spec.key.algorithm if spec.key else "<none>"
 
 

@@ -6,7 +6,8 @@
     Published → Active → Verifying → Retired      Verifying → Active: back, while the key is there
 
 `select` is the one function that chooses the signer and the verification keys from the stored
-objects; it reads no clock. The private key is never here: it is in the Secret at `key_location`.
+objects; it reads no clock. The private key is never here: it is in the Secret at `key_location`, or
+in a hardware security module.
 What differs between token keys and keys of authorities is declared in `KeyPurpose`. Rights and the
 conditions of each step are admission questions: admission/signing_keys/material.py and
 admission/signing_keys/steps.py.
@@ -47,7 +48,12 @@ from orchid.wire.fields import (
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.options import seconds_of
-from orchid.wire.references import SecretReference, reference_errors
+from orchid.wire.references import (
+    HsmKeyReference,
+    SecretReference,
+    hsm_key_errors,
+    reference_errors,
+)
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus
 from orchid.wire.struct import Wire, always, describe, proto, replace
 from orchid.wire.text import human_duration
@@ -69,7 +75,7 @@ STEPS: Final = frozenset(
         (ACTIVE, RETIRED),
     }
 )
-MADE, IMPORTED, FILE = "Made", "Imported", "File"
+MADE, IMPORTED, FILE, PKCS11 = "Made", "Imported", "File", "PKCS11"
 ACTIVATABLE, RETIRABLE = "Activatable", "Retirable"
 TOKENS: Final = "tokens"
 PRIVATE_KEY: Final = "tls.key"  # in the data of a Secret
@@ -141,6 +147,14 @@ class SigningKeySpec(Wire):
             "be renewed."
         ),
     ] = ""
+    pkcs11: Annotated[
+        HsmKeyReference | None,
+        proto(7),
+        describe(
+            "Of an authority: use the key of this label in the hardware security module of the "
+            "server; see --pkcs11-module."
+        ),
+    ] = None
 
 
 class SigningKey(Object):
@@ -183,6 +197,11 @@ class SigningKey(Object):
     def number(self) -> int:
         found = _numbered(self.name)
         return int(found[2]) if found else 0
+
+    @property
+    def hsm_label(self) -> str:
+        """The label of a key in an HSM; empty for any other."""
+        return self.spec.pkcs11.label if self.spec.pkcs11 else ""
 
     @property
     def is_first(self) -> bool:
@@ -399,10 +418,14 @@ def first_state(new: SigningKey) -> str:
 def source_errors(new: SigningKey) -> Iterator[FieldError]:
     """Check that a key has one source, and that it can be used."""
     spec, purpose = new.spec, new.purpose
-    names = ("algorithm", "secretRef", "publicKey")[: 3 if purpose.has_public_keys else 2]
-    if sum(map(bool, (spec.algorithm, spec.secret_ref, spec.public_key))) != 1:
+    names = ("algorithm", "secretRef", "publicKey" if purpose.has_public_keys else "pkcs11")
+    if sum(map(bool, (spec.algorithm, spec.secret_ref, spec.public_key, spec.pkcs11))) != 1:
         yield required(SPEC, f"exactly one of {', '.join(names[:-1])} and {names[-1]}")
         return
+    if spec.pkcs11 and not spec.authority:
+        yield forbidden(SPEC / "pkcs11", "only keys of authorities can be in an HSM")
+    elif spec.pkcs11:
+        yield from hsm_key_errors(spec.pkcs11, SPEC / "pkcs11")
     if spec.algorithm and spec.algorithm not in purpose.algorithms:
         yield unsupported(SPEC / "algorithm", spec.algorithm, purpose.algorithms)
     if spec.public_key and not purpose.has_public_keys:

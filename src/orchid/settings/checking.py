@@ -158,6 +158,8 @@ def _refuse_contradictions(given: Given) -> None:
         raise BadSettings("--workers: at least 1 is needed")
     _together(given, "tls_cert_file", "tls_private_key_file")
     _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
+    _together(given, "pkcs11_module", "pkcs11_token")
+    _together(given, "pkcs11_module", "pkcs11_pin_file")
     _front_proxy(given)
     _refuse_odd_url("crl-url", given.crl_url)
     _refuse_odd_url("acme-url", given.acme_url)

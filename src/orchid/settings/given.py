@@ -255,6 +255,17 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         str, Help(description="CA of the legacy signer only.")
     ] = ""
     cluster_signing_legacy_unknown_key_file: Annotated[str, Help(description="Its key.")] = ""
+    pkcs11_module: Annotated[
+        str,
+        Help(
+            description="PKCS#11 library of a hardware security module with keys of authorities; "
+            "needs the extra hsm."
+        ),
+    ] = ""
+    pkcs11_token: Annotated[str, Help(description="Label of its token.")] = ""
+    pkcs11_pin_file: Annotated[
+        str, Help(description="File with the user PIN of the token, readable by its owner only.")
+    ] = ""
     crl_url: Annotated[
         str,
         Help(

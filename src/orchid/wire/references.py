@@ -1,11 +1,11 @@
 """References to other objects, used by several kinds."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Final
 
-from orchid.wire.fields import FieldError, Path, invalid, required
+from orchid.wire.fields import FieldError, Path, invalid, required, too_long
 from orchid.wire.rules.names import label_errors, subdomain_errors
-from orchid.wire.struct import Wire, describe, proto
+from orchid.wire.struct import Wire, always, describe, proto
 
 
 class ObjectReference(Wire):
@@ -40,6 +40,25 @@ class SecretReference(Wire):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+LONGEST_LABEL: Final = 128  # characters
+
+
+class HsmKeyReference(Wire):
+    """A pair of keys in the hardware security module of the server."""
+
+    label: Annotated[str, proto(1), describe("Its label: CKA_LABEL of both keys.")] = always(str)
+
+
+def hsm_key_errors(reference: HsmKeyReference, path: Path) -> Iterator[FieldError]:
+    """Check the label of a key in an HSM."""
+    if not reference.label:
+        yield required(path / "label")
+    elif len(reference.label) > LONGEST_LABEL:
+        yield too_long(path / "label", LONGEST_LABEL, "character")
+    elif not reference.label.isprintable():
+        yield invalid(path / "label", reference.label, "must be printable")
 
 
 def reference_errors(reference: SecretReference, path: Path) -> Iterator[FieldError]:

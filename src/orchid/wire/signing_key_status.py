@@ -64,7 +64,7 @@ class SigningKeyStatus(Wire):
         proto(1),
         describe("The `kid` of tokens; of an authority, the subject key identifier in hex."),
     ] = field(name="keyID", default="")
-    source: Annotated[str, proto(2), describe("Made, Imported or File.")] = ""
+    source: Annotated[str, proto(2), describe("Made, Imported, File or PKCS11.")] = ""
     public_key: Annotated[str, proto(3), describe("The public key, in PEM.")] = ""
     algorithm: Annotated[str, proto(4), describe("The signature algorithm.")] = ""
     times: Annotated[SigningKeyTimes, proto(5), describe("When it reached each state.")] = field(

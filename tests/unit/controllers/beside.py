@@ -174,6 +174,10 @@ async def beside(directory: Path, **settings: Any) -> AsyncIterator[Beside]:
         clock = MovingClock()
         admin = server.clients.of_user(UserInfo(username="admin", groups=(MASTERS,)))
         context = controlling.controller_context(
-            server.settings, server.files, clock, server.access.keys.legacy_signer
+            server.settings,
+            server.files,
+            clock,
+            server.access.keys.legacy_signer,
+            hsm=server.access.hsm,
         )
         yield Beside(server, admin, context, clock)

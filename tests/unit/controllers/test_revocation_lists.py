@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from orchid.client.client import ListSelection
 from orchid.controllers.publish_revocation_lists import PublishRevocationLists, platform_lists
 from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.x509 import stored_list
 from orchid.kinds.certificate_authority import SIGNS_LISTS, CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
 from orchid.kinds.secret import Secret
-from orchid.wire import stored_list
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH

@@ -29,7 +29,7 @@ from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
 from orchid.kinds.certificate_authority import SPEC, CertificateAuthority
 from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey
+from orchid.kinds.signing_key import SigningKey, key_prefix
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import METADATA, FieldError, duplicate, forbidden, invalid, not_found
 from orchid.wire.naming import Naming
@@ -79,6 +79,8 @@ class OwnSigners(AdmissionPolicy):
         if old is None:
             self._refuse_key_name(kind, new)
             await self._review_parent(request, kind, new)
+            if new.spec.key is not None and new.spec.key.pkcs11 is not None:
+                await self._require_import(request, kind, new)
         self._refuse_second(kind, new)
         reference = new.spec.secret_ref
         if reference is not None and (old is None or reference != old.spec.secret_ref):
@@ -118,6 +120,22 @@ class OwnSigners(AdmissionPolicy):
             text = "the authority of the platform certifies no other authority"
             raise Invalid(kind.about_kind(new.name), [forbidden(PARENT, text)])
         await self._require_signers(request, kind, new, entry.object)
+
+    async def _require_import(
+        self, request: Request, kind: Kind[Any], new: CertificateAuthority
+    ) -> None:
+        """Naming a key in the HSM takes the right to import keys, as for a SigningKey."""
+        keys = self._keys.kind
+        importing = Target(
+            verb="import",
+            is_resource=True,
+            group=keys.group,
+            version=keys.version,
+            resource=keys.plural,
+            name=f"{key_prefix(new.name)}-1",
+        )
+        refusal = "user not permitted to import keys for certificates"
+        await self._require(request, kind, new, [importing], refusal)
 
     def _refuse_key_name(self, kind: Kind[Any], new: CertificateAuthority) -> None:
         """Each key of an authority has a revocation list of its name."""

@@ -1,7 +1,8 @@
 """The material of a new key of an authority: a certificate, and a cross certificate.
 
-Start with `authority_material`. The server creates key and certificate of a successor; or it reads
-those of a Secret: the one that the caller names, or for the present key that of the authority. The
+Start with `authority_material`. The server creates key and certificate of a successor; or only the
+certificate, for a key in its HSM; or it reads those of a Secret: the one that the caller names, or
+for the present key that of the authority. The
 signer so far certifies the new key, for verifiers that trust only the old one. The subject of a
 successor differs, because verifiers may not accept two keys of one name. A key that has issued
 nothing yet gets its first revocation list, which is empty: verifiers that check lists reject a
@@ -18,6 +19,7 @@ import msgspec
 from orchid.clock import whole_seconds
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.authority_keys import algorithm_name
+from orchid.credentials.authorities.hsm import KeysOfHsm
 from orchid.credentials.authorities.issuer_chain import may_certify, spki_of
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
 from orchid.credentials.x509 import certificates, pem
@@ -26,6 +28,7 @@ from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.signing_key import (
     IMPORTED,
     MADE,
+    PKCS11,
     PRIVATE_KEY,
     SigningKey,
     authority_key_id,
@@ -37,6 +40,13 @@ from orchid.wire.struct import replace
 CERTIFICATE: Final = "tls.crt"
 
 ReadSecret = Callable[[SecretReference], Mapping[str, bytes] | None]
+
+
+class PrivateKeys(NamedTuple):
+    """Where private keys are: in Secrets, and in the HSM of the server."""
+
+    secret: ReadSecret
+    hsm: KeysOfHsm
 
 
 class FirstList(NamedTuple):
@@ -61,10 +71,11 @@ class KeyMaterial(msgspec.Struct, frozen=True):
 
 
 class SignerReference(msgspec.Struct, frozen=True):
-    """A signer: its chain, the Secret with its private key, and the URL of its list."""
+    """A signer: its chain, where its private key is, and the URL of its list."""
 
     chain: str
     secret: SecretReference
+    hsm_label: str  # of a key in the HSM; there is no Secret then
     crl_url: str
 
 
@@ -79,26 +90,29 @@ class NewKey(msgspec.Struct, frozen=True):
     now: datetime
 
 
-async def authority_material(new: NewKey, read: ReadSecret) -> KeyMaterial:
+async def authority_material(new: NewKey, private: PrivateKeys) -> KeyMaterial:
     """Create the key of a successor, or read that of its Secret; raises Refusal."""
     # Generating an RSA key takes seconds, verifying a chain of RSA keys many milliseconds.
-    return await asyncio.to_thread(_material, new, read)
+    return await asyncio.to_thread(_material, new, private)
 
 
-def _material(new: NewKey, read: ReadSecret) -> KeyMaterial:
+def _material(new: NewKey, private: PrivateKeys) -> KeyMaterial:
     reference, data = new.key.spec.secret_ref, dict[str, bytes]()
     if reference is not None:
-        made = _load(reference, read, now=None if new.is_present else new.now)
+        made = _load(reference, private.secret, now=None if new.is_present else new.now)
     else:
-        made = _created(new, read)
+        made = _created(new, private)
+    if new.key.spec.algorithm:
         data = {CERTIFICATE: made.chain_pem, PRIVATE_KEY: made.key_pem().reveal().encode()}
-    status = _status(new, made, _cross_certificate(new, made, read))
+    status = _status(new, made, _cross_certificate(new, made, private))
     return KeyMaterial(status, data, _first_list(new, made, status))
 
 
 def _first_list(new: NewKey, made: Authority, status: SigningKeyStatus) -> FirstList | None:
     """An empty list of a key that has issued nothing; None if that is not certain."""
-    is_new = status.source == MADE and not (new.is_present and new.authority.status.certificate)
+    is_new = status.source in (MADE, PKCS11) and not (
+        new.is_present and new.authority.status.certificate
+    )
     if not is_new or not status.certificate:
         return None
     revoked = RevokedCertificates()
@@ -106,31 +120,34 @@ def _first_list(new: NewKey, made: Authority, status: SigningKeyStatus) -> First
     return FirstList(edition, made.sign_revocation_list(revoked, edition))
 
 
-def _created(new: NewKey, read: ReadSecret) -> Authority:
+def _created(new: NewKey, private: PrivateKeys) -> Authority:
     """A new key with its certificate: self-signed, or signed by the authority above."""
+    label = new.key.hsm_label
     made = Authority.create(
         new.authority.name_of_key(new.key.number),
         now=new.now,
         lifetime=new.authority.lifetime,
         algorithm=new.key.spec.algorithm,
         uris=new.authority.uris,
+        key=private.hsm.key(label) if label else None,
     )
     if new.parent is None:
         return made
-    parent = _signer(new.parent, read, now=new.now)
+    parent = _signer(new.parent, private, now=new.now)
     signed = parent.certify(made.certificate, now=new.now, crl_url=new.parent.crl_url)
     return made.below((*certificates.parse_blocks(signed), *parent.chain))
 
 
-def installed(key: SigningKey, data: Mapping[str, bytes] | None, now: datetime) -> SigningKeyStatus:
+def installed(
+    key: SigningKey, signer: SignerReference, private: PrivateKeys, now: datetime
+) -> SigningKeyStatus:
     """The status with the chain that another authority signed; raises Refusal.
 
     The chain is checked with the private key. That authority chooses the key identifier, once.
     """
-    if data is None:
+    if not signer.hsm_label and private.secret(signer.secret) is None:
         raise AuthorityUnusable("the Secret with the private key is gone")
-    chain = key.spec.chain.encode()
-    found = Authority.load_untrusted(chain, data.get(PRIVATE_KEY, b""), now=now)
+    found = _signer(signer, private, now=now)
     if key.status.certificate and authority_id(found) != key.key_id:
         raise AuthorityUnusable("it has another subject key identifier than the one before")
     return replace(
@@ -148,18 +165,22 @@ def _load(
     return Authority.load_untrusted(chain, key, now=now)
 
 
-def _signer(found: SignerReference, read: ReadSecret, *, now: datetime | None = None) -> Authority:
-    data = read(found.secret) or {}
+def _signer(
+    found: SignerReference, private: PrivateKeys, *, now: datetime | None = None
+) -> Authority:
+    if found.hsm_label:
+        return Authority.of_key(found.chain.encode(), private.hsm.key(found.hsm_label), now=now)
+    data = private.secret(found.secret) or {}
     return Authority.load_untrusted(found.chain.encode(), data.get(PRIVATE_KEY, b""), now=now)
 
 
-def _cross_certificate(new: NewKey, made: Authority, read: ReadSecret) -> str:
+def _cross_certificate(new: NewKey, made: Authority, private: PrivateKeys) -> str:
     """The certificate of a new key by the signer so far; none if that one cannot give it."""
     before = new.predecessor
     if before is None or new.authority.spec.parent is not None:
         return ""  # the root above stays the same
     try:
-        signer = _signer(before, read)
+        signer = _signer(before, private)
         if not may_certify(signer.certificate) or authority_id(signer) == authority_id(made):
             return ""
         return signer.certify(made.certificate, now=new.now, crl_url=before.crl_url).decode("ascii")
@@ -178,7 +199,7 @@ def _status(new: NewKey, made: Authority, cross: str) -> SigningKeyStatus:
     is_external = parent is not None and parent.external and new.key.spec.secret_ref is None
     return SigningKeyStatus(
         key_id=authority_id(made),
-        source=MADE if is_made else IMPORTED,
+        source=PKCS11 if new.key.hsm_label else MADE if is_made else IMPORTED,
         request=made.request() if is_external else "",
         public_key=pem.encode(pem.PUBLIC_KEY, spki_of(made.certificate)).decode("ascii"),
         algorithm=algorithm_name(made.public_key),

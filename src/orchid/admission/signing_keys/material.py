@@ -22,6 +22,7 @@ from orchid.admission.signing_keys.authority_material import (
     CERTIFICATE,
     FirstList,
     NewKey,
+    PrivateKeys,
     SignerReference,
     authority_material,
     installed,
@@ -29,7 +30,9 @@ from orchid.admission.signing_keys.authority_material import (
 from orchid.clock import whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.authorities import rsa_process
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
+from orchid.credentials.x509 import stored_list
 from orchid.credentials.x509.issued_facts import read_issued
 from orchid.credentials.x509.revocation_list import list_url
 from orchid.engine.cache.feed import Feed
@@ -60,11 +63,11 @@ from orchid.kinds.signing_key import (
     source_errors,
     status_of,
 )
-from orchid.wire import stored_list
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import (
     METADATA,
     FieldError,
+    Path,
     duplicate,
     forbidden,
     invalid,
@@ -76,7 +79,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
 from orchid.wire.struct import replace
-from orchid.wire.text import quote
+from orchid.wire.text import quote, timestamp
 
 IMPORT, ACTIVATE = "import", "activate"
 # Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.
@@ -104,6 +107,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         revoked: Callable[[], Container[str]],
         crl_url: str = "",
         unsealed: str = "",
+        hsm: KeysOfHsm = NO_HSM,
     ) -> None:
         """`authority_keys`: the keys of an authority. `revoked`: the ids of revoked keys.
         `crl_url`: the base URL of revocation lists. `unsealed`: why no private key may be stored
@@ -121,6 +125,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._revoked = revoked
         self._crl_url = crl_url
         self._unsealed = unsealed
+        self._private_keys = PrivateKeys(self._data_of, hsm)
         self._private: WeakKeyDictionary[Request, Mapping[str, bytes]] = WeakKeyDictionary()
         self._certified: WeakKeyDictionary[Request, IssuedCertificate] = WeakKeyDictionary()
         self._lists: WeakKeyDictionary[Request, FirstList] = WeakKeyDictionary()
@@ -173,20 +178,29 @@ class SigningKeyMaterial(AdmissionPolicy):
         entry = self._authorities.get("", new.spec.authority)
         if entry is None:
             _refuse(kind, new, not_found(SPEC / "authority", new.spec.authority))
-        authority, spec = entry.object, new.spec
-        is_present = not (spec.algorithm or spec.secret_ref or spec.public_key)
-        if is_present:
+        authority, spec, given = entry.object, new.spec, new.spec
+        is_present = not (spec.algorithm or spec.secret_ref or spec.public_key or spec.pkcs11)
+        if is_present and authority.spec.key and authority.spec.key.pkcs11:
+            is_present, spec = False, replace(spec, pkcs11=authority.spec.key.pkcs11)
+        elif is_present:
             secret = secret_location(authority, self._names)
             reference = SecretReference(name=secret.name, namespace=secret.namespace)
             spec = replace(spec, secret_ref=reference, state=ACTIVE)
         elif spec.algorithm and authority.spec.key is None:
             text = "the keys of this authority are in Secrets: name another Secret in secretRef"
             _refuse(kind, new, forbidden(SPEC / "algorithm", text))
+        elif spec.pkcs11 and authority.is_platform:
+            text = "every server issues certificates with the keys of this authority"
+            _refuse(kind, new, forbidden(SPEC / "pkcs11", text))
         new = replace(new, spec=spec)
         if any(source_errors(new)):
             return new  # the rules of the kind refuse it
         if spec.algorithm and self._unsealed:
             raise Forbidden(kind.about(new.name), self._unsealed)
+        if given.secret_ref or given.pkcs11:
+            await self._require_signer(request, kind, new, authority)
+        if given.secret_ref:
+            await self._require_secret(request, kind, new, given.secret_ref)
         stored = self._authority_keys(authority.name)
         self._refuse_other_name(kind, new, stored)
         return await self._with_material(request, kind, new, authority, is_present=is_present)
@@ -200,23 +214,22 @@ class SigningKeyMaterial(AdmissionPolicy):
         *,
         is_present: bool,
     ) -> SigningKey:
-        if new.spec.secret_ref and not is_present:
-            await self._require_signer(request, kind, new, authority)
-            await self._require_secret(request, kind, new, new.spec.secret_ref)
         stored = self._authority_keys(authority.name)
         predecessor = self._predecessor(stored, authority)
         try:
             parent = self._parent(authority)
             wanted = NewKey(new, authority, predecessor, parent, is_present, request.now)
-            made = await authority_material(wanted, self._data_of)
+            made = await authority_material(wanted, self._private_keys)
         except Refusal as refusal:
-            shown = str(new.spec.secret_ref or new.spec.algorithm)
-            field = "secretRef" if new.spec.secret_ref else "algorithm"
-            _refuse(kind, new, invalid(SPEC / field, shown, str(refusal)))
-        self._refuse_same(kind, new, made.status, stored)
+            shown = str(new.spec.secret_ref or new.spec.algorithm or new.hsm_label)
+            _refuse(kind, new, invalid(_source(new), shown, str(refusal)))
+        # With the key of another authority, this one could issue in its place.
+        others = (
+            [entry.object for entry in self._keys.entries.values()] if new.hsm_label else stored
+        )
+        self._refuse_same(kind, new, made.status, others)
         if authority.is_platform and made.status.algorithm not in FOR_CLIENTS:
-            place = SPEC / ("secretRef" if new.spec.secret_ref else "algorithm")
-            _refuse(kind, new, unsupported(place, made.status.algorithm, FOR_CLIENTS))
+            _refuse(kind, new, unsupported(_source(new), made.status.algorithm, FOR_CLIENTS))
         if made.data:
             self._private[request] = made.data
         if made.revocation_list:
@@ -242,9 +255,12 @@ class SigningKeyMaterial(AdmissionPolicy):
         signer = select(stored, self._revoked(), authority.name).signer
         if signer is None:
             return None
-        secret = key_location(signer, self._names.system_namespace)
-        url = list_url(self._crl_url, signer.status.revocation_list)
-        return SignerReference(signer.status.certificate, secret, url)
+        return self._reference(signer, signer.status.certificate)
+
+    def _reference(self, key: SigningKey, chain: str) -> SignerReference:
+        secret = key_location(key, self._names.system_namespace)
+        url = list_url(self._crl_url, key.status.revocation_list)
+        return SignerReference(chain, secret, key.hsm_label, url)
 
     def _parent(self, authority: CertificateAuthority) -> SignerReference | None:
         """The signer of the authority above; None for a root, and for a parent elsewhere."""
@@ -268,10 +284,10 @@ class SigningKeyMaterial(AdmissionPolicy):
         if not (await self._authorizer.authorize(request.user, target)).allowed:
             raise Forbidden(kind.about(new.name), "user not permitted to activate this key")
         await self._feed.fresh()
-        data = self._data_of(key_location(old, self._names.system_namespace))
+        signer = self._reference(old, chain)
         try:
             status = await asyncio.to_thread(
-                installed, replace(old, spec=new.spec), data, request.now
+                installed, old, signer, self._private_keys, request.now
             )
         except Refusal as refusal:
             _refuse(kind, new, invalid(SPEC / "chain", "<certificate data>", str(refusal)))
@@ -343,7 +359,7 @@ class SigningKeyMaterial(AdmissionPolicy):
                 uid=self._random.uid(),
                 creation_timestamp=key.metadata.creation_timestamp,
             ),
-            data=stored_list.head_data(edition.number, edition.next_update, 1),
+            data=stored_list.head_data(edition.number, timestamp(edition.next_update), 1),
             binary_data={stored_list.DATA: first.encoded},
         )
         return [head]
@@ -401,7 +417,7 @@ class SigningKeyMaterial(AdmissionPolicy):
             raise Forbidden(kind.about(new.name), text)
 
     async def _require_import(self, request: Request, kind: Kind[Any], new: SigningKey) -> None:
-        if not (new.spec.secret_ref or new.spec.public_key):
+        if not (new.spec.secret_ref or new.spec.public_key or new.spec.pkcs11):
             return
         target = replace(request.target, verb=IMPORT, name=new.name, subresource="")
         if not (await self._authorizer.authorize(request.user, target)).allowed:
@@ -452,6 +468,13 @@ def later_than(stored: Iterable[SigningKey], now: datetime) -> datetime:
     times = (key.status.times.active for key in stored)
     latest = max((moment for moment in times if moment is not None), default=None)
     return now if latest is None else max(now, latest + SECOND)
+
+
+def _source(key: SigningKey) -> Path:
+    """The field that names the source of a key of an authority."""
+    if key.spec.secret_ref:
+        return SPEC / "secretRef"
+    return SPEC / ("pkcs11" if key.spec.pkcs11 else "algorithm")
 
 
 def _refuse(kind: Kind[Any], new: Object, problem: FieldError) -> NoReturn:

@@ -139,7 +139,7 @@ class SigningKeySteps(AdmissionPolicy):
 
     def _back_reasons(self, key: SigningKey, now: datetime) -> list[str]:
         secret = key_location(key, self._names.system_namespace)
-        if self._secrets.get(secret.namespace, secret.name) is None:
+        if not key.hsm_label and self._secrets.get(secret.namespace, secret.name) is None:
             return ["its private key was deleted"]
         if key.back_until is not None and now >= key.back_until:
             return [f"it could become Active again until {timestamp(key.back_until)}"]

@@ -11,6 +11,7 @@ from orchid.client.client import Client
 from orchid.client.transport import Transport
 from orchid.clock import Clock
 from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.tokens import TokenSigner
 from orchid.metrics import Counter, Gauge, Joining
@@ -93,6 +94,7 @@ class ControllerContext(msgspec.Struct, frozen=True):
     # A client of a cluster, from a kubeconfig and what that is from; raises InvalidRemote.
     cluster_client: Callable[[bytes, str], ClusterConnection] | None = None
     notices: NoticeSettings | None = None  # None: none are sent
+    hsm: KeysOfHsm = NO_HSM  # with keys of authorities
 
 
 def signer_terms(names: Naming, longest: timedelta) -> TermsOf:

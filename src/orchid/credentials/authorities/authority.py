@@ -129,10 +129,14 @@ class Authority:
         lifetime: datetime.timedelta = CA_LIFETIME,
         algorithm: str = ECDSA_P256,
         uris: Iterable[str] = (),
+        key: AuthorityKey | None = None,
         random: Random = os.urandom,
     ) -> "Authority":
-        """Create a key and a self-signed CA certificate; a subject may be a common name alone."""
-        key = generate(algorithm)
+        """Create a key and a self-signed CA certificate; a subject may be a common name alone.
+
+        `key`: one that exists already, instead of one of the algorithm.
+        """
+        key = key or generate(algorithm)
         identifier, sign = signer(key)
         start = now.replace(microsecond=0)
         name = names.subject(subject) if isinstance(subject, str) else subject
@@ -169,14 +173,30 @@ class Authority:
         `cross`: cross certificates, which issued chains have, too.
         """
         try:
+            private = read_key(key)
+        except Refusal as refusal:
+            raise AuthorityUnusable(str(refusal)) from None
+        return cls.of_key(chain, private, now=now, cross=cross, random=random)
+
+    @classmethod
+    def of_key(
+        cls,
+        chain: bytes,
+        key: AuthorityKey,
+        *,
+        now: datetime.datetime | None = None,
+        cross: str = "",
+        random: Random = os.urandom,
+    ) -> "Authority":
+        """`load` with a key that was read, or that is in an HSM."""
+        try:
             found = certificates.parse_blocks(chain)
             others = certificates.parse_blocks(cross) if cross else ()
-            private = read_key(key)
         except Refusal as refusal:
             raise AuthorityUnusable(str(refusal)) from None
         if now is not None:
             refuse_out_of_time(found, now)
-        return cls(found, private, cross=others, random=random)
+        return cls(found, key, cross=others, random=random)
 
     @classmethod
     def load_untrusted(

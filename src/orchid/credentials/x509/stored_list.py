@@ -5,10 +5,7 @@ for a single object, the rest is in further objects, `part_name`, written before
 number. So a reader of the head finds all parts of that edition, or an older head.
 """
 
-from datetime import datetime
 from typing import Final
-
-from orchid.wire.text import timestamp
 
 LARGEST_PART: Final = 900_000  # bytes; the limit of an object is 1 MiB
 NUMBER: Final = "number"
@@ -30,6 +27,6 @@ def split(data: bytes) -> list[bytes]:
     return [data[at : at + LARGEST_PART] for at in range(0, len(data), LARGEST_PART)]
 
 
-def head_data(number: int, next_update: datetime, parts: int) -> dict[str, str]:
+def head_data(number: int, next_update: str, parts: int) -> dict[str, str]:
     """The data of a head besides its part of the list."""
-    return {NUMBER: str(number), NEXT_UPDATE: timestamp(next_update), PARTS: str(parts)}
+    return {NUMBER: str(number), NEXT_UPDATE: next_update, PARTS: str(parts)}
