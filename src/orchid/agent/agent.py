@@ -114,7 +114,7 @@ class Agent:
         return self.seconds_to_next()
 
     def is_waiting(self) -> bool:
-        """Whether a request is undecided."""
+        """Whether a request is undecided, or new files wait for their turn."""
         return any(one.status.state == WAITING for one in self._items)
 
     def seconds_to_next(self) -> float:
@@ -185,7 +185,7 @@ class Agent:
             self._change(one.status, FAILED, text)
             one.schedule.denied()
         elif isinstance(problem, TooSoon):
-            self._change(one.status, FAILED, text)
+            self._change(one.status, WAITING, text)
             one.schedule.after(problem.seconds)
         elif isinstance(problem, _EXPECTED):
             self._change(one.status, FAILED, text)

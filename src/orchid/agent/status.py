@@ -1,6 +1,6 @@
 """The status of an agent: a file for `orchid agent status`, metrics for a collector, exit codes.
 
-    0  all outputs are fresh     1  something failed     3  a request waits for approval
+    0  all outputs are fresh     1  something failed     3  waiting, usually for approval
 
 The agent has no listener. The metrics are a text file for the textfile collector of node_exporter.
 """

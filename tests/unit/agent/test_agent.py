@@ -314,6 +314,7 @@ def test_files_do_not_change_twice_within_a_minute(
     status = host.check()
 
     assert host.read() == before
+    assert status.outputs[0].state == "waiting"
     assert "changed a moment ago" in status.outputs[0].message
     assert 50 < host.agent.seconds_to_next() <= 60
 
