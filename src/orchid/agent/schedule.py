@@ -21,12 +21,14 @@ class CheckSchedule:
         self._monotonic, self._chance = monotonic, chance
         self._failures = 0
         self._pause = FIRST_PAUSE
+        self._is_spread = False  # whether an earlier pause was a random part of the interval
 
     def is_due(self) -> bool:
         return self._monotonic() >= self.due
 
     def start_later(self) -> None:
         """The first check of something that is fresh: within one interval."""
+        self._is_spread = True
         self._after(self._chance.uniform(0, self._check_seconds))
 
     def now(self) -> None:
@@ -35,8 +37,10 @@ class CheckSchedule:
     def fresh(self, renewal_seconds: float | None) -> None:
         """The next regular check, or the renewal if that is earlier."""
         self._failures, self._pause = 0, FIRST_PAUSE
-        spread = self._chance.uniform(1 - CHECK_SPREAD, 1 + CHECK_SPREAD)
-        pause = self._check_seconds * spread
+        # Hosts may join together: the first pause spreads their checks over the interval.
+        least, most = (1 - CHECK_SPREAD, 1 + CHECK_SPREAD) if self._is_spread else (0.0, 1.0)
+        self._is_spread = True
+        pause = self._check_seconds * self._chance.uniform(least, most)
         self._after(pause if renewal_seconds is None else max(min(pause, renewal_seconds), 1.0))
 
     def waiting(self) -> None:

@@ -6,6 +6,7 @@ The rule in all of them: present files stay until better ones are complete.
 import base64
 import datetime
 import errno
+import heapq
 import json
 import os
 import random
@@ -803,24 +804,50 @@ def test_another_configuration_takes_effect_without_a_restart(host: Host) -> Non
 
 def test_agents_return_at_different_times_after_an_outage() -> None:
     """A thousand agents, an hour without a server: no second has more than 2 % of them."""
-    chance = random.Random(7)
-    clock = SteppedClock()
-    agents = [schedule.CheckSchedule(300, clock.monotonic, chance) for _ in range(1000)]
-    start = clock.passed
+    chance, clock = random.Random(7), SteppedClock()
+    end = clock.passed + 3600
     returned: Counter[int] = Counter()
-    left = agents
-    while left:
-        due = [one for one in left if one.is_due()]
-        if clock.passed < start + 3600:
-            for one in due:
-                one.failed()
+    agents = [
+        (clock.passed, number, schedule.CheckSchedule(300, clock.monotonic, chance))
+        for number in range(1000)
+    ]
+    while agents:
+        clock.passed, number, agent = heapq.heappop(agents)
+        if clock.passed < end:
+            agent.failed()
+            heapq.heappush(agents, (agent.due, number, agent))
         else:
-            returned[int(clock.passed)] += len(due)
-            left = [one for one in left if one not in due]
-        clock.passed += 1
+            returned[int(clock.passed)] += 1
 
     assert sum(returned.values()) == 1000
     assert max(returned.values()) <= 20
+
+
+def test_hosts_that_join_together_do_not_stay_together() -> None:
+    """With certificates of one hour, no minute has more than twice the mean of requests."""
+    chance, clock = random.Random(7), SteppedClock()
+    requests: Counter[int] = Counter()
+    items: list[tuple[float, int, schedule.CheckSchedule]] = []
+    renewals: dict[int, float] = {}  # of outputs, which have odd numbers
+    for number in range(1000):
+        item = schedule.CheckSchedule(300, clock.monotonic, chance)
+        items.append((clock.passed + 20 * number / 1000, number, item))
+    end = clock.passed + 3 * 3600
+    while items[0][0] < end:
+        clock.passed, number, item = heapq.heappop(items)
+        left = renewals.get(number, clock.passed) - clock.passed
+        if number % 2 and left <= 0:
+            requests[int(clock.passed / 60)] += 5  # what a check sends, the request, its result
+            left = renewals[number] = clock.passed + 3600 * chance.uniform(0.6, 0.7)
+            left -= clock.passed
+        else:
+            requests[int(clock.passed / 60)] += 2  # renewal information, and the bundle
+        item.fresh(left if number % 2 else None)
+        heapq.heappush(items, (item.due, number, item))
+    after_join = sorted(requests)[1:-1]
+    counts = [requests[minute] for minute in after_join]
+
+    assert max(counts) < 2 * sum(counts) / len(counts)
 
 
 def test_a_token_with_impossible_times_is_no_token() -> None:
