@@ -17,6 +17,7 @@ from tests.e2e.serving import Server
 from tests.unit.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
+ROOTS = "/api/v1/namespaces/default/configmaps/orch-root-ca.crt"
 ADMIN = "admin-token-0001"
 PATIENCE = 30.0
 
@@ -77,16 +78,22 @@ def test_controllers_run_in_the_servers_process_and_survive_its_crash(
     until(second, f"{REQUESTS}/after", is_issued)
 
 
-def test_controllers_run_in_a_process_of_their_own(start_server: StartServer) -> None:
-    """With a kubeconfig, over TLS; they end in order when asked to."""
+def test_controllers_run_in_a_process_of_their_own(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """With a kubeconfig alone, over TLS: keys are those of the server. They end in order."""
     server = start_server("--controllers", "")
+    kubeconfig = str(server.data_dir / "admin.kubeconfig")
+    roots = (server.data_dir / "ca.crt").read_text()
     ask_and_approve(server, "r")
     assert not is_issued(call(server, "GET", f"{REQUESTS}/r")[1])
-    command = [sys.executable, "-m", "orchid", "controllers", "--data-dir", str(server.data_dir)]
+    command = [sys.executable, "-m", "orchid", "controllers", "--kubeconfig", kubeconfig]
+    command += ["--data-dir", str(tmp_path / "empty")]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         until(server, f"{REQUESTS}/r", is_issued)
         until(server, "/api/v1/namespaces/default/serviceaccounts/default", lambda found: True)
+        until(server, ROOTS, lambda found: found["data"]["ca.crt"] == roots)
         program.send_signal(signal.SIGTERM)
         output, _ = program.communicate(timeout=PATIENCE)
     finally:

@@ -185,13 +185,14 @@ def controller_context(
     notice_metrics: NoticeMetrics | None = None,
     *,
     stores_authority: bool | None = None,
+    authorities: Callable[[], str] | None = None,
     hsm: KeysOfHsm = NO_HSM,
 ) -> ControllerContext:
     """Dependencies of the controllers besides the API; raises BadSettings if a file is unusable.
 
     `token_issuer` signs tokens of Secrets, and notices. `stores_authority`: whether the CA of the
-    platform signers is an object of the server; None: as the settings say. `hsm`: the one HSM of
-    this process.
+    platform signers is an object of the server; None: as the settings say. `authorities`: the CAs
+    that verify the server, in PEM; None: those of the files. `hsm`: the one HSM of this process.
     """
     names = settings.names
     try:
@@ -203,7 +204,7 @@ def controller_context(
             crl_url=settings.given.crl_url,
             issued_retention=timedelta(seconds=settings.issued_retention),
             token_issuer=token_issuer,
-            root_ca=_root_ca(settings, files).current,
+            root_ca=_root_ca(settings, files, authorities),
             identity=_identity(settings),
             key_rotation=_key_rotation(settings),
             cluster_client=_cluster_client,
@@ -285,11 +286,15 @@ def _identity(settings: Settings) -> str:
     return f"{host}_{data_id}"
 
 
-def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
+def _root_ca(
+    settings: Settings, files: DataDirectory, stored: Callable[[], str] | None
+) -> Callable[[], str]:
     """The CAs that verify this server, as PEM text; "" if unknown."""
     path = files.ca_certificate
     if settings.given.tls_cert_file:
         path = files.serving_certificate  # its chain may end in a CA
+    elif stored is not None:
+        return stored
 
     def text() -> str:
         found = certificates.parse_blocks(read_bounded(path))
@@ -297,7 +302,7 @@ def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
         blocks = (pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in authorities)
         return b"".join(blocks).decode("ascii")
 
-    return Reloading([path], text)
+    return Reloading([path], text).current
 
 
 # --- notices ----------------------------------------------------------------------------------

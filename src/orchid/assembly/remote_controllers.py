@@ -18,10 +18,9 @@ from orchid.assembly.server import wanted_controllers
 from orchid.client.client import Client
 from orchid.clock import SystemClock
 from orchid.controllers.running import LEADER, run_controllers
-from orchid.controllers.runtime.stored_token_keys import StoredTokenKeys
+from orchid.controllers.runtime.remote_keys import RemoteKeys
 from orchid.engine.catalog import Catalog
 from orchid.kinds import subject_access_review
-from orchid.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.outbound.failures import CallFailed
 from orchid.outbound.https_client import HttpsClient
 from orchid.outbound.remote import InvalidRemote, Remote, read_kubeconfig
@@ -50,14 +49,15 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
     catalog = Catalog([*stored_kinds(names), *reviews])
     clients = RemoteClients(remote, catalog, names)
     of_files = file_token_issuer(settings, files)
-    keys = StoredTokenKeys(clients(LEADER), names, of_files)
-    stored = await _stores_authority(clients(LEADER), stop)
+    keys = RemoteKeys(clients(LEADER), names, of_files)
+    await _read_first(keys, stop)
     context = controller_context(
         settings,
         files,
         SystemClock(),
         keys.signer,
-        stores_authority=stored,
+        stores_authority=keys.stores_authority,
+        authorities=keys.authorities if keys.stores_authority else None,
         hsm=hsm_of(settings),
     )
     reading = asyncio.ensure_future(keys.run())
@@ -74,16 +74,16 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
         await clients.close()
 
 
-async def _stores_authority(client: Client, stop: asyncio.Event) -> bool:
-    """Whether the server has the CA of the platform signers as an object; else it is in files."""
+async def _read_first(keys: RemoteKeys, stop: asyncio.Event) -> None:
+    """Read the keys of the server, as soon as it can be reached."""
     while not stop.is_set():
         try:
-            return await client.find(CertificateAuthority, CLUSTER) is not None
+            await keys.read()
+            return
         except (ApiError, CallFailed) as problem:
             log.warning("controllers.server_not_reached", extra={"why": str(problem)})
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
-    return True
 
 
 class RemoteClients:

@@ -1,18 +1,20 @@
-"""The token key of a server elsewhere, for controllers that run apart from it.
+"""The keys of a server elsewhere, for controllers that run apart from it.
 
-Tokens in Secrets are signed by a controller. `StoredTokenKeys` reads the SigningKeys and the
-private key of the signer through the API, and again every ten seconds. If the token keys of the
-server are files, the key file of this machine signs.
+Controllers sign tokens in Secrets, and publish the authorities that verify the server. `RemoteKeys`
+reads the SigningKeys and the private key of the signer through the API, and again every ten
+seconds. If the keys of the server are files, those of this machine count.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from orchid.client.client import Client, ListSelection
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import TokenSigner
+from orchid.credentials.x509 import certificates, pem
+from orchid.kinds.certificate_authority import CLUSTER
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey, private_key_of, select
@@ -25,8 +27,8 @@ log = logging.getLogger(__name__)
 EVERY_SECONDS: Final = 10.0
 
 
-class StoredTokenKeys:
-    """The signer of tokens in Secrets, as the server has it."""
+class RemoteKeys:
+    """The signer of tokens, and the authority of the platform, as the server has them."""
 
     def __init__(self, client: Client, names: Naming, of_files: Callable[[], TokenSigner]) -> None:
         """`of_files`: the signer by the key file; raises Refusal if there is none."""
@@ -35,12 +37,22 @@ class StoredTokenKeys:
         self._of_files = of_files
         self._signer: TokenSigner | None = None
         self._has_read = False
+        self._authorities = ""
 
     def signer(self) -> TokenSigner:
         """The current signer; raises Refusal or Unavailable if there is none."""
         if not self._has_read:
             raise Unavailable("the token keys of the server are not read yet")
         return self._signer or self._of_files()
+
+    @property
+    def stores_authority(self) -> bool:
+        """Whether the server has the CA of the platform as an object; else it is in files."""
+        return bool(self._authorities)
+
+    def authorities(self) -> str:
+        """The certificates that verify the server and its clients, in PEM."""
+        return self._authorities
 
     async def run(self) -> None:
         """Read the keys until cancelled."""
@@ -57,6 +69,9 @@ class StoredTokenKeys:
         revocations = self._client.scan(ListSelection(CredentialRevocation))
         revoked = {one.spec.key.key_id async for one in revocations if one.spec.key}
         self._has_read = True
+        cluster = select(stored, revoked, CLUSTER).verifying
+        # If none is left, the last ones are as good as any.
+        self._authorities = _certificates(cluster) or self._authorities
         for key in select(stored, revoked).signers:
             if self._signer is not None and self._signer.kid == key.key_id:
                 return
@@ -70,3 +85,15 @@ class StoredTokenKeys:
             names = self._names
             self._signer = TokenSigner(private, names.legacy_issuer, names.private_claim)
             return
+
+
+def _certificates(found: Iterable[SigningKey]) -> str:
+    """The certificates of some keys and the chains above them, each once."""
+    encoded: dict[bytes, None] = {}
+    for key in found:
+        try:
+            encoded.update(dict.fromkeys(certificates.encoded_blocks(key.status.certificate)))
+        except Refusal:
+            continue  # another controller reports it
+    blocks = (pem.encode(pem.CERTIFICATE, one) for one in encoded)
+    return b"".join(blocks).decode("ascii")
