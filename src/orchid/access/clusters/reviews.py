@@ -74,7 +74,7 @@ class ClusterReviews:
         Raises BadRequest if the body is no review, NotFound if there is no such cluster, and
         Unavailable if the store cannot say what is revoked: the API server's failurePolicy applies.
         """
-        await self._feed.fresh_since(arrived)
+        await self._feed.fresh_for_request()
         if self._prefix + cluster not in self._clusters.entries:
             self._calls.unknown()
             raise NotFound(self._clusters.kind.about(cluster))

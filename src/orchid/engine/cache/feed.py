@@ -140,18 +140,11 @@ class Feed:
         self._fresh_at = max(self._fresh_at, called)
         return self.revision
 
-    async def fresh_since(self, moment: float) -> None:
-        """Wait until every write committed before a monotonic time is here.
-
-        A request that was authorized after it arrived need not wait again.
-        """
-        if self._fresh_at <= moment:
-            await self.fresh()
-
     async def fresh_for_request(self) -> None:
         """Wait until every write committed before the current request arrived is here.
 
-        For reads only: what the request itself has written may still be missing.
+        A request that was authorized after it arrived need not wait again. For reads only: what the
+        request itself has written may still be missing.
         """
         arrival = ARRIVAL.get()
         if arrival is None or self._fresh_at <= arrival.moment:

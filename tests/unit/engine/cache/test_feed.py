@@ -155,15 +155,16 @@ async def test_the_store_is_asked_once_after_a_moment(
 ) -> None:
     """What was asked for after it is new enough; what was asked for before it is not."""
     asked = asked_revisions(world, monkeypatch)
-    moment = SystemClock.monotonic()
+    ARRIVAL.set(Arrival(SystemClock.monotonic()))
     first = asyncio.create_task(world.feed.fresh())
     await until(lambda: len(asked) == 1)
     asked[0].set()
     await first
 
-    await world.feed.fresh_since(moment)
+    await world.feed.fresh_for_request()
     earlier = len(asked)
-    later = asyncio.create_task(world.feed.fresh_since(SystemClock.monotonic()))
+    ARRIVAL.set(Arrival(SystemClock.monotonic()))
+    later = asyncio.create_task(world.feed.fresh_for_request())
     await until(lambda: len(asked) > earlier)
     asked[1].set()
     await later
@@ -178,11 +179,11 @@ async def test_a_question_that_is_under_way_is_no_answer_to_a_later_one(
     asked = asked_revisions(world, monkeypatch)
     first = asyncio.create_task(world.feed.fresh())
     await until(lambda: len(asked) == 1)
-    moment = SystemClock.monotonic()
+    ARRIVAL.set(Arrival(SystemClock.monotonic()))
     asked[0].set()
     await first
 
-    second = asyncio.create_task(world.feed.fresh_since(moment))
+    second = asyncio.create_task(world.feed.fresh_for_request())
     await until(lambda: len(asked) == 2)
     asked[1].set()
     await second
