@@ -299,7 +299,7 @@ class Assembly:
         self.sealing.changed = self.applied.changed
         self.access.authority_keys.changed.append(self.applied.changed)
         for type_ in REVOKING_KINDS:
-            self.feed.of(type_).listen(self.applied, lambda _changes: self.applied.changed())
+            self.feed.of(type_).listen(self.applied, self.applied.changed)
 
     def _acme(self) -> AcmeDoor:
         settings, access, clock = self.settings, self.access, self.clock

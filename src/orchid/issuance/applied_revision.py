@@ -56,7 +56,7 @@ class AppliedRevision:
         self._changed = asyncio.Event()
         self.name = f"{server_prefix(names)}{uuid.uuid4()}"
 
-    def changed(self) -> None:
+    def changed(self, _changes: object = None) -> None:
         """Report soon: something was revoked, or other keys are used."""
         self._changed.set()
 

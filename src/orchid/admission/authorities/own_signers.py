@@ -10,17 +10,10 @@ accept an authority for one signer at the same time, the condition names the one
 """
 
 import asyncio
-import itertools
-from collections.abc import Iterable
 from typing import Any
 
-from orchid.admission.certificates.signer_permission import (
-    ATTEST,
-    REFUSALS,
-    SIGN,
-    AuthoritiesOf,
-    signer_targets,
-)
+from orchid.admission.certificates.signer_permission import AuthoritiesOf
+from orchid.admission.rights import CallerRights
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
@@ -34,7 +27,6 @@ from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import METADATA, FieldError, duplicate, forbidden, invalid, not_found
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
-from orchid.wire.text import quote
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 PARENT = SPEC / "parent" / "authority"
@@ -54,8 +46,7 @@ class OwnSigners(AdmissionPolicy):
     ) -> None:
         """`stores_platform`: whether the authority of the platform is in use, not files."""
         self._stores_platform = stores_platform
-        self._names = names
-        self._authorizer = authorizer
+        self._rights = CallerRights(names, authorizer)
         self._feed = feed
         self._authorities_of = authorities_of
         self._secrets = feed.of(Secret)
@@ -74,7 +65,7 @@ class OwnSigners(AdmissionPolicy):
             return
         if old is not None and new.spec == old.spec:
             return
-        await self._require_signers(request, kind, new, new)
+        await self._rights.require_signers(request, kind, new, new.signers)
         await self._feed.fresh()
         if old is None:
             self._refuse_key_name(kind, new)
@@ -91,19 +82,6 @@ class OwnSigners(AdmissionPolicy):
             text = "the authority of the platform is not deleted; its keys can be rotated"
             raise Forbidden(kind.about(old.name), text)
 
-    async def _require_signers(
-        self,
-        request: Request,
-        kind: Kind[Any],
-        new: CertificateAuthority,
-        authority: CertificateAuthority,
-    ) -> None:
-        """Require the right to sign and attest for each signer of an authority."""
-        for signer, verb in itertools.product(authority.signers, (SIGN, ATTEST)):
-            targets = signer_targets(self._names, verb, signer)
-            refusal = f"{REFUSALS[verb]} {quote(signer)}"
-            await self._require(request, kind, new, targets, refusal)
-
     async def _review_parent(
         self, request: Request, kind: Kind[Any], new: CertificateAuthority
     ) -> None:
@@ -119,7 +97,7 @@ class OwnSigners(AdmissionPolicy):
             # The server accepts as a client whatever is issued below it.
             text = "the authority of the platform certifies no other authority"
             raise Invalid(kind.about_kind(new.name), [forbidden(PARENT, text)])
-        await self._require_signers(request, kind, new, entry.object)
+        await self._rights.require_signers(request, kind, new, entry.object.signers)
 
     async def _require_import(
         self, request: Request, kind: Kind[Any], new: CertificateAuthority
@@ -134,8 +112,9 @@ class OwnSigners(AdmissionPolicy):
             resource=keys.plural,
             name=f"{key_prefix(new.name)}-1",
         )
-        refusal = "user not permitted to import keys for certificates"
-        await self._require(request, kind, new, [importing], refusal)
+        if not await self._rights.include_any(request, (importing,)):
+            text = "user not permitted to import keys for certificates"
+            raise Forbidden(kind.about(new.name), text)
 
     def _refuse_key_name(self, kind: Kind[Any], new: CertificateAuthority) -> None:
         """Each key of an authority has a revocation list of its name."""
@@ -156,28 +135,18 @@ class OwnSigners(AdmissionPolicy):
         new: CertificateAuthority,
         reference: SecretReference,
     ) -> None:
-        shown = f"{reference.namespace}/{reference.name}"
-        reading = Target(
-            verb="get",
-            is_resource=True,
-            version="v1",
-            resource="secrets",
-            namespace=reference.namespace,
-            name=reference.name,
-        )
-        refusal = f"user not permitted to get the Secret {quote(shown)}"
-        await self._require(request, kind, new, [reading], refusal)
-        problem = await self._secret_problem(request, reference, shown)
+        await self._rights.require_secret(request, kind, new, reference)
+        problem = await self._secret_problem(request, reference)
         if problem is not None:
             raise Invalid(kind.about_kind(new.name), [problem])
 
     async def _secret_problem(
-        self, request: Request, reference: SecretReference, shown: str
+        self, request: Request, reference: SecretReference
     ) -> FieldError | None:
         path = SPEC / "secretRef"
         entry = self._secrets.get(reference.namespace, reference.name)
         if entry is None:
-            return not_found(path, shown)
+            return not_found(path, str(reference))
         data = entry.object.data
         try:
             # Verifying a chain of RSA keys takes many milliseconds.
@@ -188,18 +157,5 @@ class OwnSigners(AdmissionPolicy):
                 now=request.now,
             )
         except Refusal as refusal:
-            return invalid(path, shown, str(refusal))
+            return invalid(path, str(reference), str(refusal))
         return None
-
-    async def _require(
-        self,
-        request: Request,
-        kind: Kind[Any],
-        new: CertificateAuthority,
-        ways: Iterable[Target],
-        refusal: str,
-    ) -> None:
-        for target in ways:
-            if (await self._authorizer.authorize(request.user, target)).allowed:
-                return
-        raise Forbidden(kind.about(new.name), refusal)

@@ -21,6 +21,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from orchid.admission.rights import APPROVE, ATTEST, REFUSALS, SIGN, CallerRights, signer_targets
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
@@ -36,13 +37,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
-APPROVE, SIGN, ATTEST = "approve", "sign", "attest"
 AuthoritiesOf = Callable[[str], list[CertificateAuthority]]  # of a signer, oldest first
-REFUSALS = {
-    APPROVE: "user not permitted to approve requests with signerName",
-    SIGN: "user not permitted to sign requests with signerName",
-    ATTEST: "user not permitted to attest for signerName",
-}
 
 
 class SignerPermission(AdmissionPolicy):
@@ -61,7 +56,7 @@ class SignerPermission(AdmissionPolicy):
     ) -> None:
         self._names = names
         self._targets = functools.lru_cache(maxsize=256)(functools.partial(signer_targets, names))
-        self._authorizer = authorizer
+        self._rights = CallerRights(names, authorizer)
         self._authorities_of = authorities_of
 
     async def review(
@@ -105,10 +100,8 @@ class SignerPermission(AdmissionPolicy):
     async def _require(
         self, request: Request, verb: str, kind: Kind[Any], new: Object, signer: str
     ) -> None:
-        for target in self._ways(verb, signer):
-            if (await self._authorizer.authorize(request.user, target)).allowed:
-                return
-        raise _refusal(request, verb, kind, new, signer)
+        if not await self._rights.include_any(request, self._ways(verb, signer)):
+            raise _refusal(request, verb, kind, new, signer)
 
     def _ways(self, verb: str, signer: str) -> Iterator[Target]:
         """The permissions of which any one suffices."""
@@ -134,21 +127,6 @@ def _refusal(
     user = quote(request.user.username)
     text = f"User {user} is not permitted to {quote(verb)} for signer {quote(signer)}"
     return Invalid(kind.about_kind(new.name), [forbidden(SIGNER_NAME, text)])
-
-
-def signer_targets(names: Naming, verb: str, signer: str) -> tuple[Target, ...]:
-    """A verb on a signer, and on every signer of its domain."""
-    return tuple(
-        Target(
-            verb=verb,
-            is_resource=True,
-            group=names.certificates,
-            version="*",
-            resource="signers",
-            name=name,
-        )
-        for name in (signer, f"{signer.partition('/')[0]}/*")
-    )
 
 
 def is_upkeep(new: Object, old: Object) -> bool:

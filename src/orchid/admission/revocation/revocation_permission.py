@@ -18,13 +18,14 @@ them.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
 from orchid.admission.revocation.repeated_revocations import Already, RepeatedRevocations, stays
+from orchid.admission.rights import CallerRights, signer_targets
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
@@ -96,7 +97,7 @@ class RevocationPermission(AdmissionPolicy):
         self._accounts = feed.of(ServiceAccount)
         self._keys = feed.of(SigningKey)
         self._secrets = feed.of(Secret)
-        self._authorizer = authorizer
+        self._rights = CallerRights(names, authorizer)
         self._repeated = RepeatedRevocations(feed.of(CredentialRevocation), already)
         self._is_ours = is_ours
         self._listed_keys = listed_keys
@@ -106,8 +107,7 @@ class RevocationPermission(AdmissionPolicy):
         self._issuers = issuers
         self._may_be_exchanged = may_be_exchanged
         self._accepts_outside_tokens = accepts_outside_tokens
-        self._certificates_group = names.certificates
-        self._identity_group = names.identity
+        self._names = names
         self._account_annotation = names.account_name_annotation
         self._holder_annotation = names.own("revoked-by-holder")
 
@@ -399,7 +399,7 @@ class RevocationPermission(AdmissionPolicy):
         self, request: Request, kind: Kind[Any], name: str, spec: CredentialRevocationSpec
     ) -> None:
         targets = self._targets(spec)
-        if await self._may(request, targets):
+        if await self._rights.include_any(request, targets):
             return
         first = targets[0]
         what = first.name and f" {quote(_full_name(first))}"
@@ -409,16 +409,10 @@ class RevocationPermission(AdmissionPolicy):
             + (what or " that are not named"),
         )
 
-    async def _may(self, request: Request, targets: list[Target]) -> bool:
-        for target in targets:
-            if (await self._authorizer.authorize(request.user, target)).allowed:
-                return True
-        return False
-
-    def _targets(self, spec: CredentialRevocationSpec) -> list[Target]:
+    def _targets(self, spec: CredentialRevocationSpec) -> Sequence[Target]:
         """The targets of the verb: permission on any of these suffices."""
         if named := spec.certificate or spec.authority:
-            return self._signer_targets(named.signer_name)
+            return signer_targets(self._names, REVOKE, named.signer_name)
         if spec.user:
             name = spec.user.username
             return [Target(verb=REVOKE, is_resource=True, version="*", resource="users", name=name)]
@@ -427,7 +421,7 @@ class RevocationPermission(AdmissionPolicy):
                 Target(
                     verb=REVOKE,
                     is_resource=True,
-                    group=self._identity_group,
+                    group=self._names.identity,
                     version="*",
                     resource="signingkeys",
                     name=spec.key.name,
@@ -444,20 +438,6 @@ class RevocationPermission(AdmissionPolicy):
                 namespace=account.namespace,
                 name=account.name,
             )
-        ]
-
-    def _signer_targets(self, signer: str) -> list[Target]:
-        names = (signer, f"{signer.partition('/')[0]}/*") if signer else ("",)
-        return [
-            Target(
-                verb=REVOKE,
-                is_resource=True,
-                group=self._certificates_group,
-                version="*",
-                resource="signers",
-                name=name,
-            )
-            for name in names
         ]
 
 

@@ -11,13 +11,12 @@ key that the authority has now (admission/signing_keys/authority_material.py).
 """
 
 import asyncio
-import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
-from orchid.admission.certificates.signer_permission import ATTEST, REFUSALS, SIGN, signer_targets
+from orchid.admission.rights import CallerRights
 from orchid.admission.signing_keys.authority_material import (
     CERTIFICATE,
     FirstList,
@@ -38,7 +37,7 @@ from orchid.credentials.x509.revocation_list import list_url
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
 from orchid.engine.kind import Kind
-from orchid.engine.request import Request, Target
+from orchid.engine.request import Request
 from orchid.kinds.certificate_authority import CertificateAuthority, secret_location
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.issued_certificate import (
@@ -118,7 +117,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._keys = feed.of(SigningKey)
         self._authorities = feed.of(CertificateAuthority)
         self._secrets = feed.of(Secret)
-        self._authorizer = authorizer
+        self._rights = CallerRights(names, authorizer)
         self._random = randomness
         self._publish_time = publish_time
         self._authority_keys = authority_keys
@@ -198,9 +197,10 @@ class SigningKeyMaterial(AdmissionPolicy):
         if spec.algorithm and self._unsealed:
             raise Forbidden(kind.about(new.name), self._unsealed)
         if given.secret_ref or given.pkcs11:
-            await self._require_signer(request, kind, new, authority)
+            # Importing a key takes the rights of a user who creates the authority.
+            await self._rights.require_signers(request, kind, new, authority.signers)
         if given.secret_ref:
-            await self._require_secret(request, kind, new, given.secret_ref)
+            await self._rights.require_secret(request, kind, new, given.secret_ref)
         stored = self._authority_keys(authority.name)
         self._refuse_other_name(kind, new, stored)
         return await self._with_material(request, kind, new, authority, is_present=is_present)
@@ -281,7 +281,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         if chain == old.spec.chain or not old.status.request or len(chain) > LONGEST_CHAIN:
             return new
         target = replace(request.target, verb=ACTIVATE)
-        if not (await self._authorizer.authorize(request.user, target)).allowed:
+        if not await self._rights.include_any(request, (target,)):
             raise Forbidden(kind.about(new.name), "user not permitted to activate this key")
         await self._feed.fresh()
         signer = self._reference(old, chain)
@@ -296,19 +296,6 @@ class SigningKeyMaterial(AdmissionPolicy):
     def _data_of(self, reference: SecretReference) -> Mapping[str, bytes] | None:
         entry = self._secrets.get(reference.namespace, reference.name)
         return entry.object.data if entry else None
-
-    async def _require_signer(
-        self, request: Request, kind: Kind[Any], new: SigningKey, authority: CertificateAuthority
-    ) -> None:
-        """Importing a key takes the rights of a user who creates the authority."""
-        for signer, verb in itertools.product(authority.signers, (SIGN, ATTEST)):
-            targets = signer_targets(self._names, verb, signer)
-            if not [
-                target
-                for target in targets
-                if (await self._authorizer.authorize(request.user, target)).allowed
-            ]:
-                raise Forbidden(kind.about(new.name), f"{REFUSALS[verb]} {quote(signer)}")
 
     def _record(
         self, request: Request, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus
@@ -389,7 +376,7 @@ class SigningKeyMaterial(AdmissionPolicy):
     async def _imported(
         self, request: Request, kind: Kind[Any], new: SigningKey, reference: SecretReference
     ) -> keys.TokenKey:
-        await self._require_secret(request, kind, new, reference)
+        await self._rights.require_secret(request, kind, new, reference)
         entry = self._secrets.get(reference.namespace, reference.name)
         if entry is None:
             _refuse(kind, new, not_found(SPEC / "secretRef", str(reference)))
@@ -401,26 +388,11 @@ class SigningKeyMaterial(AdmissionPolicy):
 
     # -- rights ------------------------------------------------------------------------------
 
-    async def _require_secret(
-        self, request: Request, kind: Kind[Any], new: SigningKey, reference: SecretReference
-    ) -> None:
-        reading = Target(
-            verb="get",
-            is_resource=True,
-            version="v1",
-            resource="secrets",
-            namespace=reference.namespace,
-            name=reference.name,
-        )
-        if not (await self._authorizer.authorize(request.user, reading)).allowed:
-            text = f"user not permitted to get the Secret {quote(str(reference))}"
-            raise Forbidden(kind.about(new.name), text)
-
     async def _require_import(self, request: Request, kind: Kind[Any], new: SigningKey) -> None:
         if not (new.spec.secret_ref or new.spec.public_key or new.spec.pkcs11):
             return
         target = replace(request.target, verb=IMPORT, name=new.name, subresource="")
-        if not (await self._authorizer.authorize(request.user, target)).allowed:
+        if not await self._rights.include_any(request, (target,)):
             text = f"user not permitted to import keys for {new.purpose.signs}"
             raise Forbidden(kind.about(new.name), text)
 
