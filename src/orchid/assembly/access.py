@@ -223,13 +223,6 @@ class Access:
     def _token_authenticators(self) -> list[TokenAuthenticator]:
         given, names = self.settings.given, self.settings.names
         audiences = self.settings.api_audiences
-        members: list[TokenAuthenticator] = []
-        if given.token_auth_file:
-            path = Path(given.token_auth_file)
-            try:
-                members.append(StaticTokenAuthenticator.load(path, audiences, self.revocations))
-            except ValueError as problem:
-                raise BadSettings(f"--token-auth-file: {problem}") from None
         accounts = ServiceAccountTokenAuthenticator(
             self.verifier,
             self.feed,
@@ -241,7 +234,13 @@ class Access:
             keys=self.keys if isinstance(self.keys, StoredKeys) else None,
         )
         self.verifications = accounts.verifications
-        members.append(accounts)
+        members: list[TokenAuthenticator] = [accounts]  # first: most tokens are of accounts
+        if given.token_auth_file:
+            path = Path(given.token_auth_file)
+            try:
+                members.append(StaticTokenAuthenticator.load(path, audiences, self.revocations))
+            except ValueError as problem:
+                raise BadSettings(f"--token-auth-file: {problem}") from None
         members.append(
             BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names, self.revocations)
         )
