@@ -1,11 +1,20 @@
 """TokenReviewBatch: many tokens in one call, with the results of as many TokenReviews."""
 
+import asyncio
+import itertools
 from typing import Any
 
 import pytest
 
+from orchid.engine.interfaces import Authenticated
 from orchid.engine.request import Target
-from orchid.kinds.token_review import ReviewToken, TokenReviewBatchSpec
+from orchid.kinds.token_review import (
+    ReviewToken,
+    ReviewTokens,
+    TokenReviewBatchSpec,
+    TokenReviewStatus,
+)
+from orchid.wire.user import UserInfo
 from tests.api.world import ADMIN, ALICE, BOB, Api
 from tests.security.test_revocations import jti_of, revoked
 from tests.security.test_revoked_users import allowed, grant
@@ -65,6 +74,45 @@ async def test_equal_tokens_are_reviewed_once(server: Api, monkeypatch: pytest.M
     assert len(results) == 500
     assert all(one["authenticated"] for one in results)
     assert asked.count(token) == 1
+
+
+async def test_a_token_that_cannot_be_reviewed_fails_alone(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an authenticator that answers with audiences that nobody asked for."""
+    tokens = server.server.access.tokens
+    original = type(tokens).authenticate_token
+
+    async def failing(self: Any, token: str, audiences: tuple[str, ...]) -> Any:
+        if token == "broken":
+            return Authenticated(UserInfo(username="x"), ("another",))
+        return await original(self, token, audiences)
+
+    monkeypatch.setattr(type(tokens), "authenticate_token", failing)
+    broken, good = await batch(server, "broken", ALICE)
+
+    assert "error validating audiences" in broken["error"]
+    assert good["authenticated"] is True
+
+
+async def test_other_requests_are_served_between_the_tokens_of_a_batch() -> None:
+    """Every five milliseconds."""
+    other = asyncio.Event()
+    nobody: Any = None
+
+    class Busy(ReviewToken):
+        async def review(self, text: str, audiences: tuple[str, ...]) -> TokenReviewStatus:
+            return TokenReviewStatus(error="served" if other.is_set() else "alone")
+
+    async def serve() -> None:
+        other.set()
+
+    reviews = ReviewTokens(Busy(nobody, ()), "", itertools.count(0, 0.004).__next__)
+    serving = asyncio.create_task(serve())
+    found = await reviews._results(("a", "b", "c", "d"), ())
+    await serving
+
+    assert [one.error for one in found.values()] == ["alone", "alone", "served", "served"]
 
 
 async def test_a_batch_has_one_to_a_thousand_tokens(server: Api) -> None:

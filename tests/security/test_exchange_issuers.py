@@ -72,6 +72,24 @@ async def test_a_key_counts_for_its_issuer_only(
     assert "audience" in crossed.json["error_description"]
 
 
+async def test_a_subject_is_limited_for_its_issuer_only(
+    server_files: Path, issuer: OutsideIssuer, other: OutsideIssuer, tmp_path: Path
+) -> None:
+    """Another issuer may use the same name, and must not use up its allowance."""
+    write_configuration(tmp_path / "exchange.json", issuer.described(), other.described())
+    async with exchanging(server_files, issuer, tmp_path) as server:
+        parts = server.server.exchange
+        assert parts is not None
+        while not parts.exchanger._limit.take((issuer.url, "somebody")):
+            pass
+
+        limited = await exchange(server, issuer.token())
+        served = await exchange(server, other.token())
+
+    assert (limited.status, served.status) == (429, 400)
+    assert "no policy" in served.json["error_description"]
+
+
 async def test_an_issuer_in_both_files_has_its_keys_fetched_once(
     server_files: Path, issuer: OutsideIssuer, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -12,7 +13,7 @@ from orchid.ledger import store_keys
 from orchid.ledger.entries import object_seal, seal
 from tests.api.world import Api
 from tests.e2e.outside_issuer import OutsideIssuer
-from tests.security.exchanging import POLICIES, exchange, exchanging, make_policy, policy
+from tests.security.exchanging import FORM, POLICIES, exchange, exchanging, make_policy, policy
 from tests.security.test_revocations import jti_of
 
 CI = POLICIES.format("ci")
@@ -81,6 +82,29 @@ async def test_audit_names_both_identities_and_the_policy(
     }.items()  # fmt: skip
     assert f"{PREFIX}/exchange-subject" not in notes[3], "a claim that nobody verified"
     assert not any(token.split(".")[2] in log.read_text() for token in (good, other, issued))
+
+
+async def test_audit_names_a_token_that_its_holder_revoked(
+    server_files: Path, issuer: OutsideIssuer, tmp_path: Path
+) -> None:
+    """The request is anonymous: the annotation shows that the token itself was the credential."""
+    rules, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    text = "apiVersion: audit.orch.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
+    rules.write_text(text)
+    audit = {"audit_policy_file": str(rules), "audit_log_path": str(log)}
+    async with exchanging(server_files, issuer, tmp_path, **audit) as server:
+        await make_policy(server, issuer)
+        token = (await exchange(server, issuer.github())).json["access_token"]
+        body = urlencode({"token": token}).encode()
+        await server.call("POST", "/oauth2/revoke", body, token=None, headers=FORM)
+
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    (found,) = [
+        one
+        for one in lines
+        if one["requestURI"] == "/oauth2/revoke" and one["stage"] == "ResponseComplete"
+    ]
+    assert found["annotations"]["orch.io/revoked-by-holder"] == f"JTI={jti_of(token)}"
 
 
 async def test_the_ledger_has_every_change_of_a_policy(server: Api, issuer: OutsideIssuer) -> None:

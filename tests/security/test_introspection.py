@@ -107,6 +107,19 @@ async def test_the_right_to_review_tokens_covers_every_audience(server: Api, rob
     assert (await introspect(server, robot, BOB)).json["aud"] == [VAULT, OTHER]
 
 
+async def test_the_first_sixteen_audiences_of_a_token_are_checked(server: Api) -> None:
+    """Each is a question to the authorizers, and the holder of a token chooses how many."""
+    await server.account("robot")
+    others = [f"https://{number}.example" for number in range(15)]
+    await may_introspect(server, "bob", VAULT)
+
+    last = await server.token("robot", audiences=[*others, VAULT])
+    beyond = await server.token("robot", audiences=[*others, OTHER, VAULT])
+
+    assert (await introspect(server, last, BOB)).json["aud"] == [VAULT]
+    assert (await introspect(server, beyond, BOB)).json == INACTIVE
+
+
 def basic(name: str, secret: str) -> str:
     text = f"{quote(name, safe='')}:{quote(secret, safe='')}"
     return f"Basic {base64.b64encode(text.encode()).decode()}"
@@ -147,6 +160,18 @@ async def test_a_client_secret_of_somebody_else_is_refused(
         assert answer.status == 401
         assert answer.json["error"] == "invalid_client"
         assert "Basic" in (answer.header("www-authenticate") or "")
+
+
+async def test_a_client_secret_for_another_service_is_refused(server: Api, robot: str) -> None:
+    """A service could otherwise use the tokens that it receives."""
+    name = "system:serviceaccount:default:robot"
+    await may_introspect(server, name, VAULT)
+
+    foreign = await introspect(server, robot, None, authorization=basic(name, robot))
+    own = await server.token("robot")
+    good = await introspect(server, robot, None, authorization=basic(name, own))
+
+    assert (foreign.status, good.status) == (401, 200)
 
 
 @pytest.mark.parametrize("text", ["", "!!", base64.b64encode(b"no colon").decode(), "a" * 70_000])

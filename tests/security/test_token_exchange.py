@@ -231,6 +231,19 @@ async def test_a_policy_that_is_being_deleted_ends_its_tokens(
     assert (await exchange(server, issuer.github())).status == 400
 
 
+async def test_rules_that_are_too_expensive_for_a_token_refuse_it(
+    server: Api, issuer: OutsideIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run on the event loop, and the issuer decides how large a token is."""
+    await make_policy(server, issuer, rules=[{"expression": "claims.ref != ''"}])
+    before = await exchange(server, issuer.github())
+    monkeypatch.setattr("orchid.issuance.exchange.judging.MOST_COST", 10)
+
+    after = await exchange(server, issuer.github())
+
+    assert (before.status, after.status) == (200, 400)
+
+
 async def test_an_account_that_is_being_deleted_gets_no_token(
     server: Api, issuer: OutsideIssuer
 ) -> None:

@@ -9,7 +9,7 @@ from orchid.credentials.x509.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Rejected
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.wire.meta import ObjectMeta
-from orchid.wire.revoked_credentials import RevokedAccount, RevokedAuthority
+from orchid.wire.revoked_credentials import RevokedAccount, RevokedAuthority, RevokedToken
 from tests.unit.access.presenting import START
 from tests.unit.access.world import REVOCABLE, World, world_of
 from tests.unit.credentials import chains
@@ -63,3 +63,22 @@ async def test_a_certificate_without_a_record_is_refused_if_it_begins_by_then(
                 revocations.refuse_certificate(chain, "jane")
         else:
             revocations.refuse_certificate(chain, "jane")
+
+
+async def test_the_id_of_a_token_counts_for_its_issuer_only() -> None:
+    """Other issuers may use the same id, and so may this server for a token of an account."""
+    outside, other = "https://outside.example", "https://other.example"
+    async with world_of(*REVOCABLE) as here:
+        revocations = Revocations(here.feed)
+        token = RevokedToken(jti="1", issuer=outside)
+        await put(here, "token", CredentialRevocationSpec(token=token))
+
+        revocations.refuse_origin(other, "1")
+        revocations.refuse_outside_token(other, {"jti": "1", "iat": 0}, "jane")
+        revocations.refuse_token(ROBOT, "1", 0, "https://orchid.test")
+        for refuse in (
+            lambda: revocations.refuse_origin(outside, "1"),
+            lambda: revocations.refuse_outside_token(outside, {"jti": "1", "iat": 0}, "jane"),
+        ):
+            with pytest.raises(Rejected):
+                refuse()
