@@ -14,7 +14,7 @@ from orchid.access.policy.reconcile import reconcile
 from orchid.assembly import controlling
 from orchid.assembly.access import as_bad_settings
 from orchid.assembly.listeners import list_listener
-from orchid.assembly.platform_import import import_authority, import_later
+from orchid.assembly.platform_import import import_authority, import_later, report_older
 from orchid.assembly.server import Assembly
 from orchid.controllers.running import run_controllers
 from orchid.credentials.refusals import Refusal
@@ -226,7 +226,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         work.append(server.probe.run())
     if warns:
         work.append(server.own_certificates.run(server.clock))
-        work.append(import_later(server))
+        work += [import_later(server), report_older(server)]
         work.append(server.sealing.resealing(server.settings).run())
     if warns and server.revocation_copy is not None:
         work.append(server.revocation_copy.run())

@@ -22,6 +22,7 @@ from orchid.store.interface import StoreError
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
+HARM = "it may take keys of authorities for token keys: stop it"
 
 
 async def import_authority(server: Assembly) -> None:
@@ -32,6 +33,18 @@ async def import_authority(server: Assembly) -> None:
         await _use_files(server)
     else:
         await _import(server)
+
+
+async def report_older(server: Assembly) -> None:
+    """Log each server of an earlier version that was started beside imported keys."""
+    platform, before, logged = server.access.platform, set[str](), set[str]()
+    while platform is not None:
+        older = _without_serves(server) if platform.is_stored else set()
+        for name in (older & before) - logged:  # one that starts reports its keys in a moment
+            log.error("servers.earlier_version", extra={"server": name, "why": HARM})
+            logged.add(name)
+        before = older
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def import_later(server: Assembly) -> None:
@@ -51,7 +64,11 @@ def _older_servers(server: Assembly) -> list[str]:
     platform = server.access.platform
     if platform is None or platform.is_stored:
         return []
-    return sorted(name for name, one in server.access.servers.live().items() if not one.serves)
+    return sorted(_without_serves(server))
+
+
+def _without_serves(server: Assembly) -> set[str]:
+    return {name for name, one in server.access.servers.live().items() if not one.serves}
 
 
 async def _use_files(server: Assembly) -> None:

@@ -30,6 +30,7 @@ from orchid.engine.cache.objects import stored_form
 from orchid.engine.interfaces import Randomness
 from orchid.engine.request import Request, Target
 from orchid.kinds.issued_certificate import (
+    OWN_CERTIFICATE,
     Approval,
     IssuedCertificate,
     Requester,
@@ -156,7 +157,7 @@ class OwnCertificates:
             issued=facts.not_before + BACKDATE,
             signer_name=self._names.legacy_signer,
             requester=Requester(username=self._user.username),
-            approval=Approval(reason="OwnCertificate", message=f"The server made {file}."),
+            approval=Approval(reason=OWN_CERTIFICATE, message=f"The server made {file}."),
         )
 
 

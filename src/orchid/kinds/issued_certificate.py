@@ -33,6 +33,9 @@ class CertificateKey(Wire):
     sha256: Annotated[str, proto(2), describe("SHA-256 of the public key (SPKI), in hex.")] = ""
 
 
+OWN_CERTIFICATE: Final = "OwnCertificate"  # the reason of certificates that a server made itself
+
+
 class IssuedFor(Wire):
     """The request that the certificate was issued for."""
 

@@ -192,7 +192,7 @@ async def test_a_retired_key_is_no_longer_trusted_and_its_file_is_removed(
     await own.server.feed.fresh()
     await own.server.own_certificates.renew(own.clock)
 
-    assert "2 certificates depend on cluster-1" in str(refused.value)
+    assert "1 certificate depends on cluster-1" in str(refused.value)  # of admin.kubeconfig
     assert "servers serve with it: orch-server-" in str(serves.value)
     assert "depend" not in str(serves.value)
     assert roots(own) == ["CN=orchid-ca 2"]

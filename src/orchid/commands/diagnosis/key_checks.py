@@ -10,6 +10,8 @@ from orchid.commands.terminal.connection import ServerConnection, path
 
 ACTIVE: Final = "Active"
 OVERDUE: Final = 1.5  # periods
+LIVE: Final = datetime.timedelta(minutes=1)  # without renewal, after which a server is not live
+STOP_IT: Final = "stop it, and start the current version; see docs/rotation.md"
 
 
 def url_of(server: ServerConnection) -> str:
@@ -21,6 +23,7 @@ def stored_keys(here: Installation) -> Iterator[Finding]:
     if here.server is None:
         return
     found: list[dict[str, Any]] = list(here.server.get(url_of(here.server)).get("items") or ())
+    yield from _older_servers(here, here.server, found)
     of_tokens = [key for key in found if not key["spec"].get("authority")]
     for key in found:
         if key["spec"].get("authority") or here.settings.stores_token_keys:
@@ -32,6 +35,30 @@ def stored_keys(here: Installation) -> Iterator[Finding]:
         yield wrong("no token key is Active", "see docs/rotation.md")
     if "Published" not in states:
         yield soon("no successor is Published", "do controllers run? see docs/rotation.md")
+
+
+def _older_servers(
+    here: Installation, server: ServerConnection, found: list[dict[str, Any]]
+) -> Iterator[Finding]:
+    """Servers of a version that does not know keys of authorities, and what one has done."""
+    if any(key["spec"].get("authority") for key in found):
+        names = server.names
+        home = path("namespaces", names.system_namespace)
+        leases = server.get(path("apis", names.coordination, "v1") + home + "/leases")
+        for lease in leases.get("items") or ():
+            name = lease["metadata"]["name"]
+            marks = lease["metadata"].get("annotations") or {}
+            renewed = times.parse((lease.get("spec") or {}).get("renewTime"))
+            is_live = renewed is not None and abs(here.now - renewed) < LIVE
+            is_server = name.startswith(f"{names.component}-server-")
+            if is_server and is_live and not marks.get(f"{names.identity}/serves"):
+                text = f"{name} is a server of an earlier version"
+                yield wrong(f"{text}; it may take keys of authorities for token keys", STOP_IT)
+    for key in found:
+        name = key["metadata"]["name"]
+        if not key["spec"].get("authority") and not name.startswith("tokens-"):
+            text = f"{name} lost its authority: a server of an earlier version wrote it"
+            yield wrong(text, "restore it from a backup")
 
 
 def _finding(key: dict[str, Any], here: Installation) -> Finding:

@@ -14,10 +14,11 @@ import msgspec
 from msgspec import field
 
 from orchid.clock import Clock
+from orchid.credentials.x509.usages import CLIENT_AUTH, SERVER_AUTH
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.kinds.credential_revocation import HOLD
-from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.issued_certificate import OWN_CERTIFICATE, IssuedCertificate
 from orchid.metrics import Family, Joining, Sample
 from orchid.wire.meta import Time
 from orchid.wire.struct import Wire
@@ -27,8 +28,19 @@ EARLIEST: Final = "orchid_issued_certificate_end_seconds"
 MOST_UNCOUNTED: Final = 256  # changes; a batch takes a third of the time of single changes
 
 
+class _Request(Wire):
+    name: str = ""
+
+
+class _Approval(Wire):
+    reason: str = ""
+
+
 class _Spec(Wire):
     signer_name: str = ""
+    usages: tuple[str, ...] = ()
+    request: _Request = field(default_factory=_Request)
+    approval: _Approval = field(default_factory=_Approval)
     authority_key: str = ""
     not_after: Time | None = None
     cluster: str = ""
@@ -141,14 +153,22 @@ class IssuedCounts:
         tallies = [self._ends[spec.signer_name]]
         revoked = record.status.revoked
         # A hold can be lifted. A key depends on the keys below it while these are in use, not
-        # until their certificates end: see admission/signing_keys/conditions.py.
-        if (revoked is None or revoked.reason == HOLD) and not spec.intermediate:
+        # until their certificates end: see admission/signing_keys/conditions.py. That also asks
+        # which servers serve with it; a serving certificate that was replaced is used nowhere.
+        is_counted = not spec.intermediate and not _is_own_serving(spec)
+        if (revoked is None or revoked.reason == HOLD) and is_counted:
             key = spec.authority_key
             tallies.append(self._of_keys[(key, "" if key else spec.signer_name)])
         for tally in tallies:
             tally[end] = tally.get(end, 0) + number
             if not tally[end]:
                 del tally[end]
+
+
+def _is_own_serving(spec: _Spec) -> bool:
+    """Whether a server issued it to itself; every other certificate has a request."""
+    is_own = spec.approval.reason == OWN_CERTIFICATE and not spec.request.name
+    return is_own and SERVER_AUTH in spec.usages and CLIENT_AUTH not in spec.usages
 
 
 class _Live:

@@ -27,6 +27,20 @@ def key(name: str, state: str, days: int = 1, **conditions: tuple[str, str]) -> 
     return {"metadata": {"name": name}, "spec": {"state": state}, "status": status}
 
 
+def lease(name: str, seconds: int, **annotations: str) -> dict[str, Any]:
+    renewed = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+    marks = {f"identity.orch.io/{word}": text for word, text in annotations.items()}
+    return {"metadata": {"name": name, "annotations": marks}, "spec": {"renewTime": renewed}}
+
+
+LEASES = [
+    lease("orch-server-new", 5, serves="01"),
+    lease("orch-server-gone", 3600),
+    lease("orch-server-old", 5, keys="k"),
+    lease("orch-controller-manager", 5),
+]
+
+
 class Server:
     """Answers with some keys."""
 
@@ -36,6 +50,8 @@ class Server:
         self._keys = keys
 
     def get(self, place: str) -> dict[str, Any]:
+        if place.endswith("/namespaces/orch-system/leases"):
+            return {"items": LEASES}
         return {"items": list(self._keys)}
 
 
@@ -77,6 +93,23 @@ def test_what_is_reported(
 ) -> None:
     """Each problem has its own line."""
     assert [one for one in findings(tmp_path, *keys) if one[0] == state and text in one[1]]
+
+
+def test_a_server_that_does_not_know_keys_of_authorities_is_named(tmp_path: Path) -> None:
+    """Only one that is live; and what it has written."""
+    tokens = key("tokens-1", "Active"), key("tokens-2", "Published")
+    of_authority = key("web-1", "Active")
+    of_authority["spec"]["authority"] = "web"
+    found = findings(tmp_path, *tokens, of_authority)
+    damaged = findings(tmp_path, *tokens, key("web-1", "Active"))
+
+    assert [text for state, text in found if state == "wrong"] == [
+        "orch-server-old is a server of an earlier version; it may take keys of authorities for "
+        "token keys"
+    ]
+    assert [text for state, text in damaged if state == "wrong"] == [
+        "web-1 lost its authority: a server of an earlier version wrote it"
+    ]
 
 
 def test_keys_of_files_are_checked_elsewhere(tmp_path: Path) -> None:
