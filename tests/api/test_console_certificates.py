@@ -4,9 +4,10 @@ import re
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from tests.api.console_pages import Browser, hidden, location
-from tests.api.test_approvers import approve, asked, signed
+from tests.api.test_approvers import SIGNER, approve, asked, signed
 from tests.api.world import BOB, Api
 
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
@@ -50,6 +51,37 @@ async def test_csv_has_every_found_certificate_and_no_formula(server: Api) -> No
 
     assert dict(found.headers)["Content-Disposition"] == 'attachment; filename="certificates.csv"'
     assert found.body.decode().splitlines()[1].startswith(serial)
+
+
+async def test_pem_has_every_found_certificate(server: Api) -> None:
+    """With the filter of the page."""
+    await certificate(server)
+    browser = await Browser(server).open()
+
+    found = await browser.get(f"{browser.base}/issued.pem?q=bob")
+    none = await browser.get(f"{browser.base}/issued.pem?q=carol")
+
+    assert found.body.count(b"-----BEGIN CERTIFICATE-----") == 1
+    x509.load_pem_x509_certificate(found.body)
+    assert none.body == b""
+
+
+async def test_a_revocation_shows_its_author_servers_and_reason(server: Api) -> None:
+    """The author is the user who created it, whatever the client sent."""
+    serial = await certificate(server)
+    spec = {"certificate": {"serialNumber": serial, "signerName": SIGNER}, "reason": "superseded"}
+    sent = {"metadata": {"name": "gone"}, "spec": spec, "status": {"author": "somebody else"}}
+    await server.make(REVOCATIONS, sent)
+    browser = await Browser(server).open()
+
+    page = await browser.page("/revocations/gone")
+
+    assert re.search(r"Revoked by</dt><dd>\s*<bdi>admin</bdi>", page)
+    assert "superseded" in page
+    for section in ("<h2>Servers</h2>", "<h2>Revocation list</h2>"):
+        assert section in page
+    stored = (await server.call("GET", f"{REVOCATIONS}/gone")).json
+    assert stored["status"]["author"] == "admin"
 
 
 @pytest.mark.parametrize("kind", ["cert", "csr"])

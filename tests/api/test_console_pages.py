@@ -1,5 +1,6 @@
 """Every page of the console, over the whole server: it renders, also with hostile values."""
 
+import base64
 import json
 import re
 from typing import Any
@@ -55,6 +56,55 @@ async def test_a_policy_is_tried_without_being_stored(server: Api) -> None:
     assert "It would leave the request to a person." in tried.body.decode()
     assert (broken.status, wrong.status) == (400, 422)
     assert edited.splitlines()[0] in tried.body.decode()
+
+
+async def test_an_account_shows_its_secrets_without_their_contents(server: Api) -> None:
+    """Names and times of the Secrets with a token of this account."""
+    accounts = "/api/v1/namespaces/team/serviceaccounts"
+    made = await server.make(accounts, {"metadata": {"name": "app"}})
+    token = {
+        "metadata": {
+            "name": "app-token",
+            "annotations": {
+                "orch.io/service-account.name": "app",
+                "orch.io/service-account.uid": made["metadata"]["uid"],
+            },
+        },
+        "type": "orch.io/service-account-token",
+        "data": {"token": base64.b64encode(b"very secret").decode()},
+    }
+    other = {"metadata": {"name": "other"}, "data": {"a": "Yg=="}}
+    for one in (token, other):
+        await server.make("/api/v1/namespaces/team/secrets", one)
+    browser = await Browser(server).open()
+
+    page = await browser.page("/accounts/team/app")
+
+    assert page.count("<bdi>app-token</bdi>") == 1
+    assert "<bdi>other</bdi>" not in page
+    assert token["data"]["token"] not in page  # type: ignore[index]  # a dict
+    assert "very secret" not in page
+
+
+async def test_health_lists_objects_that_are_not_ready(server: Api) -> None:
+    """With the reason, and a link to the page of the object."""
+    browser = await Browser(server).open()
+    before = await browser.page("/health")
+    made = {**body("broken"), "metadata": {"name": "broken"}}
+    await server.make(POLICIES, made)
+    condition = {
+        "type": "Ready", "status": "False", "reason": "Invalid", "message": "rule 1 is wrong",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    found = (await server.call("GET", f"{POLICIES}/broken")).json
+    found["status"] = {"conditions": [condition]}
+    await server.call("PUT", f"{POLICIES}/broken/status", found)
+
+    page = await browser.page("/health")
+
+    assert "are ready, and the ledger is written" in before
+    assert "rule 1 is wrong" in page
+    assert "/policies/broken" in page
 
 
 async def test_the_ledger_is_verified_here(server: Api) -> None:

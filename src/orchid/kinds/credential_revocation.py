@@ -124,6 +124,7 @@ class CredentialRevocationStatus(Wire):
         proto(2),
         describe("When the revoked credential expires; unset if unknown."),
     ] = None
+    author: Annotated[str, proto(3), describe("The user who created the revocation.")] = ""
 
 
 class CredentialRevocation(Object):
@@ -227,7 +228,8 @@ class Rules(Strategy[CredentialRevocation]):
     def prepare_for_create(
         self, new: CredentialRevocation, request: Request
     ) -> CredentialRevocation:
-        return replace(new, spec=completed(new.spec, request.now))
+        status = replace(new.status, author=request.user.username)
+        return replace(new, spec=completed(new.spec, request.now), status=status)
 
     def validate(self, new: CredentialRevocation) -> Iterator[FieldError]:
         spec = new.spec

@@ -46,6 +46,7 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
     parts = await shared.gather(
         visit,
         tokens=ledger.tokens_of(visit.api, uid),
+        secrets=_secrets(visit, namespace, uid),
         issuers=rights.subjects(visit, rights.ISSUE_TOKENS, namespace),
     )
     return {
@@ -56,6 +57,21 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
         "annotations": sorted((one["metadata"].get("annotations") or {}).items()),
         **parts,
     }
+
+
+async def _secrets(visit: Visit, namespace: str, uid: str) -> list[Json]:
+    """Secrets with a token of the account: names and times alone."""
+    names = await visit.api.names()
+    target = path("api", "v1", "namespaces", namespace, "secrets")
+    query = {"fieldSelector": f"type={names.token_secret_type}"}
+    found, _ = await visit.api.items(target, query, most=shared.PAGE)
+    rows = []
+    for one in found:
+        meta = one["metadata"]
+        if (meta.get("annotations") or {}).get(names.account_uid_annotation) == uid:
+            used = (meta.get("labels") or {}).get(names.last_used_label)
+            rows.append({"name": shared.name_of(one), "created": shared.created(one), "used": used})
+    return sorted(rows, key=lambda row: str(row["name"]))
 
 
 PAGES = (

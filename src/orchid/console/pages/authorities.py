@@ -4,6 +4,7 @@ import asyncio
 import datetime
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from cryptography import x509
 
@@ -62,13 +63,20 @@ async def _revocation_lists(visit: Visit, keys: list[Json]) -> list[Json]:
     return list(await asyncio.gather(*(_revocation_list(visit, name) for name in names if name)))
 
 
-async def _revocation_list(visit: Visit, name: str) -> Json:
+async def fetched_list(
+    visit: Visit, name: str
+) -> tuple[str, x509.CertificateRevocationList | None]:
+    """The file name of a revocation list, and the list; None if it cannot be read."""
     file = name if name.endswith(".crl") else f"{name}.crl"
-    status, data = await visit.api.raw(f"/crl/{file}")
+    status, data = await visit.api.raw(f"/crl/{quote(file, safe='')}")
     try:
-        found = x509.load_der_x509_crl(data) if status == WELL else None
+        return file, x509.load_der_x509_crl(data) if status == WELL else None
     except ValueError:
-        found = None
+        return file, None
+
+
+async def _revocation_list(visit: Visit, name: str) -> Json:
+    file, found = await fetched_list(visit, name)
     if found is None:
         return {"name": file, "problem": "it cannot be read"}
     return {

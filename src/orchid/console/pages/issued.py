@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from orchid.console import decoding, text
-from orchid.console.api import Json
+from orchid.console.api import Json, Refused
 from orchid.console.messages import WebResponse
 from orchid.console.page import ConsolePage, Download, Visit
 from orchid.console.pages import ledger, shared
@@ -25,6 +25,8 @@ WITHIN: Final = {"7d": "7 days", "30d": "30 days", "90d": "90 days"}
 FILTERS: Final = ("q", "state", "signer", "requester", "approver", "within", "sort")
 EXPORT_PAGE: Final = 1_000
 MOST_EXPORTED: Final = 100_000
+MOST_PEM: Final = 1_000  # each is read by itself
+PEM_AT_ONCE: Final = 8
 CSV_COLUMNS: Final = (
     "serialNumber", "signerName", "subject", "names", "requester", "request", "approver", "policy",
     "notBefore", "notAfter", "revoked", "reason", "keyAlgorithm", "sha256",
@@ -63,6 +65,8 @@ async def read_list(visit: Visit) -> Mapping[str, Any]:
         "kept": kept,
         "next": visit.link("issued", **kept, after=str(found.get("next") or "")),
         "export": visit.link("issued.csv", **kept),
+        "export_pem": visit.link("issued.pem", **kept),
+        "most_pem": MOST_PEM,
         "states": STATES,
         "sorts": SORTS,
         "withins": WITHIN,
@@ -132,13 +136,33 @@ def _csv_row(item: Json) -> list[str]:
     ]
 
 
-async def fetch_pem(visit: Visit) -> WebResponse:
-    name = visit.names["name"]
-    one = await visit.api.get(await visit.api.identity("issuedcertificates", name))
+async def fetch_pems(visit: Visit) -> WebResponse:
+    """All found certificates as PEM."""
+    found = await shared.search(visit.api, **{**spec_of(visit.query), "limit": MOST_PEM})
+    items = found.get("items") or []
+    if found.get("next"):
+        text_ = f"More than {MOST_PEM} certificates match. Search for fewer, or use: orchid issued"
+        raise Refused(400, text_)
+    names = [str(item.get("name") or "") for item in items]
+    blocks: list[str] = []
+    for first in range(0, len(names), PEM_AT_ONCE):
+        wanted = (_pem(visit, name) for name in names[first : first + PEM_AT_ONCE])
+        blocks += await asyncio.gather(*wanted)
+    return _file("certificates.pem", "application/x-pem-file", "".join(blocks).encode())
+
+
+async def _pem(visit: Visit, name: str) -> str:
+    """A certificate of the inventory; empty if its record has been deleted meanwhile."""
+    target = await visit.api.identity("issuedcertificates", name)
+    one = await visit.found(visit.api.get(target)) or {}
     data = decoding.bytes_of((one.get("spec") or {}).get("certificate"))
     found = decoding.decode_certificate(data)
-    pem = found.pem if found else ""
-    return _file("certificate.pem", "application/x-pem-file", pem.encode())
+    return found.pem if found else ""
+
+
+async def fetch_pem(visit: Visit) -> WebResponse:
+    data = await _pem(visit, visit.names["name"])
+    return _file("certificate.pem", "application/x-pem-file", data.encode())
 
 
 async def fetch_proof(visit: Visit) -> WebResponse:
@@ -157,6 +181,7 @@ PAGES = (
     ConsolePage("/issued", "issued.html", read_list, section="issued"),
     ConsolePage("/issued/{name}", "certificate.html", read_one, section="issued", live=LIVE),
     Download("/issued.csv", fetch_csv),
+    Download("/issued.pem", fetch_pems),
     Download("/issued/{name}/pem", fetch_pem),
     Download("/issued/{name}/proof", fetch_proof),
 )

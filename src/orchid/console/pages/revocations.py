@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from orchid.console import text
 from orchid.console.api import CONFLICT, NOT_FOUND, Json, Refused
 from orchid.console.page import ConsolePage, Retry, Succeeded, Visit
 from orchid.console.pages import shared
+from orchid.console.pages.authorities import MOST_LISTS, fetched_list
 
 HOLD: Final = "certificateHold"
 SHOWN: Final = ("all", "holds", "pending")
+PLATFORM: Final = "cluster"  # the authority of the platform signers
+LEASE_SECONDS: Final = 30
+MOST_DIGITS: Final = 20
 
 
 def target_of(one: Json) -> tuple[str, str]:
@@ -40,6 +45,7 @@ def revocation_row(one: Json) -> Json:
         "message": str(spec.get("message") or ""),
         "effective": shared.is_true(one, "Effective"),
         "expires": status.get("expires"),
+        "author": str(status.get("author") or ""),
         "cluster": str(spec.get("cluster") or ""),
         "can_lift": reason == HOLD or kind == "user" or ("cluster" in spec and kind == "account"),
     }
@@ -80,7 +86,68 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
         "named": named,
         "uid": str(one["metadata"].get("uid") or ""),
         "condition": shared.condition(one, "Effective"),
+        **await shared.gather(
+            visit,
+            servers=_servers(visit, one, is_effective=row["effective"]),
+            lists=_lists(visit, named) if row["kind"] == "certificate" else _none(),
+        ),
     }
+
+
+async def _none() -> list[Json]:
+    return []
+
+
+async def _servers(visit: Visit, one: Json, *, is_effective: bool) -> list[Json]:
+    """The running servers, and whether each has applied the revocation, by their Leases."""
+    names = await visit.api.names()
+    target = await visit.api.group("coordination", "v1", "namespaces", names.system_namespace)
+    found, _ = await shared.everything(visit.api, f"{target}/leases")
+    version = _number(one["metadata"].get("resourceVersion"))
+    rows = []
+    for lease in found:
+        applied = (lease["metadata"].get("annotations") or {}).get(f"{names.identity}/applied")
+        if applied is None or not lease_is_live(lease):
+            continue
+        # The condition was written after every server had applied the revocation.
+        is_applied = is_effective or _number(applied) >= version > 0
+        rows.append({"name": shared.name_of(lease), "applied": is_applied})
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def lease_is_live(lease: Json) -> bool:
+    spec = lease.get("spec") or {}
+    lasts = spec.get("leaseDurationSeconds") or LEASE_SECONDS
+    return text.seconds_left(spec.get("renewTime")) > -float(lasts)
+
+
+def _number(value: Any) -> int:
+    given = str(value or "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < MOST_DIGITS else 0
+
+
+async def _lists(visit: Visit, named: Json) -> list[Json]:
+    """The revocation lists of the signer, and whether each has the certificate."""
+    try:
+        serial = int(str(named.get("serialNumber") or ""), 16)
+    except ValueError:
+        return []
+    target = await visit.api.identity("certificateauthorities")
+    authorities, _ = await shared.everything(visit.api, target)
+    signer = named.get("signerName")
+    own = [one for one in authorities if (one.get("spec") or {}).get("signerName") == signer]
+    keys = [
+        str(key.get("revocationList") or "")
+        for one in own or [one for one in authorities if shared.name_of(one) == PLATFORM]
+        for key in (one.get("status") or {}).get("keys") or ()
+    ]
+    rows = []
+    for name in filter(None, keys[:MOST_LISTS]):
+        file, found = await fetched_list(visit, name)
+        entry = found.get_revoked_certificate_by_serial_number(serial) if found else None
+        updated = found.last_update_utc.isoformat() if found else ""
+        rows.append({"name": file, "updated": updated, "has": entry is not None})
+    return [row for row in rows if row["has"]] or rows[:1]
 
 
 async def lift(visit: Visit) -> Succeeded | Retry:

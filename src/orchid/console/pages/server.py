@@ -5,17 +5,25 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from orchid.console import text
-from orchid.console.api import Json
+from orchid.console.api import Json, Refused
 from orchid.console.page import ConsolePage, Visit
 from orchid.console.pages import shared
 from orchid.console.pages.overview import readiness
+from orchid.console.pages.revocations import lease_is_live
 
 ENDS: Final = re.compile(
     r'^orchid_certificate_end_seconds\{certificate="([\w-]+)"\} (\d+)', re.MULTILINE
 )
+LEDGER: Final = re.compile(r"^orchid_ledger_(\w+) ([\d.e+-]+)$", re.MULTILINE)
+LONGEST_WAIT: Final = 60.0
+# Kinds with a condition Ready, and their pages. A page makes at most eight calls.
+CHECKED: Final = {
+    "certificateauthorities": "authorities",
+    "approvalpolicies": "policies",
+    "publishedbundles": "bundles",
+}
 WELL: Final = 200
 CREDENTIAL: Final = "/credential-id"
-SERVER_LEASE_SECONDS: Final = 30
 
 
 async def read_health(visit: Visit) -> Mapping[str, Any]:
@@ -23,17 +31,43 @@ async def read_health(visit: Visit) -> Mapping[str, Any]:
         visit,
         ready=readiness(visit),
         version=visit.api.get("/version"),
-        ends=_ends(visit),
+        metrics=_metrics(visit),
         servers=_servers(visit),
+        problems=_problems(visit),
     )
 
 
-async def _ends(visit: Visit) -> list[Json]:
-    """The certificates of the server itself, the first to expire on top; empty if not readable."""
+async def _metrics(visit: Visit) -> Json:
+    """The certificates of the server itself, the first to expire on top, and its ledger."""
     status, body = await visit.api.raw("/metrics")
-    found = ENDS.findall(body.decode("utf-8", "replace")) if status == WELL else ()
-    rows = [{"name": name, "end": text.from_seconds(int(end))} for name, end in found]
-    return sorted(rows, key=lambda row: row["end"])
+    if status != WELL:
+        raise Refused(status, "You may not read the metrics of the server.", {"kind": "metrics"})
+    page = body.decode("utf-8", "replace")
+    rows = [{"name": name, "end": text.from_seconds(int(end))} for name, end in ENDS.findall(page)]
+    ledger = {name: float(value) for name, value in LEDGER.findall(page)}
+    problem = ""
+    if ledger.get("rolled_back"):
+        problem = (
+            "The ledger is not the one that the server signed last: rolled back, or rewritten."
+        )
+    elif ledger.get("oldest_pending_seconds", 0.0) > LONGEST_WAIT:
+        problem = "Entries have waited for more than a minute to get into the ledger."
+    return {"ends": sorted(rows, key=lambda row: str(row["end"])), "ledger": problem}
+
+
+async def _problems(visit: Visit) -> list[Json]:
+    """Objects whose condition Ready is False, as `orchid doctor` finds them on the server."""
+    rows = []
+    for plural, page in CHECKED.items():
+        found, _ = await shared.everything(visit.api, await visit.api.identity(plural))
+        for one in found:
+            ready = shared.condition(one, "Ready")
+            if ready.get("status") == "False":
+                name = shared.name_of(one)
+                target = visit.link(page, name) if page != "bundles" else visit.link(page)
+                why = str(ready.get("message") or ready.get("reason") or "")
+                rows.append({"kind": plural, "name": name, "target": target, "why": why})
+    return rows
 
 
 async def _servers(visit: Visit) -> list[Json]:
@@ -44,13 +78,12 @@ async def _servers(visit: Visit) -> list[Json]:
     rows = []
     for one in found:
         spec = one.get("spec") or {}
-        lasts = spec.get("leaseDurationSeconds") or SERVER_LEASE_SECONDS
         rows.append(
             {
                 "name": shared.name_of(one),
                 "holder": str(spec.get("holderIdentity") or ""),
                 "renewed": spec.get("renewTime"),
-                "alive": text.seconds_left(spec.get("renewTime")) > -float(lasts),
+                "alive": lease_is_live(one),
             }
         )
     return sorted(rows, key=lambda row: str(row["name"]))
