@@ -103,6 +103,13 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "completion fish2": (2, "did you mean fish?"),
     "--verson": (2, "did you mean --version?"),
     "key new text": (2, "text is already there"),
+    "csr new a --ip 1.2.3 --signer e.com/a --kubeconfig k": (2, "'1.2.3' does not appear to be an"),
+    "grant view --kubeconfig k": (2, "to whom? give --user, --group or --account"),
+    "host place a b/c --kubeconfig k": (2, "name what the host gets: --audience, --api or"),
+    "revoke user/a --before soon --kubeconfig k": (2, "'soon' is no time, like 2026-"),
+    "token exchange --account a/b --github --kubeconfig k": (2, "`id-token: write`"),
+    "policy apply text --kubeconfig k": (2, "text: yaml: line 1"),
+    "agent --once --config nowhere": (2, "cannot read nowhere: No such file or directory"),
     # The server that is meant
     "csr list": (2, "no kubeconfig: neither --kubeconfig nor $KUBECONFIG is given"),
     "csr list --kubeconfig nowhere": (2, "--kubeconfig: there is no file nowhere"),
@@ -121,6 +128,9 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "serve --config text": (2, "text is not TOML"),
     "serve --data-dir text": (2, "--data-dir: text is not a directory"),
     "serve --naming kube": (2, "--naming: 'kube' is none of orch, kubernetes"),
+    "serve --history 5": (2, "--history: '5' is not a duration, like 90s or 5m"),
+    "serve --tls-cert-file text": (2, "--tls-cert-file and --tls-private-key-file go together"),
+    "serve --authentication-config text": (2, "--authentication-config: the file is not readable"),
     "serve --workers 0": (2, "--workers: at least 1 is needed"),
     # Its files
     "doctor --data-dir nowhere": (2, "there is no directory nowhere"),
@@ -141,7 +151,8 @@ def test_mistake_of_a_person_gets_one_clear_sentence(
     """It names what is wrong and, where possible, what to do; never a traceback."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("KUBECONFIG", raising=False)
+    for name in ("KUBECONFIG", "ACTIONS_ID_TOKEN_REQUEST_URL"):
+        monkeypatch.delenv(name, raising=False)
     Path("k").write_text(KUBECONFIG)
     Path("k").chmod(0o600)
     Path("text").write_text("no file that a command expects: [")

@@ -40,7 +40,10 @@ def read(settings: Settings) -> Configuration:
     try:
         return _read(settings)
     except (ValueError, Refusal) as problem:
-        raise BadSettings(f"outside issuers: {problem}") from None
+        flag = (
+            "authentication-config" if settings.given.authentication_config else "oidc-issuer-url"
+        )
+        raise BadSettings(f"--{flag}: {problem}") from None
 
 
 def _read(settings: Settings) -> Configuration:

@@ -186,13 +186,13 @@ def _outside_token(chosen: argparse.Namespace, server: str) -> str:
             text = read_bounded(chosen.source, LARGEST).decode("utf-8", "replace")
         except Refusal as refusal:
             raise Complaint(f"--from: {refusal}", USAGE) from None
-    elif sys.stdin.isatty():
-        raise Complaint("no token: use --from, --github or --gitlab, or standard input", USAGE)
     else:
-        text = sys.stdin.read(LARGEST + 1)
+        text = "" if sys.stdin.isatty() else sys.stdin.read(LARGEST + 1)
     token = text.strip()
-    if not token or len(text) > LARGEST:
-        raise Complaint("no token, or too long for one", USAGE)
+    if len(text) > LARGEST:
+        raise Complaint("that is too long for a token", USAGE)
+    if not token:
+        raise Complaint("no token: use --from, --github or --gitlab, or standard input", USAGE)
     return token
 
 
