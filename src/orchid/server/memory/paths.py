@@ -15,6 +15,8 @@ from orchid.wire.options import parse_query
 LONGEST_TARGET: Final = 32_768  # characters of path and query together
 LONGEST_CACHED: Final = 256
 MOST_PATHS: Final = 4096
+# Parameters that change neither target nor labels of a request: clients add them to every one.
+PLAIN_PARAMETERS: Final = frozenset({"timeout", "pretty", "fieldManager", "fieldValidation"})
 
 
 class PathCache:
@@ -24,7 +26,7 @@ class PathCache:
         self.cached = functools.lru_cache(maxsize=MOST_PATHS)(parse_path)
 
     def parse(self, http: HttpRequest) -> tuple[ParsedPath, Query]:
-        """The target of a request and its query; only a path without a query is cached."""
+        """The target of a request, cached by its path, and its query, which is not."""
         path, raw_query = http.path, http.query
         if len(path) <= LONGEST_CACHED:
             parsed = self.cached(http.method, path)
@@ -37,6 +39,8 @@ class PathCache:
         if len(path) + len(raw_query) > LONGEST_TARGET:
             raise _too_long()
         query, shape = parse_query(raw_query), parsed.shape
+        if query.keys() <= PLAIN_PARAMETERS:
+            return parsed, query
         return ParsedPath(with_query(parsed.target, shape, query), shape), query
 
 
