@@ -1,67 +1,62 @@
-"""A TCP balancer on loopback: one address for several servers, as users put before them.
+"""HAProxy on loopback: one address for several servers, as users put before them.
 
-Each connection goes to the next server that accepts one. It knows nothing of TLS or HTTP.
+Each connection goes to the next server that accepts one. HAProxy knows nothing of TLS or HTTP here.
 """
 
-import asyncio
-import contextlib
-import threading
+import socket
+import subprocess
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
-CHUNK = 64 * 1024
+from tests.e2e.serving import free_port
 
-
-class Balancer:
-    def __init__(self, ports: Sequence[int]) -> None:
-        self._ports = list(ports)
-        self._next = 0
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        backend = await self._backend()
-        if backend is not None:
-            pipes = [_pipe(reader, backend[1]), _pipe(backend[0], writer)]
-            await asyncio.wait(
-                [asyncio.create_task(pipe) for pipe in pipes],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            backend[1].close()
-        writer.close()
-
-    async def _backend(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        for _ in self._ports:
-            port = self._ports[self._next % len(self._ports)]
-            self._next += 1
-            with contextlib.suppress(OSError):
-                return await asyncio.open_connection("127.0.0.1", port)
-        return None
-
-
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(CHUNK):
-            writer.write(data)
-            await writer.drain()
+PATIENCE = 10.0
+CONFIGURATION = """\
+defaults
+  mode tcp
+  timeout connect 2s
+  timeout client 1h
+  timeout server 1h
+  option redispatch 1
+  retries 3
+  default-server check inter 200ms fall 1 rise 1 on-marked-down shutdown-sessions
+listen orchid
+  bind 127.0.0.1:{front}
+"""
 
 
 @contextmanager
 def balancing(ports: Sequence[int]) -> Iterator[int]:
     """Serve on a port until the block ends."""
-    loop, ready, bound = asyncio.new_event_loop(), threading.Event(), []
-    stop = asyncio.Event()
+    front = free_port()
+    lines = [f"  server orchid-{port} 127.0.0.1:{port}" for port in ports]
+    text = CONFIGURATION.format(front=front) + "\n".join(lines) + "\n"
+    with tempfile.TemporaryDirectory() as folder:
+        file, log = Path(folder) / "haproxy.cfg", Path(folder) / "log"
+        file.write_text(text)
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                ["haproxy", "-db", "-f", str(file)], stdout=out, stderr=subprocess.STDOUT
+            )
+        try:
+            _wait_until_open(front, process, log)
+            yield front
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
 
-    async def run() -> None:
-        server = await asyncio.start_server(Balancer(ports).serve, "127.0.0.1", 0)
-        bound.append(server.sockets[0].getsockname()[1])
-        ready.set()
-        async with server:
-            await stop.wait()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
-    thread.start()
-    ready.wait()
-    try:
-        yield bound[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(5)
+def _wait_until_open(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    limit = time.monotonic() + PATIENCE
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > limit:
+                raise RuntimeError(f"haproxy has not started: {log.read_text()}") from None
+            time.sleep(0.05)
+        else:
+            return
