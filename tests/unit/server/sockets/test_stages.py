@@ -1,6 +1,7 @@
 """Requests of one turn of the event loop are served in stages, and none is lost or reordered."""
 
 import asyncio
+import functools
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
@@ -8,11 +9,18 @@ from typing import Any, cast
 
 import pytest
 import trustme
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orchid.server.sockets.stages import TOGETHER, Stages
 from orchid.server.sockets.tls_channel import ServedProtocol, TlsChannel
 
 LARGE = 20_000  # bytes: more than a channel holds back
+CLIENTS = 3
+NUMBERS = b"".join(b"%06d," % number for number in range(130_000))
+
+sizes = st.one_of(st.integers(1, 300), st.integers(300, 40_000))
+pieces = st.tuples(st.integers(0, CLIENTS - 1), sizes)
 
 
 class Loop:
@@ -186,15 +194,27 @@ class Upper(ServedProtocol):
         return False
 
 
+@functools.cache
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The TLS settings of the server and of the client."""
+    authority = trustme.CA()
+    server, client = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+    )
+    authority.issue_cert("localhost").configure_cert(server)
+    server.num_tickets = 0
+    authority.configure_trust(client)
+    return server, client
+
+
 class Pair:
     """A client and a channel, without a network between them."""
 
-    def __init__(self, authority: trustme.CA) -> None:
-        self.loop = Loop()
+    def __init__(self, loop: Loop, stages: Stages) -> None:
+        self.loop = loop
         self.socket, self.upper = Socket(), Upper()
-        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("localhost").configure_cert(server)
-        server.num_tickets = 0
+        server, client = contexts()
         self.channel = TlsChannel(
             server,
             lambda step: step(),
@@ -203,12 +223,10 @@ class Pair:
             deadline=inf,
             later=lambda step: step(),
             soon=lambda step: step(),
-            stages=self.loop.staged(),
+            stages=stages,
             monotonic=lambda: 0.0,
         )
         self.channel.connection_made(self.socket)
-        client = ssl.create_default_context()
-        authority.configure_trust(client)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = client.wrap_bio(self._in, self._out, server_hostname="localhost")
         for _ in range(2):
@@ -224,9 +242,11 @@ class Pair:
         assert self.answers() == b"first"
         self.upper.received.clear()
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, cut: int = 1 << 20) -> None:
+        """Send data as one write of the client, which arrives in parts of at most `cut` bytes."""
         self._tls.write(data)
-        self.channel.data_received(self._out.read())
+        while part := self._out.read(cut):
+            self.channel.data_received(part)
 
     def answers(self) -> bytes:
         """What the client can decrypt so far."""
@@ -243,7 +263,8 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Pair:
-    return Pair(trustme.CA())
+    loop = Loop()
+    return Pair(loop, loop.staged())
 
 
 def test_a_request_is_answered_at_the_end_of_the_turn(pair: Pair) -> None:
@@ -266,6 +287,48 @@ def test_data_of_one_turn_keeps_its_order(pair: Pair, sizes: tuple[int, ...]) ->
 
     assert b"".join(pair.upper.received) == b"".join(sent)
     assert pair.answers() == b"".join(sent)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    turns=st.lists(st.lists(pieces, max_size=5), max_size=4),
+    cut=st.integers(500, 70_000),
+    answers=st.lists(sizes, min_size=1, max_size=3),
+)
+def test_pieces_arrive_whole_and_in_order(
+    turns: list[list[tuple[int, int]]], cut: int, answers: list[int]
+) -> None:
+    """Of every size and in every turn, on connections that share the stages; answers likewise."""
+    loop = Loop()
+    stages = loop.staged()
+    pairs = [Pair(loop, stages) for _ in range(CLIENTS)]
+    written = [b""] * CLIENTS
+
+    def answered(client: int, _data: bytes) -> Iterator[bytes]:
+        for size in answers:
+            begin = len(written[client]) % 500_000
+            part = NUMBERS[begin : begin + size]
+            written[client] += part
+            yield part
+
+    for number, pair in enumerate(pairs):
+        pair.upper.answer = functools.partial(answered, number)
+    sent, received = [0] * CLIENTS, [b""] * CLIENTS
+
+    for turn in turns:
+        for client, size in turn:
+            pairs[client].send(NUMBERS[sent[client] : sent[client] + size], cut)
+            sent[client] += size
+        loop.turn()
+        received = [got + pair.answers() for got, pair in zip(received, pairs, strict=True)]
+    while loop.steps:
+        loop.turn()
+    received = [got + pair.answers() for got, pair in zip(received, pairs, strict=True)]
+
+    taken = [b"".join(pair.upper.received) for pair in pairs]
+    assert taken == [NUMBERS[:size] for size in sent]
+    assert received == written
+    assert loop.problems == []
 
 
 def test_responses_of_one_turn_keep_their_order(pair: Pair) -> None:
