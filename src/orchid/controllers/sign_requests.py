@@ -15,6 +15,7 @@ stored request that is malformed is retried, with growing pauses: a later releas
 import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 
 from orchid.approval.platform_signers import platform_profiles
 from orchid.approval.spiffe_requests import refuse_other_identity
@@ -32,6 +33,7 @@ from orchid.credentials.refusals import NotPermitted, SigningFailed
 from orchid.credentials.x509 import signing_request
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, may_record_events, rule
+from orchid.shared_turn import SharedTurn
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import FAILED
 
@@ -64,6 +66,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
             hsm=hsm,
         )
         self._longest = longest
+        self._signatures = SharedTurn()
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # Without that word there is no such condition; most events are not decoded.
@@ -105,7 +108,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
         if name not in self._signers:
             refuse_out_of_time(signer.authority().chain, self._clock.now())
         if name in self._platform:
-            return self._sign(csr, signer, self._longest)
+            return await self._signatures.run(partial(self._sign, csr, signer, self._longest))
         # Signing may take milliseconds, depending on the key. The profile has the maximum lifetime.
         return await asyncio.to_thread(self._sign, csr, signer, timedelta.max)
 
