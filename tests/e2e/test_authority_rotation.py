@@ -82,7 +82,8 @@ def rotate(admin: Person, kubectl: Kubectl) -> str:
     key["status"]["times"] = {"published": since}
     del key["metadata"]["resourceVersion"]  # the leader may write, too
     kubectl("replace", "--raw", f"{KEYS}/web-2/status", "-f", "-", stdin=json.dumps(key))
-    admin.types("ca", "rotate", "web", "--wait", "30s")
+    admin.types("ca", "rotate", "web", "--hurry", "--wait", "30s")
+    assert "renewBy" in json.loads(kubectl("get", "--raw", f"{KEYS}/web-1").out)["spec"]
     deadline = time.monotonic() + 30
     while "web-2" not in admin.types("ca", "show", "web").stdout.split("Keys")[1].splitlines()[0]:
         assert time.monotonic() < deadline, "the authority does not sign with its successor"

@@ -47,6 +47,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.struct import replace
 
+AT_ONCE: Final = 0.0
 SOON: Final = 1.0  # seconds until the next look after a write
 REFRESH: Final = 30.0  # seconds between two looks without an event
 COUNTED: Final = 60.0  # seconds between two counts of what depends on a key
@@ -234,7 +235,8 @@ class RotateKeys(Controller[SigningKey]):
         if await self._step(group):
             return SOON
         for key in stored:
-            await self._refresh(key, group.chosen)
+            if await self._refresh(key, group.chosen):
+                return AT_ONCE  # a step may be due meanwhile; it does not wait for all the others
         return self._pause(group)
 
     def _pause(self, group: KeyGroup) -> float:
@@ -399,18 +401,22 @@ class RotateKeys(Controller[SigningKey]):
 
     # -- status and events -------------------------------------------------------------------
 
-    async def _refresh(self, key: SigningKey, chosen: KeySelection) -> None:
-        """Write the conditions; the server adds the dependents."""
+    async def _refresh(self, key: SigningKey, chosen: KeySelection) -> bool:
+        """Write the conditions, if one may have changed; the server adds the dependents.
+
+        Returns whether they were written.
+        """
         facts = (
-            key.metadata.resource_version,
+            key.state,
+            replace(key.status, conditions=(), dependents=None),  # without what is written here
             self._is_lost(key),
-            chosen.signer == key,
+            chosen.signer is not None and chosen.signer.metadata.uid == key.metadata.uid,
             self._servers.live() if key.state != ACTIVE else None,
             self._clock.now().timestamp()
             // (COUNTED_AT_LAST if key.state == VERIFYING else COUNTED),
         )
         if self._refreshed.get(key.name) == facts:
-            return
+            return False
         reported = with_conditions(key, await self._conditions(key, chosen), self._clock.now())
         conditions = reported.status.conditions
         before = {one.type: one.reason for one in key.status.conditions}
@@ -420,6 +426,7 @@ class RotateKeys(Controller[SigningKey]):
         for one in conditions:
             if one.reason == KEY_LOST and before.get(one.type) != KEY_LOST:
                 self._record(key, KEY_LOST, one.message, WARNING)
+        return True
 
     def _report_unretired(self, key: SigningKey, conditions: Sequence[Condition]) -> None:
         """Record an event if a key verifies for longer than the wait before it may be Retired."""

@@ -4,17 +4,23 @@ The index follows the cache of SigningKeys. Clients renew the certificates of su
 can retire: see renewal_information.py.
 """
 
-from datetime import datetime
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from orchid.access.cache_index import CacheIndex
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.kinds.signing_key import VERIFYING, SigningKey
 
+HURRY: Final = timedelta(hours=1)
+
 
 class Replacement(NamedTuple):
-    """When another key began to sign, and the earliest time at which this one can retire."""
+    """When clients begin to renew certificates of a key, and when the last should have done so.
+
+    From the time when another key began to sign, to the earliest at which this one can retire; or
+    in the hour that an operator has chosen.
+    """
 
     since: datetime
     until: datetime
@@ -45,6 +51,9 @@ class ReplacedKeys:
         since, dependents = found.status.times.verifying, found.status.dependents
         if not found.spec.authority or found.state != VERIFYING or since is None:
             return
-        if dependents is not None and dependents.end is not None and dependents.end > since:
+        if (end := found.spec.renew_by) is not None:  # in a hurry: all within an hour
+            self._ids[key] = found.key_id
+            self._replaced[found.key_id] = Replacement(max(since, end - HURRY), end)
+        elif dependents is not None and dependents.end is not None and dependents.end > since:
             self._ids[key] = found.key_id
             self._replaced[found.key_id] = Replacement(since, dependents.end)

@@ -45,7 +45,7 @@ from orchid.wire.fields import (
     too_long,
     unsupported,
 )
-from orchid.wire.meta import Object
+from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.options import seconds_of
 from orchid.wire.references import (
@@ -153,6 +153,14 @@ class SigningKeySpec(Wire):
         describe(
             "Of an authority: use the key of this label in the hardware security module of the "
             "server; see --pkcs11-module."
+        ),
+    ] = None
+    renew_by: Annotated[
+        Time | None,
+        proto(8),
+        describe(
+            "Of an authority, once another key signs: clients should renew the certificates of "
+            "this one in the hour before this time. It may change."
         ),
     ] = None
 
@@ -329,6 +337,8 @@ class Rules(Strategy[SigningKey]):
         yield from source_errors(new)
         if spec.chain:
             yield forbidden(SPEC / "chain", "a new key has no certificate yet")
+        if spec.renew_by:
+            yield forbidden(SPEC / "renewBy", "a new key has issued nothing")
         wanted = first_state(new)
         if spec.state in STATES and spec.state != wanted:
             yield invalid(STATE, spec.state, f"a new key of this source is {wanted}")
@@ -341,6 +351,8 @@ class Rules(Strategy[SigningKey]):
             yield too_long(SPEC / "chain", LONGEST_CHAIN)
         elif new.spec.chain != old.spec.chain and not old.status.request:
             yield forbidden(SPEC / "chain", "the key has no request that another authority signs")
+        if new.spec.renew_by and not new.spec.authority:
+            yield forbidden(SPEC / "renewBy", "tokens have no time of renewal")
         if new.state == old.state:
             return
         if new.state not in STATES:
@@ -399,7 +411,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
 
 def _constant(spec: SigningKeySpec) -> SigningKeySpec:
     """The part of a spec that never changes."""
-    return replace(spec, state="", chain="")
+    return replace(spec, state="", chain="", renew_by=None)
 
 
 def with_defaults(new: SigningKey) -> SigningKey:

@@ -51,6 +51,7 @@ class TokenKeys(Subject):
         self._issued: list[Token] = []  # all of them
         self._pods: dict[str, float] = {}  # when each was made
         self._made = 0
+        self._last: set[str] = set()  # the keys that signed when the faults ended
         self.faults = {"two servers activate different keys": self._activate_two}
 
     def begin(self) -> None:
@@ -141,9 +142,13 @@ class TokenKeys(Subject):
     def unsettled(self) -> str:
         found = self._keys(0)
         states = Counter(one["spec"]["state"] for one in found)
-        if states["Active"] != 1 or not states["Published"]:
-            return f"states {dict(states)}"
-        overdue = self._overdue(found, timedelta(seconds=5))
+        active = {one["metadata"]["name"] for one in found if one["spec"]["state"] == "Active"}
+        self._last = self._last or active
+        # A rotation follows the other: the keys that sign now have been replaced completely.
+        if not active or not states["Published"] or self._last & active:
+            return f"states {dict(states)}, {sorted(self._last)} to be replaced"
+        replaced = [one for one in found if one["metadata"]["name"] in self._last]
+        overdue = self._overdue(replaced, timedelta(seconds=5))
         return f"private keys are not deleted: {overdue}" if overdue else ""
 
     def judge(self) -> None:

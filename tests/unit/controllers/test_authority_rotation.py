@@ -25,6 +25,8 @@ from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.role import ClusterRole
+from orchid.kinds.role_binding import ClusterRoleBinding
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import ACTIVE, PUBLISHED, RETIRED, VERIFYING, SigningKey
 from orchid.wire.codec.documents import convert
@@ -33,6 +35,7 @@ from orchid.wire.meta import ObjectMeta, OwnerReference
 from orchid.wire.naming import ORCH
 from orchid.wire.revoked_credentials import RevokedCertificate, RevokedKey
 from orchid.wire.struct import replace
+from orchid.wire.user import UserInfo
 from tests.system_packages import require_program
 from tests.unit.controllers.beside import Beside
 from tests.unit.controllers.test_keep_authorities import (
@@ -51,6 +54,7 @@ from tests.unit.controllers.test_revocation_lists import fetched, list_of
 
 ROTATION, LISTS = "authority-key-rotation", "revocation-list-publisher"
 HOME = ORCH.system_namespace
+DAWN = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -315,6 +319,43 @@ async def test_a_revoked_certificate_stays_in_the_list_of_its_key(world: Beside)
 
     assert of_old.serial_number == old[0].serial_number
     assert of_new.serial_number == new[0].serial_number
+
+
+async def test_a_hurry_takes_the_right_to_activate(world: Beside) -> None:
+    """It may be set, changed and taken away; tokens have none."""
+    await world.admin.create(
+        convert(
+            {
+                "metadata": {"name": "updates"},
+                "rules": [
+                    {
+                        "verbs": ["get", "update"],
+                        "apiGroups": [ORCH.identity],
+                        "resources": ["signingkeys"],
+                    }
+                ],
+            },
+            ClusterRole,
+        )
+    )
+    binding = {
+        "metadata": {"name": "updates"},
+        "roleRef": {"apiGroup": ORCH.rbac, "kind": "ClusterRole", "name": "updates"},
+        "subjects": [{"kind": "User", "name": "mallory", "apiGroup": ORCH.rbac}],
+    }
+    await world.admin.create(convert(binding, ClusterRoleBinding))
+    async with rotated(world):
+        pass
+    key = await world.admin.get(SigningKey, "web-1")
+    wanted = replace(key, spec=replace(key.spec, renew_by=DAWN))
+    with pytest.raises(Forbidden, match="not permitted to activate"):
+        await world.server.clients.of_user(UserInfo(username="mallory")).update(wanted)
+    await world.admin.update(wanted)
+    await world.admin.update(await world.admin.get(SigningKey, "web-1"))
+
+    token = await world.admin.get(SigningKey, "tokens-1")
+    with pytest.raises(Invalid, match="tokens have no time of renewal"):
+        await world.admin.update(replace(token, spec=replace(token.spec, renew_by=DAWN)))
 
 
 async def test_a_key_is_retired_when_no_certificate_depends_on_it(timed: Beside) -> None:

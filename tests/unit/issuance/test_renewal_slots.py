@@ -66,12 +66,17 @@ def test_a_key_is_replaced_when_another_one_is_active() -> None:
     times = SigningKeyTimes(verifying=ACTIVE)
     status = SigningKeyStatus(key_id="ab", times=times, dependents=KeyDependents(end=RETIRES))
 
-    def put(revision: int, state: str = VERIFYING, authority: str = "servers") -> None:
+    def put(
+        revision: int,
+        state: str = VERIFYING,
+        authority: str = "servers",
+        renew_by: datetime | None = None,
+    ) -> None:
         made = SigningKey(
             kind="SigningKey",
             api_version=cache.kind.api_version,
             metadata=ObjectMeta(name="servers-1", uid="1"),
-            spec=SigningKeySpec(authority=authority, state=state),
+            spec=SigningKeySpec(authority=authority, state=state, renew_by=renew_by),
             status=status,
         )
         key = cache.kind.key("", made.name)
@@ -83,6 +88,11 @@ def test_a_key_is_replaced_when_another_one_is_active() -> None:
     put(2, state=ACTIVE_STATE)
     assert replaced.get("ab") is None
     put(3, authority="")
+    assert replaced.get("ab") is None
+    hour, hurry = timedelta(hours=1), ACTIVE + timedelta(days=2)
+    put(4, renew_by=hurry)  # an operator has chosen the hour
+    assert replaced.get("ab") == (hurry - hour, hurry)
+    put(5, state=ACTIVE_STATE, renew_by=hurry)  # it still signs: a renewal would change nothing
     assert replaced.get("ab") is None
 
 

@@ -7,6 +7,7 @@ Verifying → Active     activate         its private key is still there, and ev
 Active → Verifying     -                another key signs
 Verifying → Retired    retire           no live credential depends on the key
 any → Retired          retire           a CredentialRevocation names the key
+another renewBy        activate         -
 delete                 -                it is Retired, or Published and does not sign; or its
                                         authority is gone
 
@@ -101,7 +102,15 @@ class SigningKeySteps(AdmissionPolicy):
         elif old.is_file and request.user.username != self._own_user:
             text = "it shows a key of the servers' files: change the files"
             raise Invalid(kind.about_kind(old.name), [forbidden(SPEC, text)])
-        elif new.state != old.state and not old.is_file:
+        elif not old.is_file:
+            await self._review_step(request, kind, new, old)
+
+    async def _review_step(
+        self, request: Request, kind: Kind[Any], new: SigningKey, old: SigningKey
+    ) -> None:
+        if new.spec.renew_by != old.spec.renew_by:
+            await self._require(request, kind, old.name, VERBS[ACTIVE])
+        if new.state != old.state:
             await self._require(request, kind, old.name, VERBS.get(new.state, ""))
             reasons = await self._reasons(new.state, old, request.now)
             if reasons:

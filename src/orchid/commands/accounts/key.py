@@ -3,7 +3,8 @@
     orchid key list                      the keys, their states, and what depends on each
     orchid key show tokens-1             one key, with the reasons that block its next step
     orchid key rotate --wait 25h         have the successor sign, as soon as the server allows it
-    orchid key rotate web --wait 25h     the same for the authority web
+    orchid key rotate web --wait 25h     the same for the authority web; with --hurry, clients
+                                         renew the certificates of the old key within an hour
     orchid key back tokens-1             sign with the previous key again
     orchid key retire tokens-1           refuse its tokens; rejected while something depends on it
     orchid key import --secret pki/key   import a private key, or with --public FILE a public one;
@@ -21,6 +22,7 @@ published keys. If an authority has no successor yet, `rotate` creates one.
 import argparse
 import shlex
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,8 @@ PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Ret
 TOKENS, SEALING = "tokens", "sealing"
 REJECTED, CONFLICT = 422, 409
 LARGEST_KEY = 64 * 1024
+HOUR = timedelta(hours=1)
+BUSY_SECONDS = 30
 
 Arguments = Callable[[argparse.ArgumentParser], object]
 
@@ -208,11 +212,22 @@ def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"an authority, or {SEALING} (default: {TOKENS})",
     )
     completed(what, "authority")
+    hurry_argument(parser)
     wait_argument(parser)
     sealing_key.add_file(parser)
 
 
+def hurry_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--hurry",
+        action="store_true",
+        help="have clients renew the certificates of the old key within the next hour",
+    )
+
+
 def _rotate(chosen: argparse.Namespace) -> int:
+    if chosen.hurry and chosen.what in (SEALING, TOKENS):
+        raise Complaint("--hurry is for certificates: name an authority", USAGE)
     if chosen.what == SEALING:
         return sealing_key.rotate(chosen)
     authority = "" if chosen.what == TOKENS else chosen.what
@@ -230,7 +245,28 @@ def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str 
     else:
         raise Complaint("no key is Published; create a SigningKey first (docs/rotation.md)")
     done = f"signs certificates of {authority}" if authority else "signs tokens"
-    return _step(chosen, server, successor, ACTIVE, done)
+    code = _step(chosen, server, successor, ACTIVE, done)
+    for one in found if chosen.hurry else ():
+        if one["spec"]["state"] in (ACTIVE, VERIFYING):
+            _hurry(server, name_of(one))
+    return code
+
+
+def _hurry(server: ServerConnection, name: str) -> None:
+    """Move the renewal of all certificates of a key to the next hour."""
+    end = f"{times.now() + HOUR:%Y-%m-%dT%H:%M:%SZ}"
+    for _ in polls(BUSY_SECONDS):  # the leader writes it at the same time
+        key = server.get(url(server, name))
+        key["spec"]["renewBy"] = end
+        try:
+            server.put(url(server, name), key)
+        except CommandRefused as refused:
+            if refused.status != CONFLICT:
+                raise
+            continue
+        remark(f"clients renew the certificates of {name} until {end}")
+        return
+    raise Complaint(f"{name} changes all the time; try again")
 
 
 def _create_successor(server: ServerConnection, authority: str, found: list[Json]) -> str:

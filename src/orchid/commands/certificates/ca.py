@@ -298,6 +298,7 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
     name_argument("authority")(parser)
+    key.hurry_argument(parser)
     key.wait_argument(parser)
 
 
