@@ -42,11 +42,20 @@ from orchid.kinds.issued_certificate import (
 )
 from orchid.kinds.role import READ, rule
 from orchid.kinds.secret import Secret
+from orchid.outbound.answer import Answer
 from orchid.outbound.failures import CallFailed
 from orchid.outbound.remote import InvalidRemote
 from orchid.wire.codec import yaml_text
 from orchid.wire.conditions import FALSE, TRUE, Condition, with_conditions
-from orchid.wire.errors import AlreadyExists, ApiError, Conflict, Expired, Invalid, NotFound
+from orchid.wire.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Expired,
+    Invalid,
+    NotFound,
+    TooLarge,
+)
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import KUBERNETES, Naming
 from orchid.wire.struct import replace
@@ -58,6 +67,7 @@ LISTED_AGAIN: Final = 3600.0  # seconds
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds after a failure
 RENEWED_AFTER: Final = 0.5  # of the lifetime of a token
 ACCOUNT: Final = "system:serviceaccount:"
+CREATED: Final = 201
 REQUESTS: Final = ListSelection(CertificateSigningRequest)
 
 Connect = Callable[[bytes, str], ClusterConnection]
@@ -173,7 +183,7 @@ class RecordClusterCertificates(Running):
             await self._client.create(IssuedCertificate(metadata=ObjectMeta(name=name), spec=spec))
         except AlreadyExists:
             return
-        except Invalid as refusal:  # the authorities have changed; a new task begins
+        except (Invalid, TooLarge) as refusal:  # of this one; or the authorities have changed
             extra = {"cluster": cluster, "request": meta.name, "why": str(refusal)}
             log.warning("cluster.certificate_not_recorded", extra=extra)
 
@@ -205,13 +215,23 @@ class RecordClusterCertificates(Running):
         }
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         answer = await connection.transport.send("POST", path, json.dumps(body).encode())
-        if answer.status != 201:  # noqa: PLR2004 -- Created
+        token = _issued_token(answer)
+        if not token:
             extra = {"secret": secret.name, "status": answer.status}
             log.warning("cluster.token_not_renewed", extra=extra)
             return
-        document["users"][0]["user"]["token"] = json.loads(answer.body)["status"]["token"]
+        document["users"][0]["user"]["token"] = token
         changed = {**secret.data, KEY: yaml_text.dump(document)}
         await self._client.update(replace(secret, data=changed))
+
+
+def _issued_token(answer: Answer) -> str:
+    """The token in the answer to a TokenRequest; "" if there is none."""
+    try:
+        token = json.loads(answer.body)["status"]["token"] if answer.status == CREATED else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return token if isinstance(token, str) else ""
 
 
 def _claims(document: Any) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives import serialization
 
 from orchid.access.clusters.calls import ClusterCalls
@@ -48,6 +49,7 @@ class Elsewhere:
         self._world = world
         self.sent: list[tuple[str, str, Any]] = []
         self.token = token_of(world, 3600)
+        self.answer: bytes | None = None  # instead of a token
 
     def connect(self, kubeconfig: bytes, where: str) -> ClusterConnection:
         if kubeconfig == b"nonsense":
@@ -56,7 +58,8 @@ class Elsewhere:
 
     async def send(self, method: str, target: str, body: bytes = b"", media: str = "") -> Answer:
         self.sent.append((method, target, json.loads(body)))
-        return Answer(201, json.dumps({"status": {"token": self.token}}).encode())
+        token = json.dumps({"status": {"token": self.token}}).encode()
+        return Answer(201, token if self.answer is None else self.answer)
 
     def stream(self, target: str) -> Any:
         raise NotImplementedError
@@ -179,6 +182,26 @@ async def test_a_token_is_renewed_when_half_of_its_life_is_over(world: Beside) -
     assert sent[2]["spec"] == {"expirationSeconds": 7200}
     secret = await world.admin.get(Secret, SECRET, HOME)
     assert elsewhere.token in secret.data["kubeconfig"].decode()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"nonsense", b"[]", b'{"status": null}', b'{"status": {"token": 5}}']
+)
+async def test_a_cluster_that_answers_nonsense_stops_nothing(
+    world: Beside, answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its old token is used on, and other clusters are recorded: one controller serves all."""
+    elsewhere = Elsewhere(world)
+    elsewhere.answer = answer
+    await registered(world)
+    old = kubeconfig_with(token_of(world, 4000))
+    await granted(world, old)
+
+    async with recording(world, elsewhere):
+        await condition(world, "True")
+
+    assert "cluster.token_not_renewed" in caplog.text
+    assert (await world.admin.get(Secret, SECRET, HOME)).data["kubeconfig"] == old
 
 
 async def revoked(world: Beside, name: str, cluster: str = "prod") -> None:
