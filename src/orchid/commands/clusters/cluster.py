@@ -46,6 +46,7 @@ from orchid.commands.terminal.output import (
 )
 from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
 from orchid.wire.naming import KUBERNETES
+from orchid.wire.rules.names import label_errors
 
 KIND = "Cluster"
 YEAR = 365 * 86_400
@@ -141,6 +142,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
     _require_directory(chosen)
+    _require_name(chosen.name)
     cluster = connect_cluster(chosen)
     before = _existing(server, chosen.name)
     spec: Json = {
@@ -181,6 +183,12 @@ def _require_directory(chosen: argparse.Namespace) -> None:
     """The files have a token: it would be lost where only the object is printed."""
     if chosen.output in FOR_PROGRAMS and chosen.out is None:
         raise Complaint(f"-o {chosen.output} does not print the files; add --out DIR", USAGE)
+
+
+def _require_name(name: str) -> None:
+    """The account of the webhook comes before the Cluster: it would stay if that is refused."""
+    for problem in label_errors(name):
+        raise Complaint(f"{name!r} cannot be the name of a cluster: {problem}", USAGE)
 
 
 def _hand_out(chosen: argparse.Namespace, files: dict[str, str], made: Json) -> None:

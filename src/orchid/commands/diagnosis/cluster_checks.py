@@ -46,8 +46,9 @@ def examined(
         ("version", _version(there)),
         ("issuer", _issuer(found, there)),
         ("authorities", _authorities(found, there)),
-        ("calls", _calls(found)),
         ("revocation", _revocation(server, there, found)),
+        # After the proof, which makes the first calls of a new cluster.
+        ("calls", _calls(lambda: server.get(cluster_facts.object_url(server, name)))),
     ):
         try:
             results += [(check, finding) for finding in findings]
@@ -99,8 +100,8 @@ def _authorities(found: Json, there: ServerConnection) -> Iterator[Finding]:
         yield wrong("the client authorities are others than here", "run: orchid cluster add")
 
 
-def _calls(found: Json) -> Iterator[Finding]:
-    status = found.get("status") or {}
+def _calls(read: Callable[[], Json]) -> Iterator[Finding]:
+    status = read().get("status") or {}
     last, malformed = times.parse(status.get("lastCall")), status.get("malformed", 0)
     if last is None:
         yield soon("its API server has never called", "configure it: see orchid cluster add")

@@ -120,6 +120,6 @@ def test_the_end_of_the_credential_on_record(days: int, state: str, text: str) -
 
 def test_calls_that_were_no_reviews_do_not_fail_doctor_for_ever() -> None:
     """Their count never goes down: it is reported, and is no failure."""
-    findings = list(cluster_checks._calls({"status": {"malformed": 2}}))
+    findings = list(cluster_checks._calls(lambda: {"status": {"malformed": 2}}))
     assert [one.state for one in findings] == ["soon", "soon"]
     assert "2 calls were no reviews" in findings[1].text
