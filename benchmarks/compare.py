@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import filling, harness, issuing, load, watchers
-from benchmarks.figures import AT_LEAST, AT_MOST, RATIOS
+from benchmarks.figures import AT_LEAST, AT_MOST, RATIOS, RATIOS_ON_ETCD
 from benchmarks.harness import LOAD_CORE, NO_CONTROLLERS, Cost, Ratio, Target, Unsuitable
 from benchmarks.setting import Administrator, Stage
 from tests.e2e.serving import Server
@@ -92,6 +92,7 @@ OURS_ALONE = ("cluster-review", *ISSUING)  # Kubernetes has no such request, or 
 def beside(first: Side, second: Side, options: argparse.Namespace) -> bool:
     """Compare all rows; whether every figure was reached."""
     print(BESIDE)
+    ratios = RATIOS_ON_ETCD if "--etcd-servers" in options.flags else RATIOS
     found, reached = {}, True
     for row in ROWS:
         if not harness.selected(row, options.only) or (second.kubernetes and row in OURS_ALONE):
@@ -100,7 +101,7 @@ def beside(first: Side, second: Side, options: argparse.Namespace) -> bool:
         turns = list(harness.compare(*targets, options.turns))
         rate = Ratio.of([one.per_second / two.per_second for one, two in turns])
         cpu = Ratio.of([one.cpu_us / two.cpu_us for one, two in turns])
-        must = RATIOS.get(row) if second.kubernetes else None
+        must = ratios.get(row) if second.kubernetes else None
         reached &= must is None or rate.median >= must
         print(beside_line(row, turns, rate, cpu, must), flush=True)
         found[row] = {"rate": asdict(rate), "cpu": asdict(cpu)}
