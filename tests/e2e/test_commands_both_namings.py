@@ -198,9 +198,12 @@ def test_token_keys_take_only_possible_steps(person: Person) -> None:
     (person.home / "other.pem").write_text(keys.generate().public.pem())
     person.types("key", "import", "--public", "other.pem")
     person.types("key", "import", "--secret", "nonsense", code=2)
+    hsm = ("--authority", "cluster", "--pkcs11", "ca-2")
+    elsewhere = person.types("key", "import", *hsm, code=1).stderr
     listed = [one for one in person.gets("key", "list") if not one["spec"].get("authority")]
     states = {one["metadata"]["name"]: one["spec"]["state"] for one in listed}
 
+    assert "spec.pkcs11: Forbidden: every server issues" in elsewhere
     assert "verifiers have it only after the publish time, from 2" in refused
     assert "only a revoked key changes from Active to Retired" in kept
     assert states == {"tokens-1": "Active", "tokens-2": "Published", "tokens-3": "Verifying"}

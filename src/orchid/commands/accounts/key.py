@@ -8,7 +8,8 @@
     orchid key back tokens-1             sign with the previous key again
     orchid key retire tokens-1           refuse its tokens; rejected while something depends on it
     orchid key import --secret pki/key   import a private key, or with --public FILE a public one;
-                                         with --authority web the next key of that authority
+                                         with --authority web the next key of that authority, also
+                                         with --pkcs11 LABEL one of the server's HSM
     orchid key new FILE                  make a key file, for servers whose keys are files
     orchid key show sealing              the sealing keys, and how many values depend on each
     orchid key rotate sealing            add a sealing key to the file of a server
@@ -273,7 +274,9 @@ def _create_successor(server: ServerConnection, authority: str, found: list[Json
     owner = server.get(authorities(server, authority))
     algorithm = (owner["spec"].get("key") or {}).get("algorithm")
     if not algorithm:
-        text = "its key is in a Secret; orchid key import --authority imports the next one"
+        text = (
+            "the server does not create its keys; orchid key import --authority adds the next one"
+        )
         raise Complaint(f"{authority}: {text}")
     spec = {"authority": authority, "algorithm": algorithm}
     name = name_of(_post(server, _next_name(server, found, authority), spec))
@@ -350,6 +353,7 @@ def _step(
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--secret", metavar="NAMESPACE/NAME", help="a Secret with tls.key")
+    source.add_argument("--pkcs11", metavar="LABEL", help="a key of an authority in the HSM")
     source.add_argument("--public", type=Path, metavar="FILE", help="PEM: a key that only verifies")
     authority = parser.add_argument(
         "--authority", default="", metavar="NAME", help="the key of an authority, with its tls.crt"
@@ -367,6 +371,8 @@ def _import(chosen: argparse.Namespace) -> int:
             spec: Json = {"publicKey": read_bounded(chosen.public, LARGEST_KEY).decode("latin-1")}
         except Refusal as refusal:
             raise Complaint(str(refusal), USAGE) from None
+    elif chosen.pkcs11:
+        spec = {"pkcs11": {"label": chosen.pkcs11}}
     else:
         namespace, slash, name = chosen.secret.partition("/")
         if not (namespace and slash and name):
