@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs upgrade lock dist image install man
+.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs console-runs upgrade lock dist image install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -111,6 +111,14 @@ exchange-runs: export ORCHID_REVIEWED_TOKENS ?= 1000
 exchange-runs: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m pytest -v -n 0 tests/e2e/test_token_exchange.py tests/e2e/test_web_servers.py $(ARGS)
+
+# The console in chromium: every page in light and dark at three widths with pictures, a revocation over three servers and etcd, and
+# a search of 100,000 certificates; ten minutes or so: make console-runs PICTURES=directory
+console-runs: PICTURES = pictures
+console-runs: .venv/.installed-dev
+	scripts/system-packages
+	mkdir -p "$(PICTURES)"
+	ORCHID_SCREENSHOTS="$(PICTURES)" $(BIN)/python -m pytest -v -s -n 0 tests/e2e/test_console.py tests/e2e/test_served_console.py tests/e2e/console_runs.py $(ARGS)
 
 # Two servers of an earlier commit are replaced under load, and started again; a minute or so:
 # make upgrade FROM=<commit>

@@ -4,6 +4,7 @@ Start with `running_console`: the program with a kubeconfig, and the link that i
 is one browser for all tests of a module.
 """
 
+import base64
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
+import yaml
 from playwright.sync_api import Browser, sync_playwright
 
 STOP_SECONDS = 10
@@ -75,3 +77,12 @@ def opened(page: Any, link: str) -> str:
     page.goto(link)
     page.get_by_role("heading", name="Overview").wait_for()
     return str(page.url).rstrip("/")
+
+
+def identity_of(kubeconfig: Path, place: Path) -> Path:
+    """A file with the certificate and the key of a kubeconfig."""
+    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
+    words = ("client-certificate-data", "client-key-data")
+    file = place / "identity.pem"
+    file.write_bytes(b"".join(base64.b64decode(user[word]) for word in words))
+    return file

@@ -37,6 +37,13 @@ expect.set_options(timeout=20_000)
 SHOTS = os.environ.get("ORCHID_SCREENSHOTS", "")
 
 
+def request_body(name: str, host: str, subject: str = "") -> dict[str, Any]:
+    made = samples.request(subject, (), alternative_names=(x509.DNSName(host),))
+    data = base64.b64encode(made).decode()
+    spec = {"request": data, "signerName": "example.com/web", "usages": ["server auth"]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 class World:
     """A server, a console for its administrator, and a browser."""
 
@@ -57,10 +64,7 @@ class World:
         return reply.json
 
     def request(self, name: str, host: str = "shop.example.com", subject: str = "") -> None:
-        made = samples.request(subject, (), alternative_names=(x509.DNSName(host),))
-        data = base64.b64encode(made).decode()
-        spec = {"request": data, "signerName": "example.com/web", "usages": ["server auth"]}
-        self.call("POST", REQUESTS, {"metadata": {"name": name}, "spec": spec})
+        self.call("POST", REQUESTS, request_body(name, host, subject))
 
     def types(self, name: str) -> list[str]:
         status = self.call("GET", f"{REQUESTS}/{name}").get("status", {})
@@ -131,6 +135,23 @@ def test_everything_works_without_script(world: World) -> None:
     expect(page.locator("#state")).to_have_text("Denied")
     page.get_by_role("link", name="Requests").first.click()
     assert world.types("plain") == ["Denied"]
+    page.context.close()
+
+
+def test_a_request_that_was_replaced_while_the_form_is_open_is_not_approved(world: World) -> None:
+    """Run 4: the same name, other names in the request."""
+    world.request("swapped")
+    page, base = world.open()
+    page.goto(f"{base}/requests/swapped")
+    page.get_by_role("radio", name="Approve").check()
+    world.call("DELETE", f"{REQUESTS}/swapped")
+    world.request("swapped", host="admin.example.com")
+
+    page.get_by_role("button", name="Record the decision").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("It changed since you looked")
+    expect(page.get_by_text("admin.example.com").first).to_be_visible()
+    assert world.types("swapped") == []
     page.context.close()
 
 
@@ -245,35 +266,46 @@ def paths_of(world: World) -> dict[str, str]:
     }
 
 
-def test_pages_are_accessible(world: World) -> None:
-    """axe finds nothing; no page is wider than its window; no script fails."""
+@pytest.fixture(scope="module")
+def pages(world: World) -> dict[str, str]:
+    """The paths of all pages, each with something to show."""
     policy = {
         "signerNames": ["example.com/web"],
         "requesters": {"groups": ["developers"]},
         "allows": {"dnsNames": ["*.example.com"], "usages": ["server auth"]},
     }
-    world.call(
-        "POST",
-        f"{IDENTITY}/approvalpolicies",
-        {"metadata": {"name": "web-servers"}, "spec": policy},
-    )
+    made = {"metadata": {"name": "web-servers"}, "spec": policy}
+    world.call("POST", f"{IDENTITY}/approvalpolicies", made)
     world.request("shop")
+    return paths_of(world)
+
+
+LOOKS = list(product(("light", "dark"), WIDTHS))
+
+
+@pytest.mark.parametrize("look", LOOKS if SHOTS else [None], ids=str)
+def test_pages_are_accessible(
+    world: World, pages: dict[str, str], look: tuple[str, int] | None
+) -> None:
+    """axe finds nothing; no page is wider than its window; no script fails.
+
+    In the suite, each page has one of the looks.
+    """
     page, base = world.open()
     failures: list[str] = []
     page.on("pageerror", lambda error: failures.append(f"script: {error}"))
-    looks = list(product(("light", "dark"), WIDTHS))
-    for number, (name, path) in enumerate(paths_of(world).items()):
-        for scheme, width in looks if SHOTS else [looks[number % len(looks)]]:
-            page.emulate_media(color_scheme=scheme)
-            page.set_viewport_size({"width": width, "height": 900})
-            page.goto(f"{base}{path}")
-            where = f"{name}, {scheme}, {width}"
-            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                failures.append(f"{where}: wider than the window")
-            for violation in Axe().run(page).response["violations"]:
-                nodes = [node["html"][:200] for node in violation["nodes"]][:2]
-                failures.append(f"{where}: {violation['id']}: {nodes}")
-            if SHOTS:
-                page.screenshot(path=Path(SHOTS) / f"{name}-{scheme}-{width}.png", full_page=True)
+    for number, (name, path) in enumerate(pages.items()):
+        scheme, width = look or LOOKS[number % len(LOOKS)]
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{base}{path}")
+        where = f"{name}, {scheme}, {width}"
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            failures.append(f"{where}: wider than the window")
+        for violation in Axe().run(page).response["violations"]:
+            nodes = [node["html"][:200] for node in violation["nodes"]][:2]
+            failures.append(f"{where}: {violation['id']}: {nodes}")
+        if SHOTS:
+            page.screenshot(path=Path(SHOTS) / f"{name}-{scheme}-{width}.png", full_page=True)
     assert failures == []
     page.context.close()

@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from playwright.sync_api import expect
 
 from tests.conformance.exchanges import TOKENS
-from tests.e2e.browsing import running_browser
+from tests.e2e.browsing import identity_of, running_browser
 from tests.e2e.https import Https
 from tests.e2e.openid_provider import CLIENT, running_provider
 from tests.e2e.serving import Server, free_port, running_server
-from tests.e2e.test_console import ADMIN, IDENTITY, World, other_site
+from tests.e2e.test_console import ADMIN, IDENTITY, REQUESTS, World, other_site, request_body
 
 pytestmark = pytest.mark.system_package("chromium", "node", "npm")
-BINDINGS = "/apis/rbac.authorization.orch.io/v1/clusterrolebindings"
+RBAC = "rbac.authorization.orch.io"
+ASKING = {
+    "apiGroups": ["certificates.orch.io"],
+    "resources": ["certificatesigningrequests"],
+    "verbs": ["create"],
+}
 SESSIONS = f"{IDENTITY}/consolesessions"
 AUDIT_POLICY = "apiVersion: audit.orch.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
 SECRET = "a secret of the client: + / ?"
@@ -48,6 +52,12 @@ class Served(World):
         page.get_by_role("button").first.click()
         page.get_by_role("button", name="Continue").click()
         page.wait_for_url(f"{self.url}{path}")
+
+    def bind(self, role: str, user: str) -> None:
+        reference = {"kind": "ClusterRole", "name": role, "apiGroup": RBAC}
+        subject = {"kind": "User", "name": user, "apiGroup": RBAC}
+        body = {"metadata": {"name": role}, "roleRef": reference, "subjects": [subject]}
+        self.call("POST", f"/apis/{RBAC}/v1/clusterrolebindings", body)
 
     def sessions(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", SESSIONS)["items"]
@@ -95,21 +105,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         browser = running.enter_context(running_browser())
         made = Served(server, browser, url, audit)
         for role in ("certificate-approver", "certificate-inventory-viewer"):
-            reference = {
-                "kind": "ClusterRole",
-                "name": role,
-                "apiGroup": "rbac.authorization.orch.io",
-            }
-            subject = {"kind": "User", "name": "oidc:alice", "apiGroup": reference["apiGroup"]}
-            made.call(
-                "POST",
-                BINDINGS,
-                {
-                    "metadata": {"name": f"alice-{role}"},
-                    "roleRef": reference,
-                    "subjects": [subject],
-                },
-            )
+            made.bind(role, "oidc:alice")
         yield made
 
 
@@ -134,6 +130,27 @@ def test_a_user_signs_in_and_approves_with_their_own_rights(served: Served) -> N
     assert {one["user"]["username"] for one in written} == {"oidc:alice"}
     assert {one["sourceIPs"][0] for one in written} == {"127.0.0.1"}
     assert all(one["userAgent"].startswith("orchid-console/") for one in written)
+    page.context.close()
+
+
+def test_nobody_approves_their_own_request(served: Served) -> None:
+    """Run 2: the page says so before the click, and the server refuses it."""
+    role = {"metadata": {"name": "ask"}, "rules": [ASKING]}
+    served.call("POST", f"/apis/{RBAC}/v1/clusterroles", role)
+    served.bind("ask", "oidc:alice")
+    with Https(served.server.port) as https:
+        body, headers = request_body("mine", "own.example.com"), {"Impersonate-User": "oidc:alice"}
+        made = https.send("POST", REQUESTS, body, token=ADMIN, headers=headers)
+    assert made.status == 201, made.body
+    page = served.window()
+    served.sign_in(page, "alice", "/requests/mine")
+
+    expect(page.get_by_text("Another person must approve it")).to_be_visible()
+    page.get_by_role("radio", name="Approve").check()
+    page.get_by_role("button", name="Record the decision").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+
+    assert served.types("mine") == []
     page.context.close()
 
 
@@ -281,12 +298,3 @@ def test_client_certificates_are_the_other_way_to_sign_in(tmp_path: Path) -> Non
     assert known.headers["Strict-Transport-Security"].startswith("max-age=")
     assert (other.status, forged.status, unknown.status) == (421, 403, 401)
     assert b"no certificate" in unknown.body
-
-
-def identity_of(kubeconfig: Path, place: Path) -> Path:
-    """A file with the certificate and the key of a kubeconfig."""
-    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
-    words = ("client-certificate-data", "client-key-data")
-    file = place / "identity.pem"
-    file.write_bytes(b"".join(base64.b64decode(user[word]) for word in words))
-    return file
