@@ -39,6 +39,7 @@ T = TypeVar("T", bound=Object)
 
 MERGE_PATCH = "application/merge-patch+json"
 PAGE = 2000  # objects on one page of a list
+SCANNED = 200  # objects on one page of a scan: decoding more would hold the event loop
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between attempts to open a stream again
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
@@ -204,7 +205,7 @@ class Client:
         """Every object, page by page."""
         after = ""
         while True:
-            page = await self.page(wanted, after=after)
+            page = await self.page(wanted, limit=SCANNED, after=after)
             for item in page.items:
                 yield item
             after = page.meta.continue_
