@@ -221,5 +221,10 @@ async def test_an_intermediate_in_the_hsm_is_signed_elsewhere(
         await install(world, "web-1", signed_elsewhere(waiting.status.request, root))
         await until_ready(world)
         leaf = await issued(world)
+        await create(world, "shop", signerName="example.com/shop")
+        await until_ready(world, "shop")
+        # The other authority chooses the identifier of the key; the key is what counts.
+        with pytest.raises(Invalid, match="web-1 has the same key"):
+            await new_key(world, "shop-2", "shop", **IN_HSM)
 
     assert Verifier(tmp_path).accepts(leaf, root.chain_pem.decode())

@@ -169,6 +169,12 @@ class SigningKeyMaterial(AdmissionPolicy):
         if same:
             _refuse(kind, new, duplicate(SPEC, f"{same[0]} has the same key"))
 
+    def _refuse_shared(self, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus) -> None:
+        """Refuse a key of the HSM that is in use: one authority could issue in another's place."""
+        for entry in self._keys.entries.values():
+            if entry.object.status.public_key == status.public_key:
+                _refuse(kind, new, duplicate(SPEC, f"{entry.object.name} has the same key"))
+
     # -- keys of authorities -----------------------------------------------------------------
 
     async def _admit_authority_key(
@@ -223,11 +229,9 @@ class SigningKeyMaterial(AdmissionPolicy):
         except Refusal as refusal:
             shown = str(new.spec.secret_ref or new.spec.algorithm or new.hsm_label)
             _refuse(kind, new, invalid(_source(new), shown, str(refusal)))
-        # With the key of another authority, this one could issue in its place.
-        others = (
-            [entry.object for entry in self._keys.entries.values()] if new.hsm_label else stored
-        )
-        self._refuse_same(kind, new, made.status, others)
+        self._refuse_same(kind, new, made.status, stored)
+        if new.hsm_label:
+            self._refuse_shared(kind, new, made.status)
         if authority.is_platform and made.status.algorithm not in FOR_CLIENTS:
             _refuse(kind, new, unsupported(_source(new), made.status.algorithm, FOR_CLIENTS))
         if made.data:
