@@ -207,7 +207,7 @@ class TokenKeys(Subject):
 
     def _keys(self, turn: int) -> list[Any]:
         found: list[Any] = self.send(turn, "GET", KEYS, None, (OK,)).json["items"]
-        return found
+        return [one for one in found if not one["spec"].get("authority")]
 
     def _name(self, kid: str) -> str:
         try:
