@@ -35,8 +35,7 @@ class CleanRevocations(Sweeper):
     async def sweep(self) -> None:
         oldest = self._clock.now() - LEEWAY
         # The name of one that stays, by target. A first one with a lesser reason stays, too, since
-        # CRLs
-        # have its date.
+        # CRLs have its date.
         first: dict[tuple[tuple[str, ...], int], str] = {}
         async for found in self._client.scan(ListSelection(CredentialRevocation)):
             if await self._is_over(found, oldest):

@@ -87,8 +87,7 @@ class MarkRevoked(Worker[Key, None]):
 
     async def _follow_revocations(self, listed: asyncio.Event) -> None:
         # A new list replaces the index when it is complete: with half of the revocations the marks
-        # of
-        # the other half would be removed.
+        # of the other half would be removed.
         index = RevocationIndex()
         selection = ListSelection(CredentialRevocation)
         async with contextlib.aclosing(self._client.follow(selection)) as batches:

@@ -127,8 +127,7 @@ class Kind(Generic[T]):
     # Ledger entries for a change of an object (new, old, request), in the same commit.
     records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
     # Server-side notes, updated when an object is created or changed: stored with the object,
-    # deleted
-    # with it, and never sent to a client.
+    # deleted with it, and never sent to a client.
     note: Note[T] | None = None
 
     @cached_property

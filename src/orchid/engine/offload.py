@@ -37,8 +37,7 @@ class Offload:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="offload")
         self._free = THREADS
         # By caller: busy threads, and queued turns, the next caller first. Work without a seat,
-        # such as
-        # that of pages, counts as one more caller.
+        # such as that of pages, counts as one more caller.
         self._busy: dict[Seat | None, int] = {}
         self._waiting: dict[Seat | None, deque[asyncio.Future[None]]] = {}
 

@@ -117,8 +117,7 @@ class OpenWatches:
     async def check_all(self) -> None:
         """End every watch whose request would be refused now."""
         # Several together: each needs fresh data, and one response of the store serves all
-        # concurrent
-        # requests for it.
+        # concurrent requests for it.
         watches = tuple(self._open.items())
         for first in range(0, len(watches), AT_ONCE):
             some = watches[first : first + AT_ONCE]

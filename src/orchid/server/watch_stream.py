@@ -29,8 +29,7 @@ from orchid.wire.struct import replace
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
 # Events from before a watch are sent in pieces of so many bytes or events. The client reads one,
-# and
-# other connections get a turn, before the next is built.
+# and other connections get a turn, before the next is built.
 PIECE_SIZE, PIECE_EVENTS = 65_536, 100
 
 _JSON_STREAM = b"Content-Type: application/json\r\n"

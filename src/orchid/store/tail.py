@@ -77,7 +77,7 @@ class Tail:
             self._events -= len(oldest.events)
             self._bytes -= self._sizes.popleft()
             self.floor = oldest.revision
-        self._ring()
+        self._wake_readers()
 
     def jump(self, revision: Revision) -> None:
         """Move on to a revision whose events are in the log only."""
@@ -85,7 +85,7 @@ class Tail:
         self._sizes.clear()
         self._events = self._bytes = 0
         self.floor = self.revision = revision
-        self._ring()
+        self._wake_readers()
 
     def interrupt(self, why: str) -> None:
         """End every watch, because the state of the store is unknown; new ones continue from
@@ -93,12 +93,12 @@ class Tail:
         """
         self.interrupted = why
         self.interruptions += 1
-        self._ring()
+        self._wake_readers()
 
     def close(self) -> None:
         """End every watch."""
         self.closed = True
-        self._ring()
+        self._wake_readers()
 
     def after(self, span: Span, revision: Revision) -> Batch:
         """All events of the tail after a revision that is not below its floor."""
@@ -126,7 +126,7 @@ class Tail:
         """Release the future: no task waits for it any more."""
         self._waiting = [other for other in self._waiting if other is not wakeup]
 
-    def _ring(self) -> None:
+    def _wake_readers(self) -> None:
         waiting, self._waiting = self._waiting, []
         for wakeup in waiting:
             if not wakeup.done():

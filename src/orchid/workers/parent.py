@@ -81,8 +81,7 @@ class Parent:
         self._counter = SharedCounter.create()
         self._launcher = Launcher(program, self._counter.descriptor, sockets)
         # etcd is no GroupingStore: other servers write to it as well, so that each worker has its
-        # own
-        # connection to it, and nothing is shared here.
+        # own connection to it, and nothing is shared here.
         shared = store if isinstance(store, GroupingStore) else MemoryStore()
         self._server = StoreServer(shared, self._counter)
         self._processes: dict[str, asyncio.subprocess.Process] = {}

@@ -105,8 +105,7 @@ class Worker(Running, Generic[K, V]):
     async def _follow_until_lost(self) -> None:
         """Follow until one of the followers fails, then end them all."""
         # Not in a TaskGroup: if a task fails while the group is cancelled, the group raises only
-        # that
-        # failure, and the loop would go on although it was cancelled.
+        # that failure, and the loop would go on although it was cancelled.
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         followers: list[asyncio.Task[None]] = []
 

@@ -263,8 +263,7 @@ class Feed:
             self._advance(batch.revision)
         notifying = self._notify(changes_of, self.revision)
         # Usually this notifies all listeners. Otherwise a task notifies the rest, so that the next
-        # batch
-        # need not wait.
+        # batch need not wait.
         if self._unnotified or next(notifying, _DONE) is not _DONE:
             self._unnotified.append(notifying)
             if self._notifier is None:

@@ -143,8 +143,7 @@ class Patching:
 
         while True:
             # If the object is created or deleted meanwhile, the other path is tried, so that apply
-            # only
-            # fails for invalid input.
+            # only fails for invalid input.
             if endpoint is None and await self._is_missing(kind, request):
                 with contextlib.suppress(AlreadyExists):
                     return await self._apply_new(kind, config, request, may_create), True

@@ -163,8 +163,7 @@ def is_held(kind: Kind[T], one: T) -> bool:
 def is_unchanged(new: Object, value: bytes, entry: Entry[Any]) -> bool:
     """Whether storing this value would change at most times of managed fields."""
     # Times have one length, so a difference in times alone leaves the length as it was. The value
-    # has no
-    # resourceVersion.
+    # has no resourceVersion.
     head, version = entry.kind.head, f',"resourceVersion":"{entry.revision}"'
     if value.startswith(head) and len(value) + len(version) != len(head) + len(entry.tail):
         return False

@@ -35,8 +35,7 @@ _LAST_RESORT = Response(500, _PLAIN_TEXT, b"500 Internal Server Error\n")
 Failure = Callable[[HttpRequest, BaseException], Response]
 
 # Pipelined requests of a connection that are processed in one turn of the event loop: several, or
-# one
-# while many connections have requests waiting, or after one that took long.
+# one while many connections have requests waiting, or after one that took long.
 _ANSWERS_PER_TURN, _MANY_YIELDING = 8, 4
 _LONG_TURN = 0.005  # seconds
 

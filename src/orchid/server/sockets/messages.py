@@ -66,8 +66,7 @@ class HttpRequest(msgspec.Struct, eq=False):
     # Seconds the handler may take once it suspends; it may change this until then.
     timeout: float = 60.0
     # Cache of values that depend on the headers alone. Requests on the same connection with exactly
-    # the
-    # same header bytes, except the value of Content-Length, share it.
+    # the same header bytes, except the value of Content-Length, share it.
     memo: HeadMemo = msgspec.field(default_factory=HeadMemo)
 
     __repr__ = object.__repr__  # shows no field: there are tokens in it

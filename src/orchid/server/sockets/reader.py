@@ -94,8 +94,7 @@ class RequestReader:
         self._body: bytes | bytearray = b""
         self._body_bytes = 0
         # Of two parsers, `_quiet` reports no headers. Each reads whole requests only, so that the
-        # other may
-        # read the next one.
+        # other may read the next one.
         self._full: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._quiet: httptools.HttpRequestParser | None = None
         self._parser: httptools.HttpRequestParser | None = self._full

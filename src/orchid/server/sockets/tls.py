@@ -179,8 +179,7 @@ def _libssl() -> ctypes.CDLL:
 
 
 # Replaces OpenSSL's own verification of a chain, which verifies as many signatures as a client
-# sends
-# certificates. OpenSSL stores the address, so this lives as long as the module.
+# sends certificates. OpenSSL stores the address, so this lives as long as the module.
 _CHECK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _GO_ON = _CHECK(lambda _store, _given: 1)
 

@@ -277,8 +277,7 @@ class EtcdHistory:
         existed = deleted or now.create_revision != revision
         if existed and not before.mod_revision:
             # Either it has been compacted, or etcd sent this before it applied our request for
-            # previous
-            # values; a new watch will decide.
+            # previous values; a new watch will decide.
             raise RevisionGone
         return StoreEvent(
             self._keys.inner(now.key),
