@@ -1,10 +1,15 @@
-"""ACME clients as they are: certbot, lego, dehydrated, uacme and Caddy get, renew and revoke."""
+"""ACME clients as they are: certbot, lego, dehydrated, uacme and Caddy get, renew and revoke.
+
+ORCHID_APPROVAL_SECONDS=120 ...     a person approves after that time, and certbot waits
+"""
 
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +22,7 @@ from tests.e2e.serving import Server, free_port, running_server
 from tests.e2e.tls_services import until
 from tests.system_packages import require_program
 
+APPROVAL_SECONDS = float(os.environ.get("ORCHID_APPROVAL_SECONDS", "0"))
 POLICY = """
 apiVersion: identity.orch.io/v1alpha1
 kind: ApprovalPolicy
@@ -321,14 +327,21 @@ def test_caddy_waits_gets_and_renews(acme: Acme, tmp_path: Path) -> None:
 
 @pytest.mark.system_package("kubectl", "/usr/bin/certbot")
 def test_certbot_of_debian_gets_renews_and_revokes(acme: Acme, tmp_path: Path) -> None:
-    """An old release, which knows no renewal information."""
+    """An old release, which knows no renewal information; it waits for a person."""
     certbot, name = Certbot(acme, tmp_path, Path("/usr/bin/certbot")), "old.web.example.com"
 
+    with ThreadPoolExecutor() as beside:
+        waited = beside.submit(certbot.get, "old.example.org", "--issuance-timeout", "600")
+        until(lambda: bool(waiting(acme)), "no request")
+        time.sleep(APPROVAL_SECONDS)
+        acme.operator.types("csr", "approve", *waiting(acme))
+        waited.result()
     certbot.get(name)
     first = certbot.serial(name)
-    certbot("renew", "--force-renewal")
+    certbot("renew", "--cert-name", name, "--force-renewal")
     second = certbot.serial(name)
     certbot("revoke", "--cert-name", name, "--no-delete-after-revoke", "--server", acme.url)
 
     assert first != second
     until(lambda: second not in live(acme), "the certificate is not marked as revoked")
+    assert certbot.serial("old.example.org") in live(acme)
