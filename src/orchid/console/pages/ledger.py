@@ -115,7 +115,8 @@ def _row(entry: bytes) -> Json:
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
-    return text.short(value) if len(str(value)) > LONGEST_VALUE else str(value)
+    # An ellipsis of ours is not to be spelled out like a character of the value.
+    return text.short(value).replace("…", "...") if len(str(value)) > LONGEST_VALUE else str(value)
 
 
 async def verify(visit: Visit) -> Shown | Retry:
