@@ -30,13 +30,7 @@ async def _listed(visit: Visit) -> Json:
     ]
     rows = [row for row in rows if wanted in f"{row['namespace']}/{row['name']}".lower()]
     rows.sort(key=lambda row: (row["namespace"], row["name"]))
-    first = shared.position(visit.query, len(rows))
-    return {
-        "rows": rows[first : first + shared.ROWS],
-        "total": len(rows),
-        "first": first,
-        "has_more": has_more,
-    }
+    return shared.one_page(visit.query, rows, has_more=has_more)
 
 
 async def read_one(visit: Visit) -> Mapping[str, Any]:

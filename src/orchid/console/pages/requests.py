@@ -43,14 +43,10 @@ async def _listed(visit: Visit) -> Json:
     kept.sort(key=lambda row: str(row["created"]))
     ordered = [row for row in kept if row["state"] == WAITING]
     ordered += reversed([row for row in kept if row["state"] != WAITING])
-    first = shared.position(visit.query, len(ordered))
     return {
-        "rows": ordered[first : first + shared.ROWS],
-        "total": len(ordered),
+        **shared.one_page(visit.query, ordered, has_more=has_more),
         "all": len(rows),
         "back": urlencode({key: visit.query[key] for key in FILTERS if visit.query.get(key)}),
-        "first": first,
-        "has_more": has_more,
         "states": STATES,
         "signers": sorted({row["signer"] for row in rows}),
     }

@@ -65,13 +65,7 @@ async def _listed(visit: Visit) -> Json:
         rows = [row for row in rows if row["can_lift"]]
     elif wanted == "pending":
         rows = [row for row in rows if not row["effective"]]
-    first = shared.position(visit.query, len(rows))
-    return {
-        "rows": rows[first : first + shared.ROWS],
-        "total": len(rows),
-        "first": first,
-        "has_more": has_more,
-    }
+    return shared.one_page(visit.query, rows, has_more=has_more)
 
 
 async def read_one(visit: Visit) -> Mapping[str, Any]:

@@ -69,6 +69,17 @@ def name_of(one: Json) -> str:
     return str(one.get("metadata", {}).get("name") or "")
 
 
+def one_page(query: Mapping[str, str], rows: list[Json], *, has_more: bool) -> Json:
+    """The rows of one page of a table, and its position; `has_more`: not all rows were read."""
+    first = position(query, len(rows))
+    return {
+        "rows": rows[first : first + ROWS],
+        "total": len(rows),
+        "first": first,
+        "has_more": has_more,
+    }
+
+
 def position(query: Mapping[str, str], total: int) -> int:
     """The first row of a page, from the URL."""
     given = query.get("from", "")
