@@ -280,3 +280,29 @@ async def test_sign_ins_of_one_address_are_limited(world: World) -> None:
     ]
 
     assert [one.status for one in found] == [403] * 10 + [429]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 421),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": ""}, 403),
+        ({}, 200),
+    ],
+)
+async def test_forged_forms_and_other_hosts_are_refused(
+    world: World, headers: dict[str, str], status: int
+) -> None:
+    """With the cookie of the session: nothing is signed out."""
+    cookie = await world.begin()
+    sent = {"host": "console.example", "cookie": cookie, **OWN, **headers}
+
+    found = await world.door.respond(WebRequest("POST", "/out", {}, sent), CONNECT)
+
+    assert found.status == status
+    assert (len(world.stored.objects) == 1) == (status != 200)
+    assert "default-src 'none'" in dict(found.headers)["Content-Security-Policy"]
+    assert dict(found.headers)["Strict-Transport-Security"] == "max-age=31536000"

@@ -41,6 +41,7 @@ def _announce(settings: Any, files: Any) -> None:
     say(
         f"orchid serves {settings.url}\n"
         f"  orchid status --kubeconfig {kubeconfig}\n"
+        f"  orchid console --kubeconfig {kubeconfig}\n"
         f"  {CLIENT} --kubeconfig {kubeconfig} get serviceaccounts -A\n"
         f"  curl --cacert {authority} {settings.url}/readyz"
     )
