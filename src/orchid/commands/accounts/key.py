@@ -64,7 +64,7 @@ PUBLISHED_KEYS = "/openid/v1/jwks"
 KIND, VERSION = "SigningKey", "v1beta1"
 PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Retired"
 TOKENS, SEALING = "tokens", "sealing"
-REJECTED, CONFLICT = 422, 409
+REJECTED, CONFLICT, FORBIDDEN, NOT_FOUND = 422, 409, 403, 404
 LARGEST_KEY = 64 * 1024
 HOUR = timedelta(hours=1)
 BUSY_SECONDS = 30
@@ -246,6 +246,8 @@ def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str 
     else:
         raise Complaint("no key is Published; create a SigningKey first (docs/rotation.md)")
     done = f"signs certificates of {authority}" if authority else "signs tokens"
+    if authority:
+        remark_consumers(server, authority)
     code = _step(chosen, server, successor, ACTIVE, done)
     for one in found if chosen.hurry else ():
         if one["spec"]["state"] in (ACTIVE, VERIFYING):
@@ -319,8 +321,25 @@ def _retire(chosen: argparse.Namespace) -> int:
     kind, slash, name = chosen.name.partition("/")
     if kind == SEALING and slash:
         return sealing_key.retire(chosen, name)
-    done = "is retired; what it signed is refused"
-    return _step(chosen, connect(chosen), chosen.name, RETIRED, done)
+    done, server = "is retired; what it signed is refused", connect(chosen)
+    if authority := _authority(server.get(url(server, chosen.name))):
+        remark_consumers(server, authority)
+    return _step(chosen, server, chosen.name, RETIRED, done)
+
+
+def remark_consumers(server: ServerConnection, authority: str) -> None:
+    """Print how many known clients of the authority's bundle have not fetched it yet."""
+    bundle = path("apis", server.names.identity, VERSION, "publishedbundles", authority)
+    try:
+        found = (server.get(bundle).get("status") or {}).get("consumers") or {}
+    except CommandRefused as refused:
+        if refused.status not in (FORBIDDEN, NOT_FOUND):
+            raise
+        return
+    if behind := found.get("behind"):
+        longest = [one["name"] for one in found.get("longest") or ()][:1]
+        named = f", the longest {longest[0]}" if longest else ""
+        remark(f"{behind} of {behind + found.get('current', 0)} consumers are behind{named}")
 
 
 def _step(
