@@ -5,6 +5,7 @@ A test that needs a program of the operating system says so with
 from tests/system_packages.py.
 """
 
+import gc
 import os
 import platform
 
@@ -24,6 +25,20 @@ if platform.machine() == "aarch64":
     os.environ.setdefault(
         "ETCD_UNSUPPORTED_ARCH", "arm64"
     )  # Debian's etcd refuses to start without
+
+
+_GARBAGE_COLLECTION = gc.get_threshold()
+
+
+def pytest_runtest_teardown() -> None:
+    """Collect garbage as before: a server or an agent of a test has disabled it for its process.
+
+    Without this, a process that had run `orchid serve` once grew to gigabytes.
+    """
+    if not gc.isenabled() or gc.get_freeze_count() or gc.get_threshold() != _GARBAGE_COLLECTION:
+        gc.unfreeze()
+        gc.set_threshold(*_GARBAGE_COLLECTION)
+        gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
