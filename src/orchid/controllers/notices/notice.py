@@ -12,7 +12,7 @@ import msgspec
 
 LONGEST_VALUE: Final = 200  # characters
 MOST_VALUES: Final = 20
-REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+REPLACEMENT: Final = "\ufffd"  # by number: a name would load the table of all names
 
 
 class NoticeKey(NamedTuple):
