@@ -134,9 +134,10 @@ def no_authority() -> tuple[bytes, str]:
         (mismatched, "private key does not match public key"),
         (no_authority, "does not have the CA bit set"),
         (expired, "has expired"),
-        (lambda: (b"hello", "hello"), "at least one CERTIFICATE PEM block"),
+        (lambda: (b"hello", mismatched()[1]), "at least one CERTIFICATE PEM block"),
+        (lambda: (mismatched()[0], "hello\nyou"), "does not contain a private key in PEM form"),
     ],
-    ids=["other key", "no authority", "past its end", "no PEM"],
+    ids=["other key", "no authority", "past its end", "no certificate", "no key"],
 )
 async def test_a_secret_that_is_no_authority_is_refused(server: Api, made: Any, says: str) -> None:
     """At create, with the reason, and nothing is stored; the key is in no message."""

@@ -82,7 +82,7 @@ def test_a_revocation_of_the_page_is_effective_on_three_servers(
 ) -> None:
     """Run 3: the console with the revoked credential gets 401, and its stream ends.
 
-    On an idle machine it takes less than two seconds, of which one is the pause of live updates.
+    One second of the printed time is the pause of live updates.
     """
     first, second, _ = servers
     call(first, "POST", "/api/v1/namespaces/desk/serviceaccounts", {"metadata": {"name": "jane"}})
@@ -164,7 +164,7 @@ class Callers:
 
 
 def test_a_search_of_many_certificates_is_shown_quickly(tmp_path: Path) -> None:
-    """Run 6: from the key to the rows, while another client calls; 300 ms on an idle machine."""
+    """Run 6: from the key to the rows, while another client calls; the times are printed."""
     with running_server(tmp_path / "data"):
         pass  # makes the store
     fill(tmp_path / "data", records(COUNT))

@@ -39,6 +39,7 @@ spec:
 """
 
 # One object of every kind that `kubectl create` has no word for.
+DIGEST = "a" * 64
 OTHERS = """
 apiVersion: v1
 kind: Pod
@@ -293,7 +294,7 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
         "create",
         "-f",
         "-",
-        stdin=OTHERS.format(name="kinds", anchor=anchor, stub=STUB, digest="a" * 64),
+        stdin=OTHERS.format(name="kinds", anchor=anchor, stub=STUB, digest=DIGEST),
     )
     kubectl(*here, "serviceaccount", "it")
     kubectl(*here, "role", "it", "--verb=get,list", "--resource=pods")
@@ -321,7 +322,8 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
         assert "<unknown>" not in table.out, str(table)
         assert_ages(table.lines, {"it", "kinds"})
         name = "it" if resource in namespaced else "kinds"
-        name = {"issuedcertificates": serial, "signingkeys": "tokens-1"}.get(kind, name)
+        named = {"issuedcertificates": serial, "signingkeys": "tokens-1", "consolesessions": DIGEST}
+        name = named.get(kind, name)
         there = [line.split()[0] for line in table.lines[1:]]
         assert kind == "events" or name in there, f"put a {kind} named {name} into OTHERS"
         described = kubectl("-n", "kinds", "describe", resource, name)

@@ -1,6 +1,7 @@
 """`orchid serve --console-listen` in a real browser, with a provider of others and certificates."""
 
 import base64
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -170,7 +171,8 @@ def test_a_deleted_session_is_signed_out_and_a_stored_one_opens_nothing(served: 
     page = served.window()
     served.sign_in(page, "alice")
     cookie = next(one for one in page.context.cookies() if one["name"] == "__Host-orchid")
-    stored = next(one for one in served.sessions() if one["spec"]["username"] == "oidc:alice")
+    hashed = hashlib.sha256(cookie["value"].encode()).hexdigest()
+    stored = next(one for one in served.sessions() if one["metadata"]["name"] == hashed)
     name, sealed = stored["metadata"]["name"], stored["spec"]["sealed"]
     store = served.server.data_dir / "orchid.db"
     with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as database:

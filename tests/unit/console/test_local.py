@@ -111,8 +111,9 @@ async def test_another_host_is_refused(world: World, host: str) -> None:
 async def test_nothing_is_served_elsewhere(world: World) -> None:
     """A program that scans ports learns no path."""
     base, cookie = await world.open()
+    other = "y" if base.endswith("x") else "x"
 
-    for path in ("/", "/requests", f"{base[:-1]}x/", base, f"{base}x/", "/é/", "//"):
+    for path in ("/", "/requests", f"{base[:-1]}{other}/", base, f"{base}x/", "/é/", "//"):
         answer = await world.send("GET", path, cookie=cookie)
         assert answer.status == 404, path
 
