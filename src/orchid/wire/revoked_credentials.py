@@ -164,7 +164,7 @@ def account_errors(named: RevokedAccount, path: Path) -> Iterator[FieldError]:
 
 
 def name_errors(named: RevokedToken | RevokedAccount, path: Path) -> Iterator[FieldError]:
-    """A name that no account can have would revoke nothing, without a word."""
+    """A name that no account can have would silently revoke nothing."""
     rules = (("namespace", named.namespace, label_errors), ("name", named.name, subdomain_errors))
     for name, value, rule in rules:
         if value:

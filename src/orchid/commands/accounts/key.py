@@ -258,17 +258,20 @@ def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str 
 def _hurry(server: ServerConnection, name: str) -> None:
     """Move the renewal of all certificates of a key to the next hour."""
     end = f"{times.now() + HOUR:%Y-%m-%dT%H:%M:%SZ}"
-    for _ in polls(BUSY_SECONDS):  # the leader writes it at the same time
+    _put(server, name, "renewBy", end)
+    remark(f"clients renew the certificates of {name} until {end}")
+
+
+def _put(server: ServerConnection, name: str, field: str, value: str) -> Json:
+    """Set a field of the spec, while the leader may write the same key."""
+    for _ in polls(BUSY_SECONDS):
         key = server.get(url(server, name))
-        key["spec"]["renewBy"] = end
+        key["spec"][field] = value
         try:
-            server.put(url(server, name), key)
+            return server.put(url(server, name), key)
         except CommandRefused as refused:
             if refused.status != CONFLICT:
                 raise
-            continue
-        remark(f"clients renew the certificates of {name} until {end}")
-        return
     raise Complaint(f"{name} changes all the time; try again")
 
 
@@ -348,12 +351,10 @@ def _step(
     """Change the state of a key, once the server allows it."""
     refusal: CommandRefused | None = None
     for _ in polls(chosen.wait):
-        key = server.get(url(server, name))
-        key["spec"]["state"] = state
         try:
-            changed = server.put(url(server, name), key)
+            changed = _put(server, name, "state", state)
         except CommandRefused as refused:
-            if refused.status not in (REJECTED, CONFLICT):
+            if refused.status != REJECTED:
                 raise
             if str(refused) != str(refusal) and chosen.wait:
                 remark(f"not yet: {refused}")
