@@ -8,6 +8,7 @@ that the console has no rights of its own over the objects that it shows.
 import asyncio
 import hashlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -70,7 +71,7 @@ class SessionUse:
                 yield piece
 
 
-class PublicDoor:
+class PublicDoor(ABC):
     """What both ways of signing in share: the host, forged forms, limits, files."""
 
     def __init__(
@@ -107,8 +108,9 @@ class PublicDoor:
         finally:
             self._running -= 1
 
+    @abstractmethod
     async def admitted(self, request: WebRequest, connect: Connect) -> WebResponse:
-        raise NotImplementedError
+        """The page, for a user who has signed in; for others the way to do so."""
 
     def use_of(self, user: str) -> SessionUse:
         """The use of a session, or of a certificate."""
