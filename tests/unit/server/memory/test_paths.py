@@ -1,9 +1,13 @@
 """Parsed paths are shared by requests with the same target, and by no others."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orchid.server.memory.paths import PathCache
+from orchid.server.memory.paths import PLAIN_PARAMETERS, PathCache
+from orchid.server.parse import parse_path, with_query
 from orchid.server.sockets.messages import HttpRequest, Peer
+from orchid.wire.options import parse_query
 
 LIST = "/api/v1/namespaces/ns/pods"
 
@@ -30,3 +34,29 @@ def test_a_parameter_that_matters_has_its_own_target(query: str) -> None:
     cache = PathCache()
 
     assert parsed(cache, query) is not parsed(cache, "")
+
+
+NAMES = st.sampled_from([*PLAIN_PARAMETERS, "watch", "dryRun", "fieldSelector", "labelSelector"])
+VALUES = st.sampled_from(
+    ["", "1", "true", "0", "All", "a=b", "metadata.name%3Dx", "3s", ";", "%zz"]
+)
+
+
+@given(
+    path=st.sampled_from([LIST, f"{LIST}/p", "/api/v1/nodes", "/livez", "/webhook/clusters/x"]),
+    method=st.sampled_from(["GET", "POST", "DELETE", "PATCH"]),
+    pairs=st.lists(st.tuples(NAMES, VALUES), max_size=4),
+)
+def test_the_cache_finds_the_target_that_parsing_finds(
+    path: str, method: str, pairs: list[tuple[str, str]]
+) -> None:
+    cache, query = PathCache(), "&".join(f"{name}={value}" for name, value in pairs)
+    cache.parse(HttpRequest(method, path, path, "", {}, Peer("127.0.0.1:1")))  # it is cached now
+
+    found, values = cache.parse(
+        HttpRequest(method, f"{path}?{query}", path, query, {}, Peer("127.0.0.1:1"))
+    )
+
+    plain = parse_path(method, path)
+    assert values == parse_query(query)
+    assert found.target == with_query(plain.target, plain.shape, parse_query(query))
