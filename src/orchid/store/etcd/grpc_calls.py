@@ -16,6 +16,7 @@ from orchid.store.etcd import frames
 
 CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, PERMISSION_DENIED = 1, 2, 4, 7
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 12, 13, 14, 16
+MOST_BLOCKS: Final = 64
 _is_code = re.compile(rb"[0-9]{1,2}").fullmatch
 _OF_HTTP: Final = {  # gRPC's own table for responses of proxies
     b"400": INTERNAL,
@@ -50,7 +51,7 @@ class OutcomeUnknown(GrpcFailure):
 
 
 class RequestHeaders:
-    """The header blocks of requests to one endpoint: one for each method."""
+    """The header blocks of requests to one endpoint: one for each method and timeout."""
 
     def __init__(self, authority: str, scheme: str) -> None:
         self._common = b"".join(
@@ -64,18 +65,25 @@ class RequestHeaders:
                 (b"hasleader", b"true"),  # a member without a leader refuses the call
             )
         )
-        self._blocks: dict[str, bytes] = {}
+        self._blocks: dict[tuple[str, int], bytes] = {}
 
     def block(self, path: str, seconds: float | None = None) -> bytes:
         """The block of a method, with its timeout."""
-        block = self._blocks.get(path)
+        # First calls have the same timeout; repeated ones have less.
+        milliseconds = 0 if seconds is None else max(1, round(seconds * 1000))
+        block = self._blocks.get((path, milliseconds))
         if block is None:
-            # Our table has size 0, whatever the peer allows; then :method POST of the static table.
-            block = b"\x20\x83" + frames.literal(b":path", path.encode()) + self._common
-            self._blocks[path] = block
-        if seconds is None:
+            if len(self._blocks) >= MOST_BLOCKS:
+                self._blocks.clear()
+            block = self._blocks[path, milliseconds] = self._encode(path, milliseconds)
+        return block
+
+    def _encode(self, path: str, milliseconds: int) -> bytes:
+        # Our table has size 0, whatever the peer allows; then :method POST of the static table.
+        block = b"\x20\x83" + frames.literal(b":path", path.encode()) + self._common
+        if not milliseconds:
             return block
-        return block + frames.literal(b"grpc-timeout", b"%dm" % max(1, round(seconds * 1000)))
+        return block + frames.literal(b"grpc-timeout", b"%dm" % milliseconds)
 
 
 def failure_of(http_status: bytes, headers: dict[bytes, bytes]) -> GrpcFailure | None:

@@ -120,6 +120,10 @@ class EtcdHistory:
         heapq.heappush(self._waiting, (revision, next(self._order), seen))
         await seen
 
+    def has(self, revision: Revision) -> bool:
+        """Whether the watch was faster than the response to a commit."""
+        return revision < self._resume
+
     def offer(self, batch: Batch) -> None:
         """Add a commit from its response, if no other commit can be between it and the tail.
 
@@ -127,9 +131,8 @@ class EtcdHistory:
         for the watch, which reports it too. For a single server on its etcd, that saves a third of
         the cost.
         """
-        if batch.revision >= self._resume:
-            self._offered[batch.revision] = batch
-            self._take_offered()
+        self._offered[batch.revision] = batch
+        self._take_offered()
 
     def expect(self, revision: Revision) -> None:
         """Make sure that the watch reaches an existing revision."""

@@ -269,7 +269,8 @@ class EtcdStore:
             if not answer.succeeded:
                 raise self._conflict(changes, answer)
             revision = answer.header.revision
-            self._history.offer(self._batch(changes, answer))
+            if not self._history.has(revision):
+                self._history.offer(self._batch(changes, answer))
         await self._history.reach(revision)
         return revision
 
