@@ -53,7 +53,7 @@ class NamespaceLifecycle(AdmissionPolicy):
         """Refuse before the object is validated: a missing namespace is reported first."""
         if not kind.namespaced:
             return new
-        await self._feed.fresh()
+        await self._feed.fresh_for_request()
         entry = self._namespaces.entries.get(self._prefix + request.target.namespace)
         if entry is None:
             if self._ensure is None or not (old or await self._may_create(request)):

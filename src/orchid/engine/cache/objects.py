@@ -78,8 +78,11 @@ class Objects:
         return self.feed.cache(kind)
 
     async def current(self, kind: Kind[T], namespace: str, name: str) -> Entry[T]:
-        """The object after every committed write; raises NotFound."""
-        await self.feed.fresh()
+        """The object after every write before this request arrived; raises NotFound.
+
+        A later write makes the commit of a change fail, which is then computed again.
+        """
+        await self.feed.fresh_for_request()
         return self.feed.cache(kind).find(kind, namespace, name)
 
     async def remove(self, old: Entry[T], request: Request) -> store.Revision:
