@@ -15,6 +15,7 @@ approval. A record stays until its certificate has expired. Start with `RecordIs
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from cryptography import x509
@@ -44,6 +45,7 @@ from orchid.kinds.issued_certificate import (
     record_of,
 )
 from orchid.kinds.pod_certificate_request import CHAIN, REQUESTER, PodCertificateRequest
+from orchid.shared_turn import SharedTurn
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
@@ -89,6 +91,7 @@ class RecordIssued(AdmissionPolicy):
         self._pod_requests = pod_requests
         self._account_until = account_until
         self._node_name = node_name_extra
+        self._verifications = SharedTurn()
 
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
@@ -112,7 +115,7 @@ class RecordIssued(AdmissionPolicy):
         if recorded is not None and recorded.object.spec.sha256 != facts.sha256:
             text = f"another certificate has the serial number {facts.serial}"
             raise _refused(kind, new, text)
-        problem = _foreign(new, facts, issuers)
+        problem = await self._verifications.run(partial(_foreign, new, facts, issuers))
         if problem and not issuers.is_platform:
             raise _refused(kind, new, problem)
         if problem:
@@ -212,7 +215,8 @@ def _foreign(
             key = signing_request.parse_once(csr.spec.request or b"").spki
     except Refusal as refusal:
         return str(refusal)
-    if spki_of(facts.certificate) != key:
+    # Equal bytes are the same key, and need not be parsed.
+    if facts.key != key and spki_of(facts.certificate) != key:
         return "it is for another key than the request"
     if not any(is_issued_by(facts.certificate, each) for each in issuers.certificates):
         return f"the authority of {signer} did not issue it"

@@ -30,6 +30,7 @@ class IssuedFacts(msgspec.Struct, frozen=True):
 
     certificate: x509.Certificate
     data: bytes  # DER
+    key: bytes  # the public key as encoded in it
     serial: str  # lower-case hex
     sha256: str  # of the DER
     subject: str  # RFC 4514
@@ -58,6 +59,7 @@ def read_issued(chain: bytes) -> IssuedFacts:
     return IssuedFacts(
         certificate=certificate,
         data=data,
+        key=parts.key,
         serial=certificates.serial_name(parts.serial),
         sha256=hashlib.sha256(data).hexdigest(),
         subject=subject.text or certificate.subject.rfc4514_string(),
