@@ -7,6 +7,7 @@ from pathlib import Path
 from orchid import process_memory
 from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
+from orchid.engine.cache.feed import Feed
 from orchid.server.chain import Chain
 from orchid.server.failures import TIMEOUT, failed
 from orchid.server.pages import crl
@@ -20,7 +21,11 @@ log = logging.getLogger(__name__)
 
 
 def api_listener(
-    settings: Settings, files: DataDirectory, chain: Chain, monotonic: Callable[[], float]
+    settings: Settings,
+    files: DataDirectory,
+    chain: Chain,
+    feed: Feed,
+    monotonic: Callable[[], float],
 ) -> Listener:
     """The HTTPS listener; it listens once it is started."""
     given = settings.given
@@ -39,6 +44,7 @@ def api_listener(
         limits=fitted(ConnectionLimits(request_timeout=settings.request_timeout)),
         tls=tls,
         recognize=chain.recognize,
+        refresh=feed.fresh if given.etcd_servers else None,
         after_rush=process_memory.give_back,
     )
 

@@ -175,7 +175,7 @@ class Assembly:
 
     def listener(self) -> Listener:
         """The HTTPS listener; it listens once it is started."""
-        return api_listener(self.settings, self.files, self.chain, self.clock.monotonic)
+        return api_listener(self.settings, self.files, self.chain, self.feed, self.clock.monotonic)
 
     def close(self) -> None:
         """Stop the threads."""

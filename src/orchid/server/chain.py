@@ -77,7 +77,7 @@ class Chain:
         self._logs_requests = log.isEnabledFor(logging.DEBUG)
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
-        started = self._monotonic()
+        started = http.waited_since or self._monotonic()
         memo = http.memo
         head = memo.facts or facts_of(http)
         # The client's own id, so that it can find its request again.

@@ -21,6 +21,7 @@ from typing import Final
 from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget, network_of
 from orchid.server.sockets.connection import Connection
+from orchid.server.sockets.earlier_writes import Refresh
 from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
 from orchid.server.sockets.messages import Handler, Recognize, Response
 from orchid.server.sockets.peer import host_and_port
@@ -68,11 +69,13 @@ class Listener:
         limits: ConnectionLimits | None = None,
         tls: TlsFiles | None = None,
         recognize: Recognize | None = None,
+        refresh: Refresh | None = None,
         after_rush: Callable[[], None] = lambda: None,
     ) -> None:
         """`recognize` authenticates the sender of a head before the body is read.
 
-        `after_rush` is called after many handshakes.
+        `refresh` is awaited before the requests of a turn are handled. `after_rush` is called after
+        many handshakes.
         """
         self._limits = limits or ConnectionLimits()
         self._tls = tls
@@ -94,6 +97,7 @@ class Listener:
         )
         self._timer: asyncio.TimerHandle | None = None
         self._look_at_files = 0.0
+        self._refresh = refresh
         self._after_rush = after_rush
         self._rush = 0  # handshakes since the last call
         self._tidied = -inf  # time of the last call
@@ -162,7 +166,12 @@ class Listener:
         self._service.streams = Turns(self._service.loop, PIECES_AT_ONCE)
         self._handshakes = Turns(self._service.loop, HANDSHAKES_AT_ONCE)
         self._readings = Turns(self._service.loop, READINGS_AT_ONCE)
-        self._stages = Stages(self._service.loop)
+        self._stages = Stages(
+            self._service.loop,
+            self._service.turn,
+            monotonic=self._service.monotonic,
+            refresh=self._refresh,
+        )
         self._service.run_steps = self._stages.run_steps
         self._accept_again()
         self._sweep()
@@ -181,6 +190,7 @@ class Listener:
             task.cancel()
         for channel in self._shaking_hands:
             channel.abort()
+        self._stages.stop_waiting()
         for connection in tuple(service.connections):
             connection.drain()
         service.settle()

@@ -24,6 +24,7 @@ from orchid.server.sockets.messages import (
     Recognize,
     Response,
 )
+from orchid.server.sockets.stages import Turn
 from orchid.server.sockets.turns import Turns
 from orchid.shared_wait import Run, Step
 
@@ -131,6 +132,7 @@ class ListenerState:
         "streams",
         "tasks",
         "timeout_response",
+        "turn",
         "unknown",
         "unread",
         "unsent",
@@ -172,6 +174,7 @@ class ListenerState:
         self.tasks: set[asyncio.Task[None]] = set()
         self.waiting: set[object] = set()  # requests that wait without a task
         self.run_steps: Run = run_all  # continues with them
+        self.turn = Turn()
         self.deadlines = Deadlines(monotonic)  # of requests that wait for something
         self.draining = False
         self.quiet = asyncio.Event()  # set once draining has no connection left to wait for

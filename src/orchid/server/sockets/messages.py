@@ -65,6 +65,8 @@ class HttpRequest(msgspec.Struct, eq=False):
     too_large: bool = False
     # Seconds the handler may take once it suspends; it may change this until then.
     timeout: float = 60.0
+    # If the requests of its turn have waited together for earlier writes: since when.
+    waited_since: float = 0.0
     # Cache of values that depend on the headers alone. Requests on the same connection with exactly
     # the same header bytes, except the value of Content-Length, share it.
     memo: HeadMemo = msgspec.field(default_factory=HeadMemo)

@@ -5,6 +5,9 @@ caches for all of them, where the code of a complete request would evict its own
 connections a get takes a quarter less CPU time (docs/decisions/0040-stages.md). Responses leave no
 later than before, because the event loop writes to its sockets at the end of a turn in any case.
 
+On a store that other servers write to, the requests of a turn first wait together until their
+writes are here (earlier_writes.py).
+
 `Stages.receive` is called by a channel (tls_channel.py) with new data. While `handling`, channels
 may hold back short responses for the last stage. A channel that fails affects no other.
 """
@@ -12,14 +15,31 @@ may hold back short responses for the last stage. A channel that fails affects n
 import asyncio
 from typing import Final, Protocol
 
+from orchid.clock import Monotonic
+from orchid.server.sockets.earlier_writes import EarlierWrites, Refresh
 from orchid.shared_wait import Step
 
 # Connections that are served together. With more of them, the first response would wait longer.
 TOGETHER: Final = 32
 
 
+class Turn:
+    """The turn of the event loop whose requests are being handled."""
+
+    __slots__ = ("waited_since",)
+
+    def __init__(self) -> None:
+        # The time since which its requests have waited together for earlier writes; 0 if they have
+        # not. They had all arrived by then.
+        self.waited_since = 0.0
+
+
 class StagedChannel(Protocol):
     """A connection whose work is done in stages."""
+
+    @property
+    def known(self) -> bool:
+        """Whether a request on it was authenticated."""
 
     def decrypt_received(self) -> bytes:
         """Decrypt the data of this turn; empty if there is nothing to handle."""
@@ -40,8 +60,20 @@ class StagedChannel(Protocol):
 class Stages:
     """The channels of one event loop that have work in this turn."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turn: Turn,
+        *,
+        monotonic: Monotonic,
+        refresh: Refresh | None = None,
+    ) -> None:
+        """`refresh`: what requests of known clients wait for together; None: for nothing."""
         self._loop = loop
+        self._turn = turn
+        self._writes = refresh and EarlierWrites[StagedChannel](
+            loop, refresh, self._serve_fresh, monotonic=monotonic, together=TOGETHER
+        )
         self._received: list[StagedChannel] = []
         self._unsent: list[StagedChannel] = []
         self.handling = False
@@ -69,11 +101,32 @@ class Stages:
         self.handling = False
         self._send()
 
+    def stop_waiting(self) -> None:
+        """Handle requests without waiting for earlier writes together."""
+        if self._writes is not None:
+            self._writes.stop_waiting()
+
     def _run(self) -> None:
         received = self._received[:TOGETHER]
         del self._received[:TOGETHER]
         if self._received:
             self._loop.call_soon(self._run)
+        if self._writes is None:
+            self._serve(received)
+            return
+        # Strangers make nobody ask the store.
+        known = [channel for channel in received if channel.known]
+        if len(known) < len(received):
+            self._serve([channel for channel in received if not channel.known])
+        if known:
+            self._writes.wait_for(known)
+
+    def _serve_fresh(self, channels: list[StagedChannel], since: float) -> None:
+        self._turn.waited_since = since
+        self._serve(channels)
+        self._turn.waited_since = 0.0
+
+    def _serve(self, received: list[StagedChannel]) -> None:
         parsed = self._parse(self._decrypt(received))
         self.handling = True
         for channel in parsed:

@@ -174,6 +174,11 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         if self._queued and not self._closing:
             self._transport.pause_reading()
 
+    @property
+    def known(self) -> bool:
+        """Whether a request on the connection was authenticated."""
+        return self._protocol is not None and self._protocol.known
+
     def decrypt_received(self) -> bytes:
         """Decrypt a short piece in its stage."""
         received, self._received = self._received, b""

@@ -12,8 +12,9 @@ import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchid.server.sockets.stages import TOGETHER, Stages
+from orchid.server.sockets.stages import TOGETHER, Stages, Turn
 from orchid.server.sockets.tls_channel import ServedProtocol, TlsChannel
+from orchid.shared_wait import SharedWait
 
 LARGE = 20_000  # bytes: more than a channel holds back
 CLIENTS = 3
@@ -28,10 +29,19 @@ class Loop:
 
     def __init__(self) -> None:
         self.steps: list[Callable[[], None]] = []
+        self.timers: list[Callable[[], None]] = []
         self.problems: list[Any] = []
 
-    def call_soon(self, step: Callable[[], None]) -> None:
-        self.steps.append(step)
+    def call_soon(self, step: Callable[..., None], *given: object) -> None:
+        self.steps.append(functools.partial(step, *given))
+
+    def call_later(self, seconds: float, step: Callable[[], None]) -> None:
+        self.timers.append(step)
+
+    def end_timers(self) -> None:
+        timers, self.timers = self.timers, []
+        for step in timers:
+            step()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.problems.append(context["exception"])
@@ -42,7 +52,7 @@ class Loop:
             step()
 
     def staged(self) -> Stages:
-        return Stages(cast(asyncio.AbstractEventLoop, self))
+        return Stages(cast(asyncio.AbstractEventLoop, self), Turn(), monotonic=lambda: 0.0)
 
 
 class Recorded:
@@ -53,6 +63,10 @@ class Recorded:
         self._stages = stages
         self._log = log
         self._fails = fails
+
+    @property
+    def known(self) -> bool:
+        return not self._name.startswith("stranger")
 
     def _step(self, stage: str) -> None:
         self._log.append(f"{stage} {self._name}")
@@ -91,6 +105,184 @@ def test_each_stage_is_done_for_all_connections_before_the_next() -> None:
 
     names = ("decrypt", "parse", "handle", "encrypt")
     assert log == [f"{stage} {name}" for stage in names for name in "ab"]
+
+
+def without_task(step: Callable[[], None]) -> None:
+    """Call a step as an event loop does, outside of any task."""
+    loop = asyncio.new_event_loop()
+    try:
+        loop.call_soon(step)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+class Writes:
+    """Earlier writes, which arrive when the test says so."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._wait: SharedWait[None] = SharedWait(cast(asyncio.AbstractEventLoop, loop))
+        self.asked = 0
+        self.arrive = functools.partial(self._wait.finish, None)
+        self.fail = functools.partial(self._wait.fail, OSError)
+
+    async def refresh(self) -> None:
+        self.asked += 1
+        await self._wait
+
+
+class Timed(Recorded):
+    """A channel that writes down since when its turn has waited."""
+
+    def __init__(self, name: str, stages: Stages, log: list[str], turn: Turn) -> None:
+        super().__init__(name, stages, log)
+        self._turn = turn
+
+    def handle(self) -> None:
+        super().handle()
+        self._log.append(f"since {self._turn.waited_since:g}")
+
+
+class Waits:
+    """Stages whose requests wait for earlier writes."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.writes = Writes(self.loop)
+        self.log: list[str] = []
+        self.now = 7.0
+        self._turn = Turn()
+        self.stages = Stages(
+            cast(asyncio.AbstractEventLoop, self.loop),
+            self._turn,
+            monotonic=lambda: self.now,
+            refresh=self.writes.refresh,
+        )
+
+    def turn(self, *names: str) -> None:
+        """A turn of the event loop in which some connections have received data."""
+        for name in names:
+            self.stages.receive(Timed(name, self.stages, self.log, self._turn))
+        without_task(self.loop.turn)
+
+    def done(self, stage: str) -> list[str]:
+        return [line.split()[1] for line in self.log if line.startswith(stage)]
+
+
+def test_a_turn_waits_for_earlier_writes_before_its_requests_are_handled() -> None:
+    """All that is known of their arrival is the time before the question."""
+    waits = Waits()
+    waits.turn("a", "b")
+    assert waits.log == []
+    waits.now = 8.0
+
+    waits.writes.arrive()
+    waits.turn()
+
+    assert waits.writes.asked == 1
+    assert waits.done("since") == ["7", "7"]
+    assert waits.log[-2:] == ["encrypt a", "encrypt b"]
+
+
+def test_turns_that_wait_for_the_same_writes_are_served_together() -> None:
+    """As of the time at which the last of them began to wait."""
+    waits = Waits()
+    waits.turn("a")
+    waits.now = 8.0
+    waits.turn("b")
+
+    waits.writes.arrive()
+    waits.turn()
+
+    assert waits.log[:2] == ["decrypt a", "decrypt b"]
+    assert waits.done("since") == ["8", "8"]
+
+
+def test_of_very_many_that_have_waited_a_few_are_served_in_each_turn() -> None:
+    waits = Waits()
+    names = [str(number) for number in range(2 * TOGETHER + 1)]
+    for start in range(0, len(names), 7):
+        waits.turn(*names[start : start + 7])
+
+    waits.writes.arrive()
+    served = []
+    while waits.loop.steps:
+        before = len(waits.done("encrypt"))
+        waits.turn()
+        served.append(len(waits.done("encrypt")) - before)
+
+    assert [count for count in served if count] == [TOGETHER, TOGETHER, 1]
+    assert waits.done("encrypt") == names
+
+
+def test_strangers_do_not_make_a_turn_wait() -> None:
+    """A client that has never authenticated is served immediately, and nobody is asked."""
+    waits = Waits()
+
+    waits.turn("stranger")
+
+    assert waits.done("since") == ["0"]
+    assert waits.done("encrypt") == ["stranger"]
+    assert waits.writes.asked == 0
+
+
+def test_requests_are_served_when_the_store_fails() -> None:
+    """Each of them then meets the failure by itself."""
+    waits = Waits()
+    waits.turn("a")
+
+    waits.writes.fail()
+    waits.turn()
+
+    assert waits.done("encrypt") == ["a"]
+    assert waits.loop.problems == []
+
+
+def test_requests_are_served_when_the_store_is_silent() -> None:
+    """A turn waits for a tenth of a second; its requests then wait by themselves, once."""
+    waits = Waits()
+    waits.turn("a")
+    waits.now = 7.05
+    waits.turn("b")
+
+    waits.now = 7.11
+    waits.loop.end_timers()
+    assert waits.done("encrypt") == ["a"]
+    waits.now = 7.21
+    waits.loop.end_timers()
+    waits.writes.arrive()
+    waits.turn()
+
+    assert waits.done("encrypt") == ["a", "b"]
+
+
+def test_what_waits_is_served_before_a_listener_closes() -> None:
+    """The requests then count as unfinished, so that their connections stay until the answer."""
+    waits = Waits()
+    waits.turn("a")
+
+    waits.stages.stop_waiting()
+    waits.writes.arrive()
+    waits.turn()
+
+    assert waits.done("encrypt") == ["a"]
+
+
+def test_a_wait_that_is_not_shared_is_left_to_the_requests() -> None:
+    """As for changes that the store has announced, and not sent yet."""
+    loop, turn, log = Loop(), Turn(), list[str]()
+
+    async def refresh() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    stages = Stages(
+        cast(asyncio.AbstractEventLoop, loop), turn, monotonic=lambda: 7.0, refresh=refresh
+    )
+    stages.receive(Timed("a", stages, log, turn))
+    without_task(loop.turn)
+
+    assert log[-1] == "encrypt a"
 
 
 @pytest.mark.parametrize("stage", ["decrypt", "parse", "handle", "encrypt"])
