@@ -189,8 +189,8 @@ COMMIT = (
 )
 APPROVAL = 207  # of a request for a certificate
 SIGNED = 130  # a certificate of a user; its name and key id may be those of another authority
-HANDED_OUT = 336  # a certificate, put into its request and on record
-HANDED_OUT_INSIDE = 332  # the same by the controller that signs
+HANDED_OUT = 358  # a certificate, put into its request and on record; 20 to verify it with others
+HANDED_OUT_INSIDE = 353  # the same by the controller that signs
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:
