@@ -17,7 +17,7 @@ from typing import cast
 from orchid.server.sockets.budget import network_of
 from orchid.server.sockets.listener_state import ListenerState, plain
 from orchid.server.sockets.messages import Arrived, CallerStatus, Response, Stream
-from orchid.server.sockets.peer import peer_of
+from orchid.server.sockets.peer import peer_of, unsent_bytes
 from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, RequestReader
 from orchid.server.sockets.streaming import (
     Answer,
@@ -30,7 +30,6 @@ from orchid.server.sockets.streaming import (
 )
 from orchid.server.sockets.tls_channel import ServedProtocol
 from orchid.server.sockets.unfinished import UnfinishedRequest
-from orchid.server.sockets.unsent import unsent_bytes
 from orchid.server.sockets.websocket import SWITCHING, WebSocketStream
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -1,6 +1,9 @@
-"""The peer of a transport."""
+"""The peer of a transport: who it is, and what it has not read yet."""
 
 import asyncio
+import fcntl
+import sys
+import termios
 from typing import Any
 
 from orchid.server.sockets.messages import Peer
@@ -21,3 +24,17 @@ def peer_of(transport: asyncio.BaseTransport, *, verified_by_tls: bool) -> Peer:
 def host_and_port(host: str, port: int) -> str:
     """An address as in a URL: IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def unsent_bytes(transport: asyncio.WriteTransport) -> int:
+    """Count bytes that wait in a transport and behind it in the kernel.
+
+    The kernel buffers megabytes, and takes more from the transport only when much of that is gone:
+    a client behind a slow line would seem to read nothing for minutes.
+    """
+    socket = transport.get_extra_info("socket")
+    try:
+        held = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (AttributeError, OSError, ValueError):  # no socket, or closed by now
+        return transport.get_write_buffer_size()
+    return transport.get_write_buffer_size() + int.from_bytes(held, sys.byteorder)
