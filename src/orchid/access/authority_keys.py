@@ -44,6 +44,11 @@ class AuthorityKeyIndex:
         self._index.catch_up()
         return list(self._by_authority.get(authority, _NONE).values())
 
+    def of_files(self) -> list[SigningKey]:
+        """The keys of all authorities that only show files; `of` has none of them."""
+        self._index.catch_up()
+        return list(self._files.values())
+
     def is_named(self, secret: SecretReference) -> bool:
         """Whether the private key of an authority is in that Secret."""
         self._index.catch_up()
@@ -82,6 +87,7 @@ class AuthorityKeyIndex:
         self._by_secret: dict[SecretReference, set[str]] = {}
         self._by_issuer: dict[str, set[str]] = {}
         self._waiting: dict[str, str] = {}  # key ids, by the key of the object
+        self._files: dict[str, SigningKey] = {}  # those that show files
         self._indexed: dict[str, _Indexed] = {}
 
     def _take(self, key: str, entry: Entry[SigningKey] | None) -> None:
@@ -95,8 +101,12 @@ class AuthorityKeyIndex:
                 del self._by_secret[before.secret]
             self._by_issuer.get(before.issuer, set()).discard(key)
         waited = self._waiting.pop(key, "")
+        self._files.pop(key, None)
         if entry is not None and (found := entry.object).spec.authority:
-            self._add(key, found)
+            if found.is_file:
+                self._files[key] = found
+            else:
+                self._add(key, found)
         if self._waiting.get(key, "") != waited:
             for notify in self.changed:
                 notify()

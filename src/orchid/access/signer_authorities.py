@@ -42,6 +42,11 @@ class SignerAuthorities:
         found = self._by_signer.get(signer, _NONE).values()
         return sorted(found, key=lambda authority: authority.seniority)
 
+    def of_files(self) -> list[CertificateAuthority]:
+        """The authorities that only show files."""
+        self._index.catch_up()
+        return list(self._files.values())
+
     def is_named(self, secret: SecretReference) -> bool:
         """Whether an authority has its key in that Secret."""
         self._index.catch_up()
@@ -63,6 +68,7 @@ class SignerAuthorities:
         self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
         self._by_secret: dict[SecretReference, set[str]] = {}
         self._keys: dict[str, _Keys] = {}
+        self._files: dict[str, CertificateAuthority] = {}
 
     def _changed(self, key: str, entry: Entry[CertificateAuthority] | None) -> None:
         before = self._keys.pop(key, None)
@@ -73,7 +79,10 @@ class SignerAuthorities:
             self._by_secret[before.secret].discard(key)
             if not self._by_secret[before.secret]:
                 del self._by_secret[before.secret]
-        if entry is not None:
+        self._files.pop(key, None)
+        if entry is not None and entry.object.is_file:
+            self._files[key] = entry.object
+        elif entry is not None:
             authority = entry.object
             found = _Keys(authority.spec.signer_name, secret_location(authority, self._names))
             self._keys[key] = found

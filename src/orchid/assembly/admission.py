@@ -34,7 +34,7 @@ from orchid.admission.signing_keys.conditions import (
 )
 from orchid.admission.signing_keys.material import SigningKeyMaterial
 from orchid.admission.signing_keys.steps import SigningKeySteps
-from orchid.assembly.access import OWN_USER, Access
+from orchid.assembly.access import Access
 from orchid.assembly.controlling import signing_certificates
 from orchid.credentials.authorities.issuer_chain import subject_key_id
 from orchid.credentials.x509.verified_chain import key_fingerprint
@@ -194,7 +194,6 @@ class Policies:
             conditions=conditions,
             keys_of=self._access.authority_keys.of,
             publish_time=(settings.given.token_key_publish_time, settings.token_key_publish_time),
-            own_user=OWN_USER,
         )
 
     def _accepts_outside_tokens(self) -> bool:

@@ -45,6 +45,7 @@ from orchid.credentials.x509.revocation_list import list_url
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
 from orchid.engine.request import OwnCertificate
+from orchid.issuance.authorities.file_authorities import FileAuthority
 from orchid.kinds import certificate_signing_request
 from orchid.kinds.role import rule
 from orchid.outbound.answer import Answer
@@ -402,6 +403,23 @@ def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, 
         return found | {names.pod_client_signer: client} if client else found
     common = settings.path(settings.given.cluster_signing_cert_file, files.ca_certificate.name)
     return dict.fromkeys(names.issuing_signers, common)
+
+
+def file_authorities(settings: Settings, files: DataDirectory) -> list[FileAuthority]:
+    """The CAs of the platform signers that are files, named like their revocation lists."""
+    if settings.stores_authority:
+        return []
+    found, names = signing_certificates(settings, files), settings.names
+    if not _own_pairs(settings):
+        return [FileAuthority(CLUSTER, tuple(found), found[names.client_signer])]
+    with_pods = names.client_signer, names.pod_client_signer
+    return [
+        FileAuthority(
+            signer.partition("/")[2], with_pods if signer == with_pods[0] else (signer,), path
+        )
+        for signer, path in found.items()
+        if signer != names.pod_client_signer
+    ]
 
 
 def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:

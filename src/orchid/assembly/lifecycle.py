@@ -226,7 +226,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         work.append(server.probe.run())
     if warns:
         work.append(server.own_certificates.run(server.clock))
-        work += [import_later(server), report_older(server)]
+        work += [import_later(server), report_older(server), server.file_authorities.run()]
         work.append(server.sealing.resealing(server.settings).run())
     if warns and server.revocation_copy is not None:
         work.append(server.revocation_copy.run())

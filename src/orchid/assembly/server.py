@@ -39,6 +39,7 @@ from orchid.issuance import revocation_file
 from orchid.issuance.acme_accounts import AcmeAccounts, ExternalKeys
 from orchid.issuance.acme_orders import AcmeOrders
 from orchid.issuance.applied_revision import AppliedRevision
+from orchid.issuance.authorities.file_authorities import FileAuthorityObjects
 from orchid.issuance.certificate_search import CertificateIndex
 from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.issuance.metrics.authorities import AuthorityEnds
@@ -246,6 +247,16 @@ class Assembly:
         )
         if self.access.platform is not None:
             self.access.platform.changed.append(self.own_certificates.changed)
+        self.file_authorities = FileAuthorityObjects(
+            controlling.file_authorities(settings, files),
+            self.feed,
+            self.store,
+            clock=self.clock,
+            randomness=self.random,
+            keys=self.access.authority_keys,
+            shown=self.access.authorities,
+            servers=self.access.servers.live,
+        )
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
         self.key_metrics = KeyMetrics(
             self.feed.of(SigningKey),
@@ -351,8 +362,9 @@ class Assembly:
     def _reported_keys(self) -> dict[str, str]:
         """The keys of this process, as annotations of its Lease."""
         names, keys = self.settings.names, self.access.keys
+        of_authorities = *self.access.authority_keys.waiting, *self.file_authorities.key_ids
         return {
-            keys_annotation(names): ",".join([*keys.usable, *self.access.authority_keys.waiting]),
+            keys_annotation(names): ",".join([*keys.usable, *of_authorities]),
             signs_annotation(names): keys.signs,
             serves_annotation(names): self.serving.current(),
             **self.sealing.annotations(),

@@ -47,7 +47,7 @@ class SecretMissing(AuthorityUnusable):
 
 
 class AuthoritiesBySigner:
-    """Index of authorities by signer name."""
+    """Index of authorities by signer name, without those that only show files."""
 
     def __init__(self) -> None:
         self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
@@ -58,7 +58,7 @@ class AuthoritiesBySigner:
         """Apply one event of a watch."""
         authority = event.object
         self.with_trust_domain.discard(authority.name)
-        if event.type != DELETED:
+        if event.type != DELETED and not authority.is_file:
             if authority.spec.trust_domain:
                 self.with_trust_domain.add(authority.name)
             self._by_name[authority.name] = authority

@@ -26,15 +26,6 @@ from typing import Final
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
-from orchid.controllers.authority_conditions import (
-    ChainMissing,
-    KeyLost,
-    KeyNotSealed,
-    NoKey,
-    SignerTaken,
-    of_certificate,
-    turning_points,
-)
 from orchid.controllers.follow_authorities import (
     AUTHORITIES,
     CERTIFICATE,
@@ -59,6 +50,15 @@ from orchid.credentials.authorities.issuer_chain import (
 )
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
+from orchid.issuance.authorities.authority_conditions import (
+    ChainMissing,
+    KeyLost,
+    KeyNotSealed,
+    NoKey,
+    SignerTaken,
+    of_certificate,
+    turning_points,
+)
 from orchid.kinds.certificate_authority import (
     EXPIRING,
     UNSEALED_STORE,
@@ -141,6 +141,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     def take(self, event: WatchedChange[CertificateAuthority]) -> None:
         found = event.object
+        if found.is_file:
+            return
         self._index.take(event)
         self._move(
             found.name, None if event.type == DELETED else secret_location(found, self._names)
@@ -165,7 +167,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             self._kept.setdefault(location, set()).add(name)
 
     async def reconcile(self, found: CertificateAuthority) -> float | None:
-        if found.metadata.deletion_timestamp is not None:
+        if found.metadata.deletion_timestamp is not None or found.is_file:
             return None
         if not self.listed.is_set():
             raise TryAgain("not every certificate authority is known yet")
@@ -383,7 +385,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     async def _key_changed(self, event: WatchedChange[SigningKey]) -> AsyncIterator[Key]:
         found = event.object
-        if not found.spec.authority:
+        if not found.spec.authority or found.is_file:
             return
         if event.type == DELETED:
             self._keys.get(found.spec.authority, {}).pop(found.name, None)

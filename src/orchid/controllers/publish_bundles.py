@@ -147,6 +147,8 @@ class PublishBundles(Controller[PublishedBundle]):
         self, event: WatchedChange[CertificateAuthority]
     ) -> AsyncIterator[Key]:
         found = event.object
+        if found.is_file:
+            return  # its bundle is one of the platform's
         if event.type == DELETED or found.metadata.deletion_timestamp is not None:
             self._made.pop(found.name, None)
         elif found.name not in self._made and not any(name_problems(found.name)):

@@ -74,7 +74,7 @@ class RotateAuthorityKeys(RotateKeys):
             yield group_key(found.name)
 
     def concerns(self, key: SigningKey) -> bool:
-        return bool(key.spec.authority)
+        return bool(key.spec.authority) and not key.is_file
 
     def successor(self, group: KeyGroup) -> SigningKey | None:
         authority, signer = self._authorities.get(group.authority), group.chosen.signer

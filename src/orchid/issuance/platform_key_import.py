@@ -11,6 +11,7 @@ or none, and of two servers that start together one is first.
 import logging
 from collections.abc import Callable, Container
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 from cryptography import x509
@@ -22,6 +23,7 @@ from orchid.credentials.authorities.authority_keys import ALGORITHMS, ECDSA_P256
 from orchid.credentials.authorities.issuer_chain import spki_of
 from orchid.credentials.authorities.validity import BACKDATE
 from orchid.credentials.x509 import certificates, pem
+from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import stored_form
 from orchid.engine.interfaces import Randomness
@@ -108,16 +110,11 @@ class PlatformKeyImport:
         """Store the pair of the files if no object has it; raises Refusal if it is unusable."""
         while True:
             await self._feed.fresh()
-            stored = [
-                entry.object
-                for entry in self._keys.entries.values()
-                if entry.object.spec.authority == CLUSTER
-            ]
             entry = self._authorities.get("", CLUSTER)
             try:
-                if entry is None:
+                if entry is None or entry.object.is_file:
                     await self._store_first()
-                elif not await self._store_other(entry.object, stored):
+                elif not await self._store_other(entry.object):
                     return
             except RevisionConflict:
                 continue  # another server was faster
@@ -128,7 +125,7 @@ class PlatformKeyImport:
         # Nothing was issued before the server itself created it, a moment ago.
         age = self._clock.now() - pair.certificate.not_valid_before_utc - BACKDATE
         source = MADE if age < NEW and _common_name(pair) == FIRST_NAME else IMPORTED
-        key, secret = self._key([], authority, pair, ACTIVE, source)
+        key, secret = self._key(authority, pair, ACTIVE, source)
         digest = certificates.fingerprint(pair.certificate)
         facts = []
         if digest not in await noted_keys(self._store, AUTHORITY):
@@ -138,18 +135,18 @@ class PlatformKeyImport:
         level = logging.DEBUG if source == MADE else logging.INFO  # a new installation is no news
         log.log(level, "authority.imported", extra={"key": key.name, "state": key.state})
 
-    async def _store_other(self, authority: CertificateAuthority, stored: list[SigningKey]) -> bool:
+    async def _store_other(self, authority: CertificateAuthority) -> bool:
         """Store the pair of another server, if it is one; return whether it was stored."""
         pair = self._files.load()
         if pair is None:
             return False
         key_id = authority_key_id(pair.chain_pem.decode("ascii"))
-        same = [key for key in stored if key.key_id == key_id]
+        same = [key for key in self._stored() if key.key_id == key_id and not key.is_file]
         if same:
             return await self._put_back(same[0], pair)
         if key_id in self._revoked():
             return False
-        key, secret = self._key(stored, authority, pair, VERIFYING, IMPORTED)
+        key, secret = self._key(authority, pair, VERIFYING, IMPORTED)
         await self._commit([key, secret], [])
         log.warning("authority.imported", extra={"key": key.name, "state": key.state})
         return True
@@ -171,7 +168,7 @@ class PlatformKeyImport:
         return CertificateAuthority(
             kind=kind.name,
             api_version=kind.api_version,
-            metadata=self._meta(CLUSTER),
+            metadata=self._meta(CLUSTER, self._authorities.get("", CLUSTER)),
             spec=CertificateAuthoritySpec(
                 signer_names=tuple(self._names.issuing_signers),
                 key=AuthorityKeySpec(
@@ -184,17 +181,26 @@ class PlatformKeyImport:
             ),
         )
 
+    def _stored(self) -> list[SigningKey]:
+        """The keys of the authority, with those that only show files."""
+        entries = (entry.object for entry in self._keys.entries.values())
+        return [key for key in entries if key.spec.authority == CLUSTER]
+
     def _key(
         self,
-        stored: list[SigningKey],
         authority: CertificateAuthority,
         pair: Authority,
         state: str,
         source: str,
     ) -> tuple[SigningKey, Secret]:
-        now, kind = whole_seconds(self._clock.now()), self._keys.kind
-        name = next_name(stored, CLUSTER, lambda name: self._authorities.get("", name) is not None)
-        meta = self._meta(name)
+        now, kind, there = whole_seconds(self._clock.now()), self._keys.kind, self._stored()
+        key_id = authority_key_id(pair.chain_pem.decode("ascii"))
+        shown = next((one.name for one in there if one.is_file and one.key_id == key_id), "")
+        is_first = all(one.is_file for one in there)
+        name = shown or next_name(
+            there, CLUSTER, lambda name: bool(self._authorities.get("", name))
+        )
+        meta = self._meta(name, self._keys.get("", name))
         meta = replace(meta, owner_references=(owner_of(self._authorities.kind, authority),))
         times = SigningKeyTimes(published=now, active=now)
         if state == VERIFYING:
@@ -211,7 +217,7 @@ class PlatformKeyImport:
                 state=state,
             ),
             status=SigningKeyStatus(
-                key_id=authority_key_id(pair.chain_pem.decode("ascii")),
+                key_id=key_id,
                 source=source,
                 public_key=pem.encode(pem.PUBLIC_KEY, spki_of(pair.certificate)).decode("ascii"),
                 algorithm=algorithm_name(pair.public_key),
@@ -219,7 +225,7 @@ class PlatformKeyImport:
                 publish_time=self._publish_time,
                 dependents=unknown if source == IMPORTED else None,
                 certificate=pair.chain_pem.decode("ascii"),
-                revocation_list=name if stored else CLUSTER,
+                revocation_list=CLUSTER if is_first else name,
             ),
         )
         return key, self._secret(key, pair)
@@ -229,17 +235,20 @@ class PlatformKeyImport:
         uid = self._random.uid()
         return private_key_secret(self._names, self._keys.kind, key, data, uid)
 
-    def _meta(self, name: str) -> ObjectMeta:
+    def _meta(self, name: str, shown: Entry[Any] | None) -> ObjectMeta:
+        """New metadata; an object that showed a file is replaced."""
+        uid = shown.meta.uid if shown else self._random.uid()
         now = whole_seconds(self._clock.now())
-        return ObjectMeta(name=name, uid=self._random.uid(), creation_timestamp=now, generation=1)
+        return ObjectMeta(name=name, uid=uid, creation_timestamp=now, generation=1)
 
     async def _commit(self, objects: list[Object], facts: list[Fact]) -> None:
-        changes = [
-            Change(
-                self._feed.of(type(one)).kind.key(one.namespace, one.name), stored_form(one), ABSENT
-            )
-            for one in objects
-        ]
+        changes = []
+        for one in objects:
+            cache = self._feed.of(type(one))
+            entry = None if isinstance(one, Secret) else cache.get(one.namespace, one.name)
+            revision = entry.revision if entry else ABSENT
+            key = cache.kind.key(one.namespace, one.name)
+            changes.append(Change(key, stored_form(one), revision))
         pending = store_keys.pending(facts, objects[0].metadata.uid, self._clock.now())
         await self._store.commit([*changes, *pending])
 

@@ -11,7 +11,9 @@ signs. That a signer has one authority, and who may create it, is an admission q
 admission/authorities/own_signers.py.
 
 The server itself creates the authority `cluster` (issuance/platform_key_import.py): it has the
-signers of the platform, whose profiles are fixed, and issues the server's own certificates.
+signers of the platform, whose profiles are fixed, and issues the server's own certificates. If the
+CAs of these signers are files, authorities without a key only show them
+(issuance/authorities/file_authorities.py).
 """
 
 from collections.abc import Iterator
@@ -71,6 +73,7 @@ from orchid.wire.text import human_duration
 
 SPEC: Final = Path() / "spec"
 ISSUES: Final = SPEC / "issues"
+SHOWS_FILES: Final = "it shows a CA of the servers' files: change the files"
 UNSEALED_STORE: Final = "Secrets are not encrypted in the store"
 EXPIRING: Final = "Expiring"
 SIGNS_LISTS: Final = "SignsRevocationLists"
@@ -210,7 +213,7 @@ class CertificateAuthoritySpec(Wire):
         proto(14),
         describe(
             "The signers of the platform, whose profiles are fixed. Only of the authority "
-            "`cluster`, which the server creates; immutable."
+            "`cluster`, which the server creates, and of those that show files; immutable."
         ),
     ] = ()
 
@@ -233,6 +236,11 @@ class CertificateAuthority(Object):
     def is_platform(self) -> bool:
         """Whether it is the authority of the platform, which the server creates."""
         return bool(self.spec.signer_names)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it only shows a CA of the servers' files."""
+        return self.is_platform and self.spec.key is None
 
     @property
     def signers(self) -> tuple[str, ...]:
@@ -299,6 +307,9 @@ class Rules(Strategy[CertificateAuthority]):
     def validate_update(
         self, new: CertificateAuthority, old: CertificateAuthority
     ) -> Iterator[FieldError]:
+        if old.is_file:
+            yield forbidden(SPEC, SHOWS_FILES)
+            return
         for name, now, before in (
             ("signerName", new.spec.signer_name, old.spec.signer_name),
             ("key", new.spec.key, old.spec.key),
@@ -492,6 +503,8 @@ def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
 
 
 def _signer_cell(authority: CertificateAuthority, now: datetime) -> str:
+    if authority.name != CLUSTER and authority.is_platform:
+        return ",".join(authority.signers)
     return "platform signers" if authority.is_platform else authority.spec.signer_name
 
 
@@ -501,7 +514,7 @@ def _key_cell(authority: CertificateAuthority, now: datetime) -> str:
         return f"secret {spec.secret_ref.namespace}/{spec.secret_ref.name}"
     if spec.key is not None and spec.key.pkcs11 is not None:
         return f"hsm {spec.key.pkcs11.label}"
-    return spec.key.algorithm if spec.key else "<none>"
+    return spec.key.algorithm if spec.key else "files"
 
 
 def _end_cell(authority: CertificateAuthority, now: datetime) -> str:
@@ -514,7 +527,7 @@ def _end_cell(authority: CertificateAuthority, now: datetime) -> str:
 COLUMNS: Final = (
     NAME,
     Column("Signer", _signer_cell, description="The signer name."),
-    Column("Key", _key_cell, description="The key algorithm, or the Secret of the key."),
+    Column("Key", _key_cell, description="The key algorithm, the Secret, or files."),
     Column("Ready", lambda one, now: str(one.is_ready), description="Whether it issues."),
     Column("Expires", _end_cell, description="Time until it expires."),
     AGE,

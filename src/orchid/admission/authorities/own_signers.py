@@ -20,7 +20,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
-from orchid.kinds.certificate_authority import SPEC, CertificateAuthority
+from orchid.kinds.certificate_authority import SHOWS_FILES, SPEC, CertificateAuthority
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey, key_prefix
 from orchid.wire.errors import Forbidden, Invalid
@@ -60,6 +60,9 @@ class OwnSigners(AdmissionPolicy):
         new: CertificateAuthority | None,
         old: CertificateAuthority | None,
     ) -> None:
+        if old is not None and old.is_file:
+            self._refuse_file(kind, new, old)
+            return
         if new is None:
             self._refuse_deletion(kind, old)
             return
@@ -81,6 +84,15 @@ class OwnSigners(AdmissionPolicy):
         if self._stores_platform and old is not None and old.is_platform:
             text = "the authority of the platform is not deleted; its keys can be rotated"
             raise Forbidden(kind.about(old.name), text)
+
+    def _refuse_file(
+        self, kind: Kind[Any], new: CertificateAuthority | None, old: CertificateAuthority
+    ) -> None:
+        """The files decide. An authority that no server shows any more may be deleted."""
+        if new is not None:
+            raise Invalid(kind.about_kind(old.name), [forbidden(SPEC, SHOWS_FILES)])
+        if old.status.keys:
+            raise Forbidden(kind.about(old.name), SHOWS_FILES)
 
     async def _review_parent(
         self, request: Request, kind: Kind[Any], new: CertificateAuthority

@@ -184,6 +184,9 @@ class SigningKeyMaterial(AdmissionPolicy):
         if entry is None:
             _refuse(kind, new, not_found(SPEC / "authority", new.spec.authority))
         authority, spec, given = entry.object, new.spec, new.spec
+        if authority.is_file:
+            text = "the keys of this authority are files of the servers: change the files"
+            _refuse(kind, new, forbidden(SPEC / "authority", text))
         is_present = not (spec.algorithm or spec.secret_ref or spec.public_key or spec.pkcs11)
         if is_present and authority.spec.key and authority.spec.key.pkcs11:
             is_present, spec = False, replace(spec, pkcs11=authority.spec.key.pkcs11)

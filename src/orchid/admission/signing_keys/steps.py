@@ -66,12 +66,10 @@ class SigningKeySteps(AdmissionPolicy):
         conditions: Callable[[SigningKey], KeyConditions],
         keys_of: Callable[[str], list[SigningKey]],
         publish_time: tuple[str, float],
-        own_user: str,
     ) -> None:
         """`servers`: the live servers and their keys. `revoked`: the ids of revoked keys.
         `conditions`: those of the purpose of a key. `keys_of`: the keys of an authority.
-        `publish_time`: as given, and in seconds. `own_user`: the user as which the server writes
-        objects that show keys of files.
+        `publish_time`: as given, and in seconds.
         """
         self._names = names
         self._feed = feed
@@ -84,7 +82,6 @@ class SigningKeySteps(AdmissionPolicy):
         self._conditions = conditions
         self._keys_of = keys_of
         self._publish_text, self._publish_seconds = publish_time
-        self._own_user = own_user
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
         if old is None:
@@ -94,15 +91,17 @@ class SigningKeySteps(AdmissionPolicy):
         return replace(new, status=self._stepped(new, old, whole_seconds(request.now)))
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
-        if old is None or request.target.subresource:
+        if old is None:
+            return
+        if new is not None and old.is_file:
+            text = "it shows a key of the servers' files: change the files"
+            raise Invalid(kind.about_kind(old.name), [forbidden(SPEC, text)])
+        if request.target.subresource:
             return
         await self._feed.fresh()
         if new is None:
             self._review_deletion(kind, old)
-        elif old.is_file and request.user.username != self._own_user:
-            text = "it shows a key of the servers' files: change the files"
-            raise Invalid(kind.about_kind(old.name), [forbidden(SPEC, text)])
-        elif not old.is_file:
+        else:
             await self._review_step(request, kind, new, old)
 
     async def _review_step(

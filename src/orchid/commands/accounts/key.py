@@ -277,6 +277,8 @@ def _put(server: ServerConnection, name: str, field: str, value: str) -> Json:
 
 def _create_successor(server: ServerConnection, authority: str, found: list[Json]) -> str:
     owner = server.get(authorities(server, authority))
+    if owner["spec"].get("signerNames") and not owner["spec"].get("key"):
+        raise Complaint(f"{authority}: its keys are files of the servers; see docs/rotation.md")
     algorithm = (owner["spec"].get("key") or {}).get("algorithm")
     if not algorithm:
         text = (

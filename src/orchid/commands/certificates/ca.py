@@ -39,6 +39,7 @@ from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 KIND, VERSION = "CertificateAuthority", "v1beta1"
+CLUSTER = "cluster"  # the authority of the platform
 WAITS = "ChainMissing"  # the reason of an authority whose request is not signed yet
 
 
@@ -325,7 +326,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
         facts(
             [
                 ("Name", chosen.name),
-                ("Signer", found["spec"]["signerName"]),
+                ("Signer", signers(found)),
                 ("State", _state(found)),
                 *((one["type"], one["message"]) for one in _status(found).get("conditions") or ()),
                 ("Key", _key(found)),
@@ -389,6 +390,17 @@ def url(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, VERSION, "certificateauthorities", *parts)
 
 
+def signers(authority: Json) -> list[str]:
+    """The signer of an authority, or those of the platform."""
+    spec = authority["spec"]
+    return list(spec.get("signerNames") or (spec.get("signerName", ""),))
+
+
+def _signer_cell(authority: Json) -> str:
+    found = signers(authority)
+    return "platform signers" if name_of(authority) == CLUSTER else ",".join(found)
+
+
 def _status(authority: Json) -> Json:
     found: Json = authority.get("status") or {}
     return found
@@ -413,7 +425,10 @@ def _key(authority: Json) -> str:
     reference = authority["spec"].get("secretRef")
     if reference:
         return f"secret {reference['namespace']}/{reference['name']}"
-    return str((authority["spec"].get("key") or {}).get("algorithm", ""))
+    key = authority["spec"].get("key")
+    if not key:
+        return "files"
+    return f"hsm {key['pkcs11']['label']}" if key.get("pkcs11") else str(key.get("algorithm", ""))
 
 
 def _end(authority: Json) -> str:
@@ -423,7 +438,7 @@ def _end(authority: Json) -> str:
 
 COLUMNS = (
     ListColumn("NAME", name_of),
-    ListColumn("SIGNER", lambda one: one["spec"]["signerName"]),
+    ListColumn("SIGNER", _signer_cell),
     ListColumn("KEY", _key),
     ListColumn("STATE", _state),
     ListColumn("ENDS", _end),

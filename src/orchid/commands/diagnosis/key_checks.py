@@ -8,7 +8,7 @@ from orchid.commands.diagnosis.findings import Finding, Installation, good, note
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import ServerConnection, path
 
-ACTIVE: Final = "Active"
+ACTIVE, FILE = "Active", "File"
 OVERDUE: Final = 1.5  # periods
 LIVE: Final = datetime.timedelta(minutes=1)  # without renewal, after which a server is not live
 STOP_IT: Final = "stop it, and start the current version; see docs/rotation.md"
@@ -41,7 +41,7 @@ def _older_servers(
     here: Installation, server: ServerConnection, found: list[dict[str, Any]]
 ) -> Iterator[Finding]:
     """Servers of a version that does not know keys of authorities, and what one has done."""
-    if any(key["spec"].get("authority") for key in found):
+    if any(key["spec"].get("authority") and not _is_file(key) for key in found):
         names = server.names
         home = path("namespaces", names.system_namespace)
         leases = server.get(path("apis", names.coordination, "v1") + home + "/leases")
@@ -65,6 +65,8 @@ def _finding(key: dict[str, Any], here: Installation) -> Finding:
     name, state = key["metadata"]["name"], key["spec"]["state"]
     status = key.get("status") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    if _is_file(key):
+        return good(f"{name} is in the files of a server")
     text = f"{name} is {state}"
     since = times.parse((status.get("times") or {}).get(state.lower()))
     if since is not None:
@@ -79,6 +81,11 @@ def _finding(key: dict[str, Any], here: Installation) -> Finding:
     if state == "Verifying" and blocked:
         return note(f"{text}: {blocked}")
     return good(text)
+
+
+def _is_file(key: dict[str, Any]) -> bool:
+    """Whether an object only shows a key of files."""
+    return (key.get("status") or {}).get("source") == FILE
 
 
 def _is_overdue(since: datetime.datetime | None, here: Installation) -> bool:

@@ -24,7 +24,8 @@ def authority_row(one: Json) -> Json:
     ends = status.get("notAfter") or (certificate.not_after if certificate else None)
     return {
         "name": shared.name_of(one),
-        "signer": str(spec.get("signerName") or ""),
+        "signer": ", ".join(_signers(spec)),
+        "signers": _signers(spec),
         "ready": shared.is_true(one, "Ready"),
         "reason": shared.condition(one, "Ready").get("message") or "",
         "life": shared.life_of(begins, ends),
@@ -32,6 +33,11 @@ def authority_row(one: Json) -> Json:
         "signing_keys": list(status.get("keys") or ()),
         "issues": spec.get("issues") or {},
     }
+
+
+def _signers(spec: Json) -> list[str]:
+    """The signer of an authority, or those of the platform."""
+    return [str(one) for one in spec.get("signerNames") or (spec.get("signerName") or "",)]
 
 
 async def read_list(visit: Visit) -> Mapping[str, Any]:
@@ -51,7 +57,7 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
     row = authority_row(one)
     parts = await shared.gather(
         visit,
-        counted=shared.search(visit.api, signerNames=[row["signer"]], state=shared.LIVE, limit=5),
+        counted=shared.search(visit.api, signerNames=row["signers"], state=shared.LIVE, limit=5),
         lists=_revocation_lists(visit, row["signing_keys"]),
     )
     return {"row": row, "conditions": shared.conditions_of(one), "name": name, **parts}

@@ -65,7 +65,7 @@ def read_issued(chain: bytes) -> IssuedFacts:
         subject=subject.text or certificate.subject.rfc4514_string(),
         names=extended.names,
         usages=extended.usages,
-        key_algorithm=algorithm_by_prefix(parts.key) or _algorithm(certificate),
+        key_algorithm=algorithm_by_prefix(parts.key) or algorithm_of(certificate),
         key_sha256=hashlib.sha256(parts.key).hexdigest(),
         authority_key=extended.authority_key,
         not_before=certificate.not_valid_before_utc,
@@ -93,7 +93,7 @@ def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:
     return tuple(str(name) for kind in _NAMES for name in alternative.get_values_for_type(kind))
 
 
-def _algorithm(certificate: x509.Certificate) -> str:
+def algorithm_of(certificate: x509.Certificate) -> str:
     """The algorithm of the key; empty if the key cannot be parsed."""
     try:
         key = certificate.public_key()

@@ -2,7 +2,7 @@
 
 The classes are problems: the name of one is the reason of the condition Ready. `of_certificate` has
 the conditions that follow from the certificate and the time alone, `turning_points` when they
-change. controllers/keep_authorities.py writes all of them.
+change. controllers/keep_authorities.py writes them, and file_authorities.py those of files.
 """
 
 from collections.abc import Iterator, Sequence

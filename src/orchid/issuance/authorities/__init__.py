@@ -1,0 +1,1 @@
+"""CAs of the platform in files, and the conditions of authorities."""
