@@ -5,7 +5,8 @@
     orchid revoke token < file                         one token of an account
     orchid revoke account/ci/builder                   every token of an account issued until now
     orchid revoke account/ci/builder --before 2026-11-15T10:00:00Z
-    orchid revoke key/tokens-1                         a token key, and every token that it signed
+    orchid revoke key/tokens-1                         a key, and every token that it signed, or
+                                                       every certificate
     orchid revoke authority/web                        every certificate of an authority until now
     orchid revoke user/alice                           every credential of a user issued until now
     orchid revoke user/alice --certificates            and every certificate that she requested
@@ -276,21 +277,33 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
     signer = name
     if "/" not in name:
         url = path("apis", server.names.identity, "v1beta1", "certificateauthorities", name)
-        signer = server.get(url)["spec"]["signerName"]
+        spec = server.get(url)["spec"]
+        if spec.get("signerNames"):
+            listed = ", ".join(spec["signerNames"])
+            raise Complaint(f"{name} has several signers: revoke authority/ and one of {listed}")
+        signer = spec["signerName"]
     text = f"every certificate of the signer {signer} issued until {before or 'now'}"
     return text, {"authority": {"signerName": signer, **_issued_before(before)}}
 
 
 def _of_key(server: ServerConnection, name: str) -> Wanted:
-    """A token key; verifiers that have cached it are out of the server's reach."""
+    """A key; verifiers that have cached it are out of the server's reach."""
     found = server.get(path("apis", server.names.identity, "v1beta1", "signingkeys", name))
     status = found.get("status") or {}
     live = (status.get("dependents") or {}).get("live", 0)
-    text = f"the token key {name} ({found['spec']['state']}) and every token that it has signed"
-    remark(
-        f"{live} recorded tokens of {name} are live; shorter ones are not recorded. Verifiers "
-        "elsewhere that have cached the key accept its tokens until they fetch the keys again"
-    )
+    if authority := found["spec"].get("authority"):
+        text = f"the key {name} ({found['spec']['state']}) of the authority {authority}"
+        text += " and every certificate that it has signed"
+        remark(
+            f"{live} certificates of {name} are valid. Verifiers elsewhere accept them until they "
+            "fetch the trust bundle again"
+        )
+    else:
+        text = f"the token key {name} ({found['spec']['state']}) and every token that it has signed"
+        remark(
+            f"{live} recorded tokens of {name} are live; shorter ones are not recorded. Verifiers "
+            "elsewhere that have cached the key accept its tokens until they fetch the keys again"
+        )
     return text, {"key": {"name": name}}
 
 
