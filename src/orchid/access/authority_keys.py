@@ -15,6 +15,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache
+from orchid.kinds.certificate_authority import CLUSTER
 from orchid.kinds.signing_key import PUBLISHED, RETIRED, VERIFYING, SigningKey, key_location, select
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
@@ -33,7 +34,11 @@ class _Indexed(NamedTuple):
 class AuthorityKeyIndex:
     """All current keys of CertificateAuthorities."""
 
-    def __init__(self, cache: KindCache[SigningKey], names: Naming) -> None:
+    def __init__(
+        self, cache: KindCache[SigningKey], names: Naming, *, has_hsm: bool = False
+    ) -> None:
+        """`has_hsm`: whether this process can use keys of an HSM."""
+        self._has_hsm = has_hsm
         self._home = names.system_namespace
         self.changed: list[Callable[[], None]] = []  # called when `waiting` changes
         self._cleared()
@@ -76,7 +81,7 @@ class AuthorityKeyIndex:
 
     @property
     def waiting(self) -> list[str]:
-        """The ids of keys that may become Active: a server that lists them knows them."""
+        """The ids of keys that may become Active: a server that lists them can use them."""
         self._index.catch_up()
         return sorted(self._waiting.values())
 
@@ -119,7 +124,9 @@ class AuthorityKeyIndex:
             self._by_issuer.setdefault(issuer, set()).add(key)
         self._by_authority.setdefault(found.spec.authority, {})[key] = found
         self._by_secret.setdefault(secret, set()).add(key)
-        if found.state in (PUBLISHED, VERIFYING):
+        # Every server issues its own certificate with the key of the platform's authority.
+        can_use = self._has_hsm or not found.hsm_label or found.spec.authority != CLUSTER
+        if found.state in (PUBLISHED, VERIFYING) and can_use:
             self._waiting[key] = found.key_id
 
 

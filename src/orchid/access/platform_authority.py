@@ -17,6 +17,7 @@ from orchid.access.authority_keys import AuthorityKeyIndex
 from orchid.access.revocations import Revocations
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.cross_certificates import cross_chain
+from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.authorities.issuer_chain import subject_key_id
 from orchid.credentials.refusals import AuthorityUnusable, CertificateRefused, Refusal
 from orchid.credentials.secret import SecretValue
@@ -58,12 +59,16 @@ class PlatformKeys(msgspec.Struct, frozen=True):
     certificates: tuple[x509.Certificate, ...]  # that clients trust, the signer's first
     chain: str  # of the signer, in PEM
     cross: str  # the cross certificates of the signer and the chains above them, in PEM
-    private: SecretValue
+    private: SecretValue  # empty if the key is in the HSM
     retired: frozenset[str]  # ids of keys
+    label: str = ""  # of the key in the HSM
+    hsm: KeysOfHsm = NO_HSM
 
     def signer(self, more_cross: str = "") -> Authority:
-        """The key that signs; raises Refusal. Reading an RSA key takes a while."""
+        """The key that signs; raises Refusal. Reading an RSA key, or asking an HSM, takes long."""
         private, cross = self.private.reveal().encode(), self.cross + more_cross
+        if self.label:
+            return Authority.of_key(self.chain.encode(), self.hsm.key(self.label), cross=cross)
         return Authority.load(self.chain.encode(), private, cross=cross)
 
 
@@ -77,8 +82,13 @@ class PlatformAuthority:
         keys: AuthorityKeyIndex,
         revocations: Revocations,
         file: Path,
+        *,
+        hsm: KeysOfHsm = NO_HSM,
     ) -> None:
-        """`file`: certificates that are trusted as long as there is no object."""
+        """`file`: certificates that are trusted as long as there is no object. `hsm`: of this
+        process.
+        """
+        self._hsm = hsm
         self._home = names.system_namespace
         self._keys = keys
         self._objects = feed.of(SigningKey)
@@ -139,20 +149,24 @@ class PlatformAuthority:
         key, stored = self.chosen.signer, self._keys.of(CLUSTER)
         if key is None:
             raise AuthorityUnusable(f"no key of the authority {CLUSTER} may sign")
-        place = key_location(key, self._home)
-        secret = self._secrets.get(place.namespace, place.name)
-        if secret is None:
-            raise AuthorityUnusable(f"there is no Secret {place} with the key of {key.name}")
         return PlatformKeys(
             certificates=self._certificates,
             chain=key.status.certificate,
             # Clients that trust only the root of a Retired key still connect, until that root ends.
             cross=cross_chain(key.certified, {one.key_id: one.certified for one in stored}),
-            private=SecretValue(
-                secret.object.data.get(PRIVATE_KEY, b"").decode("ascii", "replace")
-            ),
+            private=SecretValue("") if key.hsm_label else self._private(key),
             retired=frozenset(one.key_id for one in stored if one.state == RETIRED),
+            label=key.hsm_label,
+            hsm=self._hsm,
         )
+
+    def _private(self, key: SigningKey) -> SecretValue:
+        place = key_location(key, self._home)
+        secret = self._secrets.get(place.namespace, place.name)
+        if secret is None:
+            raise AuthorityUnusable(f"there is no Secret {place} with the key of {key.name}")
+        data = secret.object.data.get(PRIVATE_KEY, b"")
+        return SecretValue(data.decode("ascii", "replace"))
 
     def _new_pool(self) -> ClientVerifier:
         fit = [one for one in self._certificates if _verifies_clients(one)]

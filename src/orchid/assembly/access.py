@@ -111,7 +111,9 @@ class Access:
         self.callers = InProcessCallers()
         self.rbac = RBAC(names, feed, offload)
         self.authorities = SignerAuthorities(feed.of(CertificateAuthority), names)
-        self.authority_keys = AuthorityKeyIndex(feed.of(SigningKey), names)
+        self.authority_keys = AuthorityKeyIndex(
+            feed.of(SigningKey), names, has_hsm=bool(given.pkcs11_module)
+        )
         self.authorization = authorization(settings, feed, self.rbac, self._holds_key, clock)
         self.authorizer = self.authorization.authorizer
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
@@ -156,7 +158,9 @@ class Access:
         if not settings.stores_authority:
             return None
         keys = self.authority_keys
-        return PlatformAuthority(settings.names, self.feed, keys, self.revocations, file)
+        return PlatformAuthority(
+            settings.names, self.feed, keys, self.revocations, file, hsm=self.hsm
+        )
 
     def _explainer(self, offload: Offload) -> PolicyExplainer:
         names, longest = self.settings.names, timedelta(seconds=self.settings.signing_duration)

@@ -37,8 +37,9 @@ def project(settings: Settings, files: DataDirectory, found: PlatformKeys, now: 
     if own is not None and authority_key_id(own.chain_pem.decode("ascii")) in found.retired:
         files.ca_key.unlink(missing_ok=True)
         log.info("authority.file_removed", extra={"file": files.ca_key.name})
-    signer = found.signer(_own_cross(own, found, now))
     wrote = data_directory.write_authorities(files, found.certificates)
+    # The key may be out of reach for a while: what clients trust does not depend on it.
+    signer = found.signer(_own_cross(own, found, now))
     roots = data_directory.encoded_authorities(found.certificates)
     return data_directory.renew_from(files, signer, settings, now, roots) or wrote
 

@@ -2,7 +2,8 @@
 
 Reads   as rotate_keys.py, which has all steps; certificateauthorities
 Writes  as rotate_keys.py
-Never   reads a private key; creates a key for an authority whose rotation is Manual
+Never   reads a private key; creates a key for an authority whose rotation is Manual, or whose
+        signer is in an HSM
 
 The successor becomes Active at the end of the signer's certificate minus the longer of a third of
 its life and the longest lifetime of certificates that it issues. It is created a twelfth of the
@@ -82,6 +83,8 @@ class RotateAuthorityKeys(RotateKeys):
             return None
         if any(key.state == PUBLISHED for key in group.stored):
             return None  # it waits for a certificate from elsewhere
+        if signer is not None and signer.hsm_label:
+            return None  # the server creates no keys there, and does not leave the HSM by itself
         if signer is not None and not self.must_go(signer):
             planned = schedule_of(signer, authority)
             if planned is None or self._clock.now() < planned.publish:

@@ -154,7 +154,7 @@ class PlatformKeyImport:
     async def _put_back(self, key: SigningKey, pair: Authority) -> bool:
         """Store the private key of the files again, if its Secret is lost."""
         there = self._feed.of(Secret).get(self._names.system_namespace, key.secret_name)
-        if there is not None or key.state == RETIRED:
+        if there is not None or key.state == RETIRED or key.hsm_label:
             return False
         try:
             await self._commit([self._secret(key, pair)], [])

@@ -7,23 +7,26 @@ from typing import Any
 import pytest
 
 from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.issuer_chain import issuer_key_id, subject_key_id
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.role import ClusterRole
 from orchid.kinds.role_binding import ClusterRoleBinding
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import ACTIVE, PKCS11, VERIFYING, SigningKey
+from orchid.store.memory import MemoryStore
 from orchid.wire.codec.documents import convert
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
 from tests.soft_hsm import SoftHsm
-from tests.unit.controllers.beside import Beside, beside
+from tests.unit.controllers.beside import CLIENT_USAGES, Beside, beside
 from tests.unit.controllers.test_authority_rotation import (
     ROTATION,
     Verifier,
     install,
     make_activatable,
     new_key,
+    pem,
     signed_elsewhere,
     state,
     step,
@@ -38,6 +41,14 @@ from tests.unit.controllers.test_keep_authorities import (
     looked_at,
     until_not_ready,
     until_ready,
+)
+from tests.unit.controllers.test_platform_authority import (
+    Kept,
+    accepts,
+    client_of,
+    roots,
+    serving,
+    signer,
 )
 from tests.unit.controllers.test_revocation_lists import fetched
 
@@ -156,12 +167,91 @@ async def test_a_key_that_cannot_be_is_refused(
         await new_key(world, "shop-2", "shop", **spec)
 
 
-async def test_token_keys_and_the_cluster_ca_are_not_in_an_hsm(world: Beside) -> None:
-    """Every server signs with them."""
-    with pytest.raises(Invalid, match="every server issues"):
-        await new_key(world, "cluster-2", "cluster", pkcs11={"label": "web-1"})
+async def test_token_keys_are_not_in_an_hsm(world: Beside) -> None:
+    """Every server signs with them, for each request of a token."""
     with pytest.raises(Invalid, match="only keys of authorities"):
         await new_key(world, "tokens-3", "", pkcs11={"label": "web-1"})
+
+
+async def test_the_cluster_ca_moves_into_the_hsm_and_back(
+    server_files: Path, soft: SoftHsm, tmp_path: Path
+) -> None:
+    """Requests and the server's own certificates are signed there; clients notice nothing."""
+    async with beside(tmp_path / "data", **soft.flags) as world:
+        before = signer(world)
+        old_client = client_of(before, world)
+        async with world.running(KEEPER, ROTATION, SIGNING):
+            await new_key(world, "cluster-2", "cluster", pkcs11={"label": "web-1"})
+            await activated(world, "cluster-2")
+            served, leaf = serving(world), await client(world, "new")
+            in_hsm = signer(world)
+            await new_key(world, "cluster-3", "cluster")
+            await activated(world, "cluster-3")
+            last = await client(world, "last")
+            key = await world.admin.get(SigningKey, "cluster-2")
+            secret = await world.admin.find(Secret, key.secret_name, HOME)
+        found = [accepts(world, one) for one in (old_client, leaf, last)]
+        verifier, anchors = Verifier(tmp_path), [before, in_hsm]
+        old, new = (pem(one.certificate) for one in anchors)
+
+    assert key.status.source == PKCS11
+    assert secret is None
+    assert found == [True, True, True]
+    assert [verifier.accepts(served, anchor) for anchor in (old, new)] == [True, True]
+    assert issuer_key_id(served[0]) == subject_key_id(in_hsm.certificate)
+
+
+async def activated(world: Beside, name: str) -> None:
+    """Have a key of `cluster` sign, for requests and for the server itself."""
+    await make_activatable(world, name)
+    await step(world, name, ACTIVE)
+    await world.server.feed.fresh()
+    await world.server.own_certificates.renew(world.clock)
+    await until_signs(world, name, "cluster")
+
+
+async def client(world: Beside, name: str) -> bytes:
+    found = await issued(world, name, signer=ORCH.client_signer, usages=CLIENT_USAGES)
+    return pem(*found).encode()
+
+
+async def test_a_server_without_the_hsm_does_not_report_its_cluster_key(
+    tmp_path: Path, soft: SoftHsm
+) -> None:
+    """So it blocks the step: it could not renew its own certificate. Trust does not wait for it."""
+    store, data = Kept(MemoryStore()), tmp_path / "data"
+    async with beside(data, store=store, **soft.flags) as world:
+        made = await new_key(world, "cluster-2", "cluster", pkcs11={"label": "web-1"})
+        await world.server.feed.fresh()
+        reported = world.server.access.authority_keys.waiting
+    async with beside(data, store=store) as world:
+        without = world.server.access.authority_keys.waiting
+        await world.server.own_certificates.renew(world.clock)
+        trusted = roots(world)
+
+    assert reported == [made.key_id]
+    assert without == []
+    assert trusted == ["CN=orchid-ca", "CN=orchid-ca 2"]
+
+
+async def test_a_lost_hsm_stops_no_server(tmp_path: Path, soft: SoftHsm) -> None:
+    """It serves with the certificate that it has, and new roots still reach ca.crt."""
+    store, data = Kept(MemoryStore()), tmp_path / "data"
+    async with beside(data, store=store, **soft.flags) as world:
+        async with world.running(KEEPER):
+            await new_key(world, "cluster-2", "cluster", pkcs11={"label": "web-1"})
+            await activated(world, "cluster-2")
+        served = serving(world)
+    soft.destroy("web-1")
+    async with beside(data, store=store, **soft.flags) as world:
+        await new_key(world, "cluster-3", "cluster")
+        await world.server.feed.fresh()
+        renewed = await world.server.own_certificates.renew_files(world.clock)
+        after, trusted = serving(world), roots(world)
+
+    assert not renewed
+    assert after == served
+    assert trusted == ["CN=orchid-ca 2", "CN=orchid-ca 3", "CN=orchid-ca"]
 
 
 @pytest.mark.parametrize("spec", [{"rotation": "Automatic"}, {"key": {**IN_HSM, "algorithm": "x"}}])

@@ -197,9 +197,6 @@ class SigningKeyMaterial(AdmissionPolicy):
         elif spec.algorithm and authority.spec.key is None:
             text = "the keys of this authority are in Secrets: name another Secret in secretRef"
             _refuse(kind, new, forbidden(SPEC / "algorithm", text))
-        elif spec.pkcs11 and authority.is_platform:
-            text = "every server issues certificates with the keys of this authority"
-            _refuse(kind, new, forbidden(SPEC / "pkcs11", text))
         new = replace(new, spec=spec)
         if any(source_errors(new)):
             return new  # the rules of the kind refuse it

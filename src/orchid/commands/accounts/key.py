@@ -279,6 +279,10 @@ def _create_successor(server: ServerConnection, authority: str, found: list[Json
     owner = server.get(authorities(server, authority))
     if owner["spec"].get("signerNames") and not owner["spec"].get("key"):
         raise Complaint(f"{authority}: its keys are files of the servers; see docs/rotation.md")
+    signing = max(filter(_is_active, found), key=_activation, default=None)
+    if signing and signing["spec"].get("pkcs11"):
+        text = "its key is in the HSM; orchid key import --authority --pkcs11 adds the next one"
+        raise Complaint(f"{authority}: {text}")
     algorithm = (owner["spec"].get("key") or {}).get("algorithm")
     if not algorithm:
         text = (
@@ -447,6 +451,14 @@ def _purpose(key: Json) -> str:
 def _number(key: Json) -> int:
     digits = name_of(key).rpartition("-")[2]
     return int(digits) if digits.isdecimal() else 0
+
+
+def _is_active(key: Json) -> bool:
+    return bool(key["spec"]["state"] == ACTIVE)
+
+
+def _activation(key: Json) -> str:
+    return str(((key.get("status") or {}).get("times") or {}).get("active", ""))
 
 
 def _order(key: Json) -> tuple[str, int]:
