@@ -250,6 +250,25 @@ async def test_a_lost_secret_is_reported_and_the_successor_signs(
         await here.state("tokens-2", "Active")
 
 
+async def test_a_successor_that_lost_its_secret_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not become Active, since no server could sign with it after a restart."""
+    async with rotating(tmp_path, monkeypatch) as here:
+        lost = await here.published("tokens-2")
+        secret = f"/api/v1/namespaces/{HOME}/secrets/signing-key-{lost.metadata.uid}"
+        await here.server.call("DELETE", secret)
+        await here.later(timedelta(minutes=3))
+        await here.published("tokens-3")
+        await here.later(2 * DAY)
+        await here.until("tokens-2", lambda key: secret[-20:] in message(key, "Activatable"))
+        await here.until("tokens-2", lambda key: status(key, "Ready") == "False")
+        await here.later(90 * DAY)
+        await here.state("tokens-3", "Active")
+
+        assert (await here.state("tokens-2", "Published")).status.times.active is None
+
+
 async def test_after_a_revocation_the_keys_rotate_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

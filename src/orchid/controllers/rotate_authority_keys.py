@@ -81,7 +81,7 @@ class RotateAuthorityKeys(RotateKeys):
         authority, signer = self._authorities.get(group.authority), group.chosen.signer
         if authority is None or not authority.is_automatic or authority.spec.key is None:
             return None
-        if any(key.state == PUBLISHED for key in group.stored):
+        if any(key.state == PUBLISHED and not self.is_unusable(key) for key in group.stored):
             return None  # it waits for a certificate from elsewhere
         if signer is not None and signer.hsm_label:
             return None  # the server creates no keys there, and does not leave the HSM by itself

@@ -287,7 +287,7 @@ class RotateKeys(Controller[SigningKey]):
 
     async def _publish(self, group: KeyGroup) -> bool:
         """Have a successor in time, and record when every live server has it."""
-        if not group.waiting:
+        if all(map(self.is_unusable, group.waiting)):
             new = self.successor(group)
             return new is not None and await self._create(new, group)
         live = self._servers.live().values()
@@ -313,7 +313,8 @@ class RotateKeys(Controller[SigningKey]):
         return True
 
     async def _activate_successor(self, group: KeyGroup) -> bool:
-        signer, waiting = group.chosen.signer, group.waiting
+        signer = group.chosen.signer
+        waiting = [key for key in group.waiting if not self.is_lost(key)]
         if signer is None or not waiting or not self._is_needed(group, signer):
             return False
         successor = waiting[0]
@@ -332,7 +333,7 @@ class RotateKeys(Controller[SigningKey]):
 
     def must_go(self, signer: SigningKey) -> bool:
         """Whether the signer should be replaced whatever its age."""
-        if self._is_lost(signer):
+        if self.is_lost(signer):
             return True  # the next restart could not sign with it
         born, group = signer.metadata.creation_timestamp, self._groups[signer.spec.authority]
         revoked = (
@@ -371,11 +372,16 @@ class RotateKeys(Controller[SigningKey]):
         is_ours = key.spec.secret_ref is None or key.status.source == MADE or not key.spec.authority
         return is_ours and secret.namespace == self._names.system_namespace
 
-    def _is_lost(self, key: SigningKey) -> bool:
+    def is_lost(self, key: SigningKey) -> bool:
         """Whether the Secret with a private key is gone; keys elsewhere are not watched."""
         secret = self._secret_of(key)
         is_watched = not key.hsm_label and secret.namespace == self._names.system_namespace
         return is_watched and secret.name not in self._secrets
+
+    def is_unusable(self, key: SigningKey) -> bool:
+        """Whether a successor has lost its private key; a new one may be seen before its Secret."""
+        born = key.metadata.creation_timestamp
+        return self.is_lost(key) and (born is None or self._clock.now() - born > ALLOWANCE)
 
     def _secret_of(self, key: SigningKey) -> SecretReference:
         return key_location(key, self._names.system_namespace)
@@ -409,7 +415,7 @@ class RotateKeys(Controller[SigningKey]):
         facts = (
             key.state,
             replace(key.status, conditions=(), dependents=None),  # without what is written here
-            self._is_lost(key),
+            self.is_lost(key),
             chosen.signer is not None and chosen.signer.metadata.uid == key.metadata.uid,
             self._servers.live() if key.state != ACTIVE else None,
             self._clock.now().timestamp()
@@ -460,7 +466,7 @@ class RotateKeys(Controller[SigningKey]):
 
     def _ready(self, key: SigningKey, chosen: KeySelection) -> Condition:
         is_signer = chosen.signer is not None and chosen.signer.metadata.uid == key.metadata.uid
-        if key.state in (PUBLISHED, ACTIVE) and self._is_lost(key):
+        if key.state in (PUBLISHED, ACTIVE) and self.is_lost(key):
             text = "The Secret with the private key is gone; restore it, or let the successor sign."
             return Condition(type=READY, status=FALSE, reason=KEY_LOST, message=text)
         if key.state == RETIRED:

@@ -1,8 +1,9 @@
 """The steps of a SigningKey: who may take them, and what must hold first.
 
 step                   takes the verb   the server rejects it unless
-Published → Active     activate         every live server has the key, and it was published long
-                                        enough for verifiers; or it signs already
+Published → Active     activate         its private key is there, every live server has the key, and
+                                        it was published long enough for verifiers; or it signs
+                                        already
 Verifying → Active     activate         its private key is still there, and every live server has it
 Active → Verifying     -                another key signs
 Verifying → Retired    retire           no live credential depends on the key
@@ -44,6 +45,7 @@ from orchid.kinds.signing_key import (
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import forbidden
 from orchid.wire.naming import Naming
+from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
@@ -143,11 +145,20 @@ class SigningKeySteps(AdmissionPolicy):
             return self._back_reasons(key, now)
         if self._is_signer(key):
             return []
+        if self._is_lost(key):
+            return [f"there is no Secret {self._secret_of(key)}, which should hold its private key"]
         return self._conditions(key).activation_reasons(key, self._servers(), now)
 
+    def _secret_of(self, key: SigningKey) -> SecretReference:
+        return key_location(key, self._names.system_namespace)
+
+    def _is_lost(self, key: SigningKey) -> bool:
+        """Whether the Secret with the private key is gone."""
+        secret = self._secret_of(key)
+        return not key.hsm_label and self._secrets.get(secret.namespace, secret.name) is None
+
     def _back_reasons(self, key: SigningKey, now: datetime) -> list[str]:
-        secret = key_location(key, self._names.system_namespace)
-        if not key.hsm_label and self._secrets.get(secret.namespace, secret.name) is None:
+        if self._is_lost(key):
             return ["its private key was deleted"]
         if key.back_until is not None and now >= key.back_until:
             return [f"it could become Active again until {timestamp(key.back_until)}"]
