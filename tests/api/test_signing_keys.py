@@ -8,6 +8,10 @@ from typing import Any
 
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from orchid.credentials import keys
 from orchid.kinds.secret import Secret
@@ -732,3 +736,49 @@ async def test_an_object_of_a_file_becomes_the_stored_key(tmp_path: Path) -> Non
         assert found["metadata"]["name"] == "tokens-1"
         assert found["status"]["source"] == "Imported"
         assert await jwks(server) == [made.kid]
+
+
+# --- keys of authorities ------------------------------------------------------------------------
+
+
+async def changed(server: Api, target: str, body: Any) -> Answer:
+    return await server.call("PATCH", target, json.dumps(body).encode(), headers=MERGE)
+
+
+async def test_a_key_of_an_authority_keeps_its_owner(server: Api) -> None:
+    """Without it the key would count as left over by a deleted authority, and could be deleted."""
+    before = await key(server, "cluster-1")
+    for owners in ([], [{**before["metadata"]["ownerReferences"][0], "uid": "another"}]):
+        answer = await changed(
+            server, f"{KEYS}/cluster-1", {"metadata": {"ownerReferences": owners}}
+        )
+        assert answer.status == 422
+        assert "its authority owns the key" in answer.text
+    deleted = await server.call("DELETE", f"{KEYS}/cluster-1")
+    labelled = await changed(server, f"{KEYS}/cluster-1", {"metadata": {"labels": {"a": "b"}}})
+
+    assert deleted.status == 403
+    assert labelled.status == 200
+
+
+async def test_a_certificate_of_another_key_is_no_renewal(server: Api) -> None:
+    """The key identifier alone proves nothing: whoever issues a certificate chooses it."""
+    before = await key(server, "cluster-1")
+    own = x509.load_pem_x509_certificate(before["status"]["certificate"].encode())
+    other, name = ec.generate_private_key(ec.SECP256R1()), own.subject
+    forged = (
+        x509.CertificateBuilder(name, name, other.public_key(), 7)
+        .not_valid_before(own.not_valid_before_utc)
+        .not_valid_after(own.not_valid_after_utc)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            own.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value, critical=False
+        )
+        .sign(other, hashes.SHA256())
+        .public_bytes(Encoding.PEM)
+        .decode()
+    )
+    answer = await changed(server, f"{KEYS}/cluster-1/status", {"status": {"certificate": forged}})
+
+    assert answer.status == 422
+    assert "must be for the same key" in answer.text

@@ -466,7 +466,10 @@ def certificate_errors(status: SigningKeyStatus) -> Iterator[FieldError]:
     """A renewed certificate is for the same key."""
     path = Path() / "status" / "certificate"
     try:
-        if authority_key_id(status.certificate) != status.key_id:
+        issuing = certificates.parse_blocks(status.certificate)[0]
+        public = pem.encode(pem.PUBLIC_KEY, spki_of(issuing)).decode("ascii")
+        # The issuer of a certificate chooses its key identifier: alone it proves nothing.
+        if authority_key_id(status.certificate) != status.key_id or public != status.public_key:
             yield invalid(path, "<certificate data>", "must be for the same key")
     except Refusal as refusal:
         yield invalid(path, "<certificate data>", str(refusal))

@@ -43,7 +43,7 @@ from orchid.kinds.signing_key import (
     select,
 )
 from orchid.wire.errors import Forbidden, Invalid
-from orchid.wire.fields import forbidden
+from orchid.wire.fields import METADATA, forbidden
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents
@@ -104,7 +104,18 @@ class SigningKeySteps(AdmissionPolicy):
         if new is None:
             self._review_deletion(kind, old)
         else:
+            self._review_owner(kind, new, old)
             await self._review_step(request, kind, new, old)
+
+    def _review_owner(self, kind: Kind[Any], new: SigningKey, old: SigningKey) -> None:
+        """A key without its owner counts as an orphan, which anybody with `delete` may delete."""
+        entry = self._authorities.get("", old.spec.authority) if old.spec.authority else None
+        if entry is None or entry.object.metadata.deletion_timestamp is not None:
+            return
+        uid = entry.meta.uid
+        if uid in _owners(old) and uid not in _owners(new):
+            problem = forbidden(METADATA / "ownerReferences", "its authority owns the key")
+            raise Invalid(kind.about_kind(old.name), [problem])
 
     async def _review_step(
         self, request: Request, kind: Kind[Any], new: SigningKey, old: SigningKey
@@ -190,8 +201,7 @@ class SigningKeySteps(AdmissionPolicy):
     def _is_orphan(self, key: SigningKey) -> bool:
         """Whether the authority of a key is deleted."""
         owner = self._authorities.get("", key.spec.authority) if key.spec.authority else None
-        owners = {one.uid for one in key.metadata.owner_references}
-        return bool(key.spec.authority) and (owner is None or owner.meta.uid not in owners)
+        return bool(key.spec.authority) and (owner is None or owner.meta.uid not in _owners(key))
 
     # -- what the server fills in ------------------------------------------------------------
 
@@ -226,3 +236,8 @@ class SigningKeySteps(AdmissionPolicy):
         found = await self._conditions(key).dependents(key, now)
         before = key.status.dependents
         return replace(found, unknown_until=before.unknown_until if before else None)
+
+
+def _owners(key: SigningKey) -> set[str]:
+    """The uids of its owners."""
+    return {one.uid for one in key.metadata.owner_references}
