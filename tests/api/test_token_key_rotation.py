@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchid.controllers import rotate_token_keys
 from orchid.controllers.rotate_token_keys import RotateTokenKeys
 from orchid.controllers.runtime.context import KeyRotation
 from orchid.controllers.runtime.events import EventRecorder
@@ -248,6 +249,30 @@ async def test_a_lost_secret_is_reported_and_the_successor_signs(
         assert here.api.access.keys.signs == old.key_id
         await here.later(DAY)
         await here.state("tokens-2", "Active")
+
+
+async def test_a_key_that_a_server_cannot_load_counts_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Secret has another key: a server that was started since signs with the successor."""
+    monkeypatch.setattr(rotate_token_keys, "UNLOADED_SECONDS", 0.0)
+    async with rotating(tmp_path, monkeypatch) as here:
+        successor = await here.published("tokens-2")
+        names, name = here.api.settings.names, "orch-server-restarted"
+        body = {
+            "metadata": {
+                "name": name,
+                "labels": {"identity.orch.io/server": "true"},
+                "annotations": {keys_annotation(names): successor.key_id},
+            },
+            "spec": {"holderIdentity": name},
+        }
+        await here.server.make(f"/apis/coordination.orch.io/v1/namespaces/{HOME}/leases", body)
+        lost = await here.until("tokens-1", lambda key: status(key, "Ready") == "False")
+        await here.later(DAY)
+        await here.state("tokens-2", "Active")
+
+        assert "has another key" in message(lost, "Ready")
 
 
 async def test_a_successor_that_lost_its_secret_is_replaced(

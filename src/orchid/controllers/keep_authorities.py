@@ -427,6 +427,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         changed = SecretReference(name=event.object.name, namespace=event.object.namespace)
         for name in tuple(self._kept.get(changed, ())):
             yield "", name
+        for owner in event.object.metadata.owner_references:
+            for authority, keys in tuple(self._keys.items()):
+                if owner.kind == SigningKey.__name__ and owner.name in keys:
+                    yield "", authority
 
     # -- the status --------------------------------------------------------------------------
 

@@ -467,7 +467,8 @@ class RotateKeys(Controller[SigningKey]):
     def _ready(self, key: SigningKey, chosen: KeySelection) -> Condition:
         is_signer = chosen.signer is not None and chosen.signer.metadata.uid == key.metadata.uid
         if key.state in (PUBLISHED, ACTIVE) and self.is_lost(key):
-            text = "The Secret with the private key is gone; restore it, or let the successor sign."
+            text = "The Secret with the private key is gone, or has another key; restore it, or "
+            text += "let the successor sign."
             return Condition(type=READY, status=FALSE, reason=KEY_LOST, message=text)
         if key.state == RETIRED:
             return Condition(type=READY, status=FALSE, reason=RETIRED, message="It is Retired.")

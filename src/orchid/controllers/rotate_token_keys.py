@@ -25,13 +25,15 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.credentials.keys import MADE_ALGORITHMS
-from orchid.kinds.signing_key import PUBLISHED, SigningKey, SigningKeySpec, next_name
+from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec, next_name
 from orchid.outbound.failures import CallFailed
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 
 log = logging.getLogger(__name__)
+
+UNLOADED_SECONDS = 30.0  # without a report, after which a key counts as lost
 
 
 class RotateTokenKeys(RotateKeys):
@@ -48,9 +50,25 @@ class RotateTokenKeys(RotateKeys):
         times = RotationTimes(rotation.publish_time, rotation.retention)
         super().__init__(client, names, clock, events, times)
         self._rotation = rotation
+        self._unloaded: dict[str, float] = {}  # since when a server does not report a key
 
     def concerns(self, key: SigningKey) -> bool:
         return not key.spec.authority and (key.is_file or self._rotation.is_stored)
+
+    def is_lost(self, key: SigningKey) -> bool:
+        """Also if a live server cannot load it for a while: the Secret may have another key."""
+        return super().is_lost(key) or self._is_unloaded(key)
+
+    def _is_unloaded(self, key: SigningKey) -> bool:
+        # Servers report those keys that they can use, once each of them had the key. One of an
+        # earlier version reports none.
+        times, live = key.status.times, self._servers.live().values()
+        was_there = key.state in (PUBLISHED, ACTIVE) and (times.published or times.active)
+        if not was_there or all(key.key_id in one.keys or not one.keys for one in live):
+            self._unloaded.pop(key.name, None)
+            return False
+        now = self._clock.monotonic()
+        return now - self._unloaded.setdefault(key.name, now) >= UNLOADED_SECONDS
 
     def successor(self, group: KeyGroup) -> SigningKey | None:
         signer = group.chosen.signer

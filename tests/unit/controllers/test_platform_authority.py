@@ -346,6 +346,21 @@ async def test_a_lost_secret_is_reported_and_clients_stay_accepted(
     assert {one.reason for one in found.status.conditions if one.type == "Ready"} == {"KeyLost"}
 
 
+async def test_another_key_in_the_secret_is_reported(own: Beside) -> None:
+    """While the controller runs; the server goes on with the certificates that it has."""
+    key = await own.admin.get(SigningKey, "cluster-1")
+    secret = await own.admin.get(Secret, key.secret_name, HOME)
+    other = Authority.create("x", now=own.clock.now()).key_pem().reveal().encode()
+    async with own.running(KEEPER):
+        await own.until_like(CertificateAuthority, "cluster", condition=lambda one: one.is_ready)
+        await own.admin.update(replace(secret, data={**secret.data, "tls.key": other}))
+        found = await own.until_like(
+            CertificateAuthority, "cluster", condition=lambda one: not one.is_ready
+        )
+
+    assert {one.reason for one in found.status.conditions if one.type == "Ready"} == {"KeyMismatch"}
+
+
 async def test_a_start_puts_a_lost_secret_back_from_the_file(tmp_path: Path) -> None:
     """Without the file it starts all the same, with the certificates that it has."""
     store, data = MemoryStore(), tmp_path / "data"

@@ -316,8 +316,10 @@ def _post(server: ServerConnection, name: str, spec: Json) -> Json:
 
 
 def _back(chosen: argparse.Namespace) -> int:
-    chosen.wait = 0
-    return _step(chosen, connect(chosen), chosen.name, ACTIVE, "signs again")
+    chosen.wait, server = 0, connect(chosen)
+    if server.get(url(server, chosen.name))["spec"]["state"] == PUBLISHED:
+        raise Complaint(f"{chosen.name} is {PUBLISHED}: orchid key rotate has it sign")
+    return _step(chosen, server, chosen.name, ACTIVE, "signs again")
 
 
 def _retire_arguments(parser: argparse.ArgumentParser) -> None:

@@ -126,6 +126,10 @@ def authorities(here: Installation) -> Iterator[Finding]:
     for one in here.server.items(url):
         name = one["metadata"]["name"]
         end = times.parse((one.get("status") or {}).get("notAfter"))
+        for condition in (one.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "Ready" and condition["status"] == "False":
+                why = f"{condition['reason']}: {condition['message']}"
+                yield wrong(f"the authority {name} is not ready: {why}", "see docs/rotation.md")
         if end is None:
             yield note(f"the authority {name} has no certificate yet")
         else:

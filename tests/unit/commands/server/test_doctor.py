@@ -9,13 +9,14 @@ import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from orchid import cli
-from orchid.commands.diagnosis import file_checks
+from orchid.commands.diagnosis import file_checks, other_key_checks
 from orchid.commands.diagnosis.file_checks import FILE_CHECKS
+from orchid.commands.diagnosis.findings import Installation
 from orchid.commands.diagnosis.server_checks import SERVER_CHECKS
 from orchid.commands.server import doctor
 from orchid.credentials import keys
@@ -23,6 +24,7 @@ from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import write_private
 from orchid.store.interface import ABSENT, Change
 from orchid.store.sqlite.store import SQLiteStore
+from orchid.wire.naming import ORCH
 from tests.e2e.serving import sealing_flags
 
 DAY = datetime.timedelta(days=1)
@@ -314,3 +316,36 @@ def test_client_certificates_of_our_own_are_accepted_or_not(
     (finding,) = [each for each in found if each["check"] == "client CA"]
     assert (code, finding["state"]) == (0, state)
     assert words in finding["text"]
+
+
+class Answering:
+    """A server with one authority."""
+
+    names = ORCH
+
+    def __init__(self, ready: dict[str, str]) -> None:
+        self._ready = {"type": "Ready", **ready}
+
+    def items(self, place: str) -> list[dict[str, Any]]:
+        status = {"conditions": [self._ready], "notAfter": "2036-11-15T00:00:00Z"}
+        return [{"metadata": {"name": "web"}, "status": status}]
+
+
+@pytest.mark.parametrize(
+    ("ready", "states"),
+    [
+        ({"status": "True", "reason": "Issuing", "message": ""}, ["good"]),
+        ({"status": "False", "reason": "KeyMismatch", "message": "another"}, ["wrong", "good"]),
+    ],
+    ids=["ready", "not ready"],
+)
+def test_an_authority_that_cannot_issue_is_reported(
+    ready: dict[str, str], states: list[str]
+) -> None:
+    """Its certificate may be valid for years all the same."""
+    now = datetime.datetime(2026, 11, 18, tzinfo=datetime.UTC)
+    here = Installation(cast("Any", None), cast("Any", None), now, cast("Any", Answering(ready)))
+
+    found = list(other_key_checks.authorities(here))
+
+    assert [one.state for one in found] == states
