@@ -192,7 +192,6 @@ class Assembly:
         return self.chain(http)
 
     def _access(self) -> Access:
-        counted = self.settings.given.ledger_tokens == "counted"
         return Access(
             self.settings,
             self.files,
@@ -201,7 +200,7 @@ class Assembly:
             clock=self.clock,
             randomness=self.random,
             token_used=self._token_used,
-            token_issued=self.token_counts.issued if counted else None,
+            token_issued=self.token_counts.counter(self.settings.given.ledger_tokens),
             store=self.store,
             objects=lambda: self.local,
         )

@@ -1,5 +1,8 @@
 """Counts of issued tokens: per signing key, account and expiry, never one by one.
 
+With `--ledger-tokens totals` the account is left out (empty): the ledger then does not grow with
+the number of accounts.
+
 Issuing a token increments a number in memory. `run` writes the numbers into the ledger every few
 seconds, as entries of type tokens.counted, and `write` once more at the end: no token costs a
 commit. Each process writes its own counts, and readers add them up. A process that is killed loses
@@ -31,6 +34,7 @@ BY_THE_DAY: Final = 60 * DAY
 BY_THE_MONTH: Final = 2 * YEAR
 LAST: Final = 253_402_214_400  # 9999-12-31T00:00:00Z, the last day that can be formatted
 MOST_ROWS: Final = 8
+MOST_TOTALS: Final = 64  # the same without accounts: every hour of two days, and some more
 ROWS_PER_ENTRY: Final = 32
 
 Counted = dict[tuple[str, str], dict[int, int]]  # key and account; number of tokens by expiry
@@ -44,6 +48,13 @@ class TokenCounts:
         self._seconds = int(now().timestamp())  # of the last write
         self._counts: Counted = {}
         self._writer = CountWriter(store, _facts)
+
+    def counter(self, mode: str) -> Callable[[str, str, int], None] | None:
+        """What counts tokens, as --ledger-tokens says: counted, totals or off."""
+        return {"counted": self.issued, "totals": self._issued_of_any}.get(mode)
+
+    def _issued_of_any(self, key: str, account: str, expires: int) -> None:
+        self.issued(key, "", expires)
 
     def issued(self, key: str, account: str, expires: int) -> None:
         """Count a token of the account with this uid and expiry (Unix time)."""
@@ -60,7 +71,7 @@ class TokenCounts:
             self._counts[key, account] = {end: 1}
         elif end in rows:
             rows[end] += 1
-        elif len(rows) < MOST_ROWS:
+        elif len(rows) < (MOST_ROWS if account else MOST_TOTALS):
             rows[end] = 1
         else:
             _count_in_last(rows, end)

@@ -146,7 +146,7 @@ def _refuse_contradictions(given: Given) -> None:
     _one_of("naming", given.naming, tuple(SETS))
     _one_of("namespaces", given.namespaces, ("lenient", "strict"))
     _one_of("store", given.store, ("sqlite", "memory"))
-    _one_of("ledger-tokens", given.ledger_tokens, ("counted", "off"))
+    _one_of("ledger-tokens", given.ledger_tokens, ("counted", "totals", "off"))
     _one_of("token-keys", given.token_keys, ("", STORED, FILES))
     _one_of("log-format", given.log_format, ("text", "json"))
     _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))

@@ -397,7 +397,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         str,
         Help(
             description="counted: the ledger has the number of tokens of each key and account, and "
-            "their expiry; off: it does not."
+            "their expiry; totals: of each key; off: of none."
         ),
     ] = "counted"
     # record

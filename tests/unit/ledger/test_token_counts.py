@@ -185,3 +185,28 @@ async def test_entries_are_not_formatted_on_the_event_loop(
 
 def timestamp(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def test_totals_have_no_account() -> None:
+    """However many accounts there are, a key has a row for each hour, every hour of two days."""
+    store = CountingStore()
+    counts = counting(store)
+    count = counts.counter("totals")
+    assert count is not None
+    for number in range(1000):
+        count("key-1", f"uid-{number}", TEN + number % 48 * HOUR)
+
+    await counts.write()
+
+    rows = [row for entry in await pending(store) for row in entry["tokens"]]
+    assert {account for account, _, _ in rows} == {""}
+    assert len(rows) == 48
+    assert sum(number for _, _, number in rows) == 1000
+
+
+def test_nothing_is_counted_if_it_is_off() -> None:
+    """The issuer has nothing to call."""
+    counts = counting(CountingStore())
+
+    assert counts.counter("off") is None
+    assert counts.counter("counted") == counts.issued

@@ -52,6 +52,8 @@ from orchid.tlog.tiles import FULL, tiles_of
 
 Act = Callable[[argparse.Namespace, OpenedLog], Awaitable[None]]
 
+ALL = "(all accounts)"  # of tokens that are counted without their accounts
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -244,7 +246,12 @@ async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
                 ends[which] = max(ends.get(which, ""), end)
     names = _account_names(chosen)
     rows = [
-        {"key": key, "account": names.get(uid, uid), "tokens": count, "until": ends[key, uid]}
+        {
+            "key": key,
+            "account": names.get(uid, uid) or ALL,
+            "tokens": count,
+            "until": ends[key, uid],
+        }
         for (key, uid), count in sorted(counts.items())
     ]
     if print_for_programs(chosen.output, rows):
