@@ -40,6 +40,7 @@ class LedgerKeys(Subject):
         self._acknowledged: set[str] = set()
         self._keys: list[Path] = []
         self._has: dict[str, list[Path]] = {}  # the keys of each machine
+        self._signed: Path | None = None  # the newest key that has signed the head
         self._base: dict[str, tuple[str, ...]] = {}
 
     def prepare(self, machine: Machine) -> None:
@@ -95,21 +96,22 @@ class LedgerKeys(Subject):
         """Whether all servers have the new key, and it has signed the head."""
         if any(self._keys[-1] not in keys for keys in self._has.values()):
             return False
-        return self._signed_by_newest
-
-    _signed_by_newest = False
+        return self._signed == self._keys[-1]
 
     def drive(self) -> None:
+        newest = self._keys[-1]  # a start may add another one meanwhile
         note = self.send(0, "GET", CHECKPOINT, None, (OK,)).body
-        key: Any = serialization.load_pem_private_key(self._keys[-1].read_bytes(), None)
+        key: Any = serialization.load_pem_private_key(newest.read_bytes(), None)
         verifier = NoteVerifier(Checkpoint.claimed(note).origin, key.public_key())
-        self._signed_by_newest = verifier.has_signed(note)
+        if verifier.has_signed(note):
+            self._signed = newest
 
     # -- what must hold ----------------------------------------------------------------------
 
     def unsettled(self) -> str:
         self.drive()
-        if not self._signed_by_newest and any(self._keys[-1] in one for one in self._has.values()):
+        newest = self._keys[-1]
+        if self._signed != newest and any(newest in one for one in self._has.values()):
             return "the newest key has not signed the head"
         return ""
 
