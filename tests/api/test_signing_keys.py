@@ -704,6 +704,10 @@ async def test_keys_of_files_are_shown_and_cannot_be_changed(tmp_path: Path) -> 
         states = {name: one["spec"]["state"] for name, one in found.items()}
         assert states == {"tokens-1": "Active", "tokens-2": "Verifying"}
         assert {one["status"]["source"] for one in found.values()} == {"File"}
+        (condition,) = found["tokens-2"]["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "Ready", "True", "File",
+        )  # fmt: skip
         assert (changed.status, revoked.status, kept.status, gone.status) == (422, 422, 403, 200)
         assert "change the files" in changed.text
 

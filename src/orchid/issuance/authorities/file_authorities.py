@@ -29,6 +29,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import stored_form
 from orchid.engine.interfaces import Randomness
 from orchid.issuance.authorities.authority_conditions import of_certificate
+from orchid.issuance.token_keys.file_keys import OF_FILES
 from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
 from orchid.kinds.lease import ServerKeys
 from orchid.kinds.signing_key import (
@@ -190,9 +191,7 @@ class FileAuthorityObjects:
                 revocation_list=one.name,
             ),
         )
-        text = "It is a key of the servers' files, and is replaced by changing them."
-        ready = Condition(type=READY, status=TRUE, reason=FILE, message=text)
-        return with_conditions(new, (ready,), now)
+        return with_conditions(new, (OF_FILES,), now)
 
     def _meta(self, name: str) -> ObjectMeta:
         now = whole_seconds(self._clock.now())

@@ -29,6 +29,7 @@ from orchid.kinds.signing_key import (
     status_of,
 )
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store, StoreError
+from orchid.wire.conditions import READY, TRUE, Condition, with_conditions
 from orchid.wire.errors import Unavailable
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.signing_key_status import SigningKeyTimes
@@ -37,6 +38,12 @@ from orchid.wire.struct import replace
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 10.0
+OF_FILES: Final = Condition(
+    type=READY,
+    status=TRUE,
+    reason=FILE,
+    message="It is a key of the servers' files, and is replaced by changing them.",
+)
 
 
 class FileKeyObjects:
@@ -77,11 +84,14 @@ class FileKeyObjects:
             shown = next((one for one in self._entries() if one.object.key_id == key.kid), None)
             if shown is None:
                 await self._commit(None, self._object(key))
-            elif shown.object.is_file and shown.object.state != self._state(key.kid):
+            elif shown.object.is_file and not self._is_current(shown.object):
                 await self._commit(shown, self._with_state(shown.object))
 
     def _entries(self) -> list[Entry[SigningKey]]:
         return list(self._cache.entries.values())
+
+    def _is_current(self, key: SigningKey) -> bool:
+        return key.state == self._state(key.key_id) and key.is_ready
 
     def _state(self, kid: str) -> str:
         """Active if a live server signs with the key."""
@@ -107,11 +117,12 @@ class FileKeyObjects:
     def _with_state(self, key: SigningKey) -> SigningKey:
         state, now = self._state(key.key_id), whole_seconds(self._clock.now())
         times = SigningKeyTimes(active=now) if state == ACTIVE else SigningKeyTimes(verifying=now)
-        return replace(
+        changed = replace(
             key,
             spec=replace(key.spec, state=state),
             status=replace(key.status, times=times),
         )
+        return with_conditions(changed, (OF_FILES,), now)
 
     async def _commit(self, old: Entry[SigningKey] | None, new: SigningKey) -> None:
         store_key = self._cache.kind.key("", new.name)
