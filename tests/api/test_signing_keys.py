@@ -766,7 +766,7 @@ async def test_a_key_of_an_authority_keeps_its_owner(server: Api) -> None:
 
 
 async def test_a_certificate_of_another_key_is_no_renewal(server: Api) -> None:
-    """The key identifier alone proves nothing: whoever issues a certificate chooses it."""
+    """The key identifier alone proves nothing: the issuer of a certificate chooses it."""
     before = await key(server, "cluster-1")
     own = x509.load_pem_x509_certificate(before["status"]["certificate"].encode())
     other, name = ec.generate_private_key(ec.SECP256R1()), own.subject
