@@ -111,9 +111,7 @@ class Access:
         self.callers = InProcessCallers()
         self.rbac = RBAC(names, feed, offload)
         self.authorities = SignerAuthorities(feed.of(CertificateAuthority), names)
-        self.authority_keys = AuthorityKeyIndex(
-            feed.of(SigningKey), names, has_hsm=bool(given.pkcs11_module)
-        )
+        self.authority_keys = self._authority_keys()
         self.authorization = authorization(settings, feed, self.rbac, self._holds_key, clock)
         self.authorizer = self.authorization.authorizer
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
@@ -147,6 +145,10 @@ class Access:
 
         shared = self.oidc.sources if self.oidc else {}
         return token_exchange.subject_tokens(self.settings, self.clock, shared)
+
+    def _authority_keys(self) -> AuthorityKeyIndex:
+        has_hsm = bool(self.settings.given.pkcs11_module)
+        return AuthorityKeyIndex(self.feed.of(SigningKey), self.settings.names, has_hsm=has_hsm)
 
     def _holds_key(self, secret: SecretReference) -> bool:
         """Whether the key of an authority is in a Secret."""
