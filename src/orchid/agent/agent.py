@@ -65,7 +65,9 @@ class Agent:
         self._has_warned = False
         self._report_problem = ""
         self._configuration = configuration
-        self.identity = HostIdentity(configuration.join, state, self.clocks, self._requests)
+        self.identity = HostIdentity(
+            configuration.join, state, self.clocks, self._requests, supervisor.alive
+        )
         self._host = HostItem(self.identity, state, self._schedule())
         self._outputs = [self._item(one) for one in configuration.outputs]
 
@@ -154,7 +156,8 @@ class Agent:
 
     def _refresh_as_host(self, due: Sequence[Item]) -> None:
         access, names = self.identity.access(), self.identity.names
-        with calling(access, self.clocks, self._requests, names) as calls:
+        alive = self._supervisor.alive
+        with calling(access, self.clocks, self._requests, names, alive) as calls:
             self.identity.finish_join(calls)
             current = Round(calls, self.identity, self._state, self.clocks)
             for one in due:

@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 
 from orchid.outbound.api_connection import (
     SUCCESS,
+    TIMEOUT,
     ApiConnection,
     ApiReply,
     Json,
@@ -30,15 +31,18 @@ from orchid.outbound.api_connection import (
     path,
 )
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
+from orchid.outbound.time_limit import TimeLimit
 from orchid.outbound.tls import UnusableTls
 from orchid.wire.naming import Naming
 
 LARGEST: Final = 16 << 20
+LONGEST_CALL: Final = 30.0  # seconds, to the last byte; the watchdog of the unit waits for 90
 LONGEST_PAUSE: Final = 3600.0  # seconds; a longer Retry-After is shortened to it
 LONGEST_MESSAGE: Final = 500
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 
 Now = Callable[[], datetime.datetime]
+Alive = Callable[[], None]
 
 
 class ApiFailure(Exception):
@@ -99,14 +103,19 @@ class ServerCalls:
         clocks: Clocks,
         counts: Counter[str],
         names: Naming | None = None,
+        alive: Alive = lambda: None,
     ) -> None:
-        """`names`: those of the server, if an earlier round has detected them."""
+        """`names`: those of the server, if an earlier round has detected them. `alive` is called
+        before each request.
+        """
         self.access = access
+        self.alive = alive
         self._detected = names
         self.clocks = clocks
         self.counts = counts
         try:
-            self._api = ApiConnection(access, largest=LARGEST)
+            limit = TimeLimit(TIMEOUT, LONGEST_CALL)
+            self._api = ApiConnection(access, largest=LARGEST, limit=limit)
         except (UnusableKubeconfig, UnusableTls) as problem:
             raise ApiFailure(str(problem)) from None
 
@@ -171,6 +180,7 @@ class ServerCalls:
     def _exchange(
         self, method: str, url: str, body: Json | None, headers: Mapping[str, str] | None = None
     ) -> ApiReply:
+        self.alive()
         try:
             reply = self._api.exchange(method, url, body, headers)
         except (OSError, HTTPException) as error:
@@ -184,10 +194,14 @@ class ServerCalls:
 
 @contextlib.contextmanager
 def calling(
-    access: ServerAccess, clocks: Clocks, counts: Counter[str], names: Naming | None = None
+    access: ServerAccess,
+    clocks: Clocks,
+    counts: Counter[str],
+    names: Naming | None = None,
+    alive: Alive = lambda: None,
 ) -> Iterator[ServerCalls]:
     """Calls with one credential, until the block ends."""
-    calls = ServerCalls(access, clocks, counts, names)
+    calls = ServerCalls(access, clocks, counts, names, alive)
     try:
         yield calls
     finally:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchid.agent.calls import Clocks, IdentityRefused, ServerCalls, calling
+from orchid.agent.calls import Alive, Clocks, IdentityRefused, ServerCalls, calling
 from orchid.agent.configuration import Join
 from orchid.agent.generations import (
     OutputFile,
@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 ITEM: Final = "_host"  # no output can have this name
 CERTIFICATE, KEY, AUTHORITY, SERVER = "node.crt", "node.key", "ca.crt", "server.json"
 KEY_TYPE: Final = "ECDSA-P256"
+PLUGIN_SECONDS: Final = 30.0  # nobody answers its questions, and the watchdog waits for 90
 
 
 class NoIdentity(Exception):
@@ -74,10 +75,17 @@ class HostIdentity:
     """The identity in the state directory, or in a kubeconfig of somebody else."""
 
     def __init__(
-        self, join: Join, state: StateDirectory, clocks: Clocks, counts: Counter[str]
+        self,
+        join: Join,
+        state: StateDirectory,
+        clocks: Clocks,
+        counts: Counter[str],
+        alive: Alive = lambda: None,
     ) -> None:
+        """`alive` is called before each request of a join."""
         self._join, self._state = join, state
         self._clocks, self._counts = clocks, counts
+        self._alive = alive
         self._is_node_created = False
         self._other_host = ""
         self._attempt: JoinAttempt | None = None
@@ -145,7 +153,8 @@ class HostIdentity:
         file = Path(self._join.kubeconfig)
         try:
             access = kubeconfig.read([file], plugins=True)
-            return exec_plugin.logged_in(access, self._clocks.local())
+            self._alive()
+            return exec_plugin.logged_in(access, self._clocks.local(), PLUGIN_SECONDS)
         except UnusableKubeconfig as problem:
             raise NoIdentity(str(problem)) from None
 
@@ -159,7 +168,7 @@ class HostIdentity:
             raise NoIdentity(str(problem)) from None
         attempt = self._attempt if self._attempt and self._attempt.access == access else None
         names = attempt.names if attempt else None
-        with calling(access, self._clocks, self._counts, names) as calls:
+        with calling(access, self._clocks, self._counts, names, self._alive) as calls:
             try:
                 host = attempt.host if attempt else _bound_host(calls)
                 if not host:

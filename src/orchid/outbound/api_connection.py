@@ -1,7 +1,8 @@
 """Synchronous HTTPS calls to one API server, one after the other: status, headers and bytes.
 
 `ApiConnection(access).exchange(...)` sends one request and reads the complete response within
-limits. Nothing is retried and nothing is interpreted: commands and the agent do that, each in its
+limits of size and time: from the connection to the last byte, a call takes no longer than its
+total. Nothing is retried and nothing is interpreted: commands and the agent do that, each in its
 own way. `failure_reason` describes an error of the network for people.
 """
 
@@ -16,11 +17,13 @@ from urllib.parse import quote, urlsplit
 
 from orchid.outbound import tls
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
+from orchid.outbound.time_limit import CallTooLong, TimedSocket, TimeLimit, dial
 from orchid.version import __version__
 from orchid.wire.naming import SETS, Naming
 
 LARGEST_ANSWER = 256 << 20
-TIMEOUT = 30.0
+TIMEOUT = 30.0  # seconds without a byte
+LONGEST_CALL = 300.0  # seconds for a whole call of a command; large answers may come slowly
 SUCCESS = range(200, 300)
 _OUT_OF_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
@@ -62,7 +65,13 @@ def find_naming(groups: Iterable[str]) -> Naming | None:
 class ApiConnection:
     """Requests to one server as one user, over one connection."""
 
-    def __init__(self, access: ServerAccess, *, largest: int = LARGEST_ANSWER) -> None:
+    def __init__(
+        self,
+        access: ServerAccess,
+        *,
+        largest: int = LARGEST_ANSWER,
+        limit: TimeLimit | None = None,
+    ) -> None:
         """Raises UnusableKubeconfig or UnusableTls; nothing is sent yet."""
         parts = urlsplit(access.server)
         if parts.scheme != "https" or not parts.hostname:
@@ -80,7 +89,8 @@ class ApiConnection:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token.reveal()}"
         self._context = _tls(access)
-        self._http = self._open(TIMEOUT)
+        self._limit = limit or TimeLimit(TIMEOUT, LONGEST_CALL)
+        self._http = self._open(self._limit)
 
     def close(self) -> None:
         self._http.close()
@@ -100,6 +110,7 @@ class ApiConnection:
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent["Content-Type"] = FORM if data is body else "application/json"
+        self._limit.start()
         try:
             self._http.request(method, self._prefix + url, data, sent)
             answer = self._http.getresponse()
@@ -116,20 +127,23 @@ class ApiConnection:
 
         A response that is not successful comes in one piece.
         """
-        connection = self._open(None)
+        limit = TimeLimit(TIMEOUT, LONGEST_CALL)
+        connection = self._open(limit)
+        limit.start()
         try:
             connection.request("GET", self._prefix + url, headers=self._headers)
             answer = connection.getresponse()
             if answer.status not in SUCCESS:
                 yield answer.status, answer.read(self._largest)
                 return
+            limit.lift()
             while line := answer.readline(self._largest):
                 yield answer.status, line
         finally:
             connection.close()
 
-    def _open(self, timeout: float | None) -> "_Https":
-        return _Https(self._host, self._port, self._context, self._server_name, timeout)
+    def _open(self, limit: TimeLimit) -> "_Https":
+        return _Https(self._host, self._port, self._context, self._server_name, limit)
 
 
 def failure_reason(error: Exception) -> str:
@@ -141,6 +155,8 @@ def failure_reason(error: Exception) -> str:
         return f"its certificate cannot be trusted: {error.verify_message}{hint}"
     if isinstance(error, ssl.SSLError):
         return f"no TLS connection: {error.reason or 'handshake failed'}"
+    if isinstance(error, CallTooLong):
+        return str(error)
     if isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT:g} seconds"
     if isinstance(error, socket.gaierror):
@@ -161,18 +177,26 @@ class _Https(http.client.HTTPSConnection):
         port: int,
         context: ssl.SSLContext,
         server_name: str,
-        timeout: float | None,
+        limit: TimeLimit,
     ) -> None:
-        super().__init__(host, port, timeout=timeout, context=context)
-        self._tls, self._server_name = context, server_name
+        super().__init__(host, port, context=context)
+        self._tls, self._server_name, self._limit = context, server_name, limit
 
     def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
+        connection = dial(self.host, self.port, self._limit)
+        try:
+            connection.settimeout(self._limit.left())
+            self.sock = self._tls.wrap_socket(connection, server_hostname=self._server_name)
+        except BaseException:
+            connection.close()
+            raise
+        assert isinstance(self.sock, TimedSocket)
+        self.sock.limit = self._limit
 
 
 def _tls(access: ServerAccess) -> ssl.SSLContext:
     context = tls.trusting(access.authority.decode("latin-1"))
+    context.sslsocket_class = TimedSocket
     if access.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

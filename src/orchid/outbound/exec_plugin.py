@@ -41,14 +41,18 @@ class _Plugin(msgspec.Struct, frozen=True):
     wants_cluster: bool
 
 
-def logged_in(access: ServerAccess, now: datetime.datetime) -> ServerAccess:
-    """The access with the credential of its plugin; unchanged without a plugin."""
+def logged_in(
+    access: ServerAccess, now: datetime.datetime, seconds: float = SECONDS
+) -> ServerAccess:
+    """The access with the credential of its plugin, which has `seconds` to print it; unchanged
+    without a plugin.
+    """
     if access.plugin is None:
         return access
     path, entry = access.plugin
     try:
         plugin = _checked(entry)
-        status = _status(_printed(plugin, access), plugin, now)
+        status = _status(_printed(plugin, access, seconds), plugin, now)
         return _with(access, status)
     except ValueError as problem:
         raise UnusableKubeconfig(f"{path}: exec of {access.user}: {problem}") from None
@@ -78,7 +82,7 @@ def _checked(entry: Mapping[str, Any]) -> _Plugin:
     )
 
 
-def _printed(plugin: _Plugin, access: ServerAccess) -> bytes:
+def _printed(plugin: _Plugin, access: ServerAccess, seconds: float) -> bytes:
     """Run it once."""
     assert access.plugin is not None
     command = plugin.command
@@ -95,7 +99,7 @@ def _printed(plugin: _Plugin, access: ServerAccess) -> bytes:
             env=asked,
             stdin=None if interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
     except FileNotFoundError:
@@ -103,7 +107,7 @@ def _printed(plugin: _Plugin, access: ServerAccess) -> bytes:
     except OSError as error:
         raise ValueError(f"{command} cannot be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise ValueError(f"{command} did not end within {SECONDS} seconds") from None
+        raise ValueError(f"{command} did not end within {seconds:g} seconds") from None
     if done.returncode != 0:
         raise ValueError(f"{command} ended with exit code {done.returncode}")
     return done.stdout

@@ -89,6 +89,7 @@ class PretendServer:
         self.clock_offset = 0.0
         self.statuses: dict[str, int] = {}  # by the beginning of a path
         self.retry_after = ""
+        self.is_endless = False  # answers in single bytes, and never to the end
         self.windows: tuple[float, float] | None = None  # seconds from now
         self.accepts_tokens = True
         self.host = HOST
@@ -241,8 +242,8 @@ def serving() -> Iterator[PretendServer]:
         wbufsize = -1  # one packet for head and body
 
         def do_GET(self) -> None:
-            length = int(self.headers.get("Content-Length", "0"))
-            body = json.loads(self.rfile.read(length)) if length else None
+            sent = int(self.headers.get("Content-Length", "0"))
+            body = json.loads(self.rfile.read(sent)) if sent else None
             status, found = server.answer(self.command, self.path, body)
             data = json.dumps(found).encode()
             self.send_response_only(status)
@@ -250,8 +251,12 @@ def serving() -> Iterator[PretendServer]:
             self.send_header("Date", format_datetime(moment, usegmt=True))
             if server.retry_after:
                 self.send_header("Retry-After", server.retry_after)
-            self.send_header("Content-Length", str(len(data)))
+            length = len(data) if not server.is_endless else 1 << 40
+            self.send_header("Content-Length", str(length))
             self.end_headers()
+            while server.is_endless:
+                self.wfile.write(b" ")
+                self.wfile.flush()
             self.wfile.write(data)
 
         do_POST = do_GET  # noqa: N815 -- the name that the library calls

@@ -349,6 +349,51 @@ def test_a_server_that_is_away_for_days_changes_nothing(host: Host) -> None:
     assert status.unreachable_since is None
 
 
+def test_an_answer_without_end_is_a_failure(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that sends one byte after the other holds the agent for one call, no longer."""
+    host.check()
+    before = host.read()
+    monkeypatch.setattr("orchid.agent.calls.LONGEST_CALL", 0.2)
+    host.server.is_endless = True
+    held = host.check()
+    pause = host.agent.seconds_to_next()
+    host.server.is_endless = False
+
+    status = host.check()
+
+    assert "no complete answer within 0.2 seconds" in held.outputs[0].message
+    assert held.unreachable_since is not None
+    assert pause <= 1.0
+    assert host.read() == before
+    assert status.exit_code(host.clock.now()) == 0
+
+
+def test_an_answer_that_is_too_large_is_a_failure(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent reads no more than it needs for its largest answer."""
+    host.check()
+    monkeypatch.setattr("orchid.agent.calls.LARGEST", 16)
+    host.server.is_endless = True
+
+    status = host.check()
+
+    host.server.is_endless = False
+    assert "more than can be read" in status.outputs[0].message
+
+
+def test_the_watchdog_is_reset_before_each_request(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request may take half a minute; a check has several."""
+    signs: list[int] = []
+    monkeypatch.setattr(Supervisor, "alive", lambda self: signs.append(len(host.server.calls)))
+
+    host.check()
+
+    assert set(range(len(host.server.calls))) <= set(signs)
+
+
 def test_pauses_after_failures_grow_to_five_minutes(host: Host) -> None:
     """Full jitter below 1, 2, 4, ... 300 seconds; Retry-After is obeyed."""
     host.check()

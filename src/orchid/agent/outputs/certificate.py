@@ -112,7 +112,8 @@ class CertificateContent:
             server_name=access.server_name,
             given_token=request_token(current, self._wanted.account, "", 0),
         )
-        with calling(as_account, current.clocks, current.calls.counts) as calls:
+        known = current.calls
+        with calling(as_account, current.clocks, known.counts, known.names, known.alive) as calls:
             yield calls
 
     def _placement(self, current: Round) -> Placement:
