@@ -23,7 +23,7 @@ from orchid.agent.host_identity import HostIdentity, NoIdentity
 from orchid.agent.items import HostItem, Item, OutputItem, TooSoon
 from orchid.agent.outputs.content import ContentFailed, Round
 from orchid.agent.requesting import Denied, Waiting
-from orchid.agent.schedule import CheckSchedule
+from orchid.agent.schedule import CheckSchedule, RegularChecks
 from orchid.agent.state_directory import StateDirectory, read_status
 from orchid.agent.status import (
     DENIED,
@@ -65,14 +65,17 @@ class Agent:
         self._has_warned = False
         self._report_problem = ""
         self._configuration = configuration
+        self._regular = RegularChecks(configuration.check_every, clock.monotonic, chance)
+        self._checks_everything = False  # in the next round, also after an outage
         self.identity = HostIdentity(
             configuration.join, state, self.clocks, self._requests, supervisor.alive
         )
+        self._contact = self._schedule()  # while the server or the identity fails
         self._host = HostItem(self.identity, state, self._schedule())
         self._outputs = [self._item(one) for one in configuration.outputs]
 
     def _schedule(self) -> CheckSchedule:
-        return CheckSchedule(self._configuration.check_every, self._monotonic, self._chance)
+        return CheckSchedule(self._regular, self._monotonic, self._chance)
 
     def _item(self, configured: Output) -> OutputItem:
         return OutputItem(configured, self._state, self.clocks, self._schedule())
@@ -87,11 +90,10 @@ class Agent:
         if (configuration.state, configuration.join) != (before.state, before.join):
             log.warning("a change of state or join takes effect after a restart")
         self._configuration = configuration
-        is_same = configuration.check_every == before.check_every
-        unchanged = {one.configured: one for one in self._outputs} if is_same else {}
+        self._regular.seconds = configuration.check_every
+        unchanged = {one.configured: one for one in self._outputs}
         self._outputs = [unchanged.get(one) or self._item(one) for one in configuration.outputs]
-        for one in self._items:
-            one.schedule.now()
+        self._make_everything_due()
 
     # -- rounds ------------------------------------------------------------------------------
 
@@ -110,10 +112,14 @@ class Agent:
 
     def check_once(self) -> float:
         """Make everything due, and check; seconds until `check` should run again, if at all."""
-        for one in self._items:
-            one.schedule.now()
+        self._make_everything_due()
         self.check()
         return self.seconds_to_next()
+
+    def _make_everything_due(self) -> None:
+        self._checks_everything = True
+        for one in self._items:
+            one.schedule.now()
 
     def is_waiting(self) -> bool:
         """Whether a request is undecided, or new files wait for their turn."""
@@ -134,15 +140,15 @@ class Agent:
             except IdentityRefused as refused:
                 self._join_again(refused)
                 self._refresh_as_host(due)
-            self._unreachable_since = None
+            self._unreachable_since, self._contact = None, self._schedule()
         except Exception as problem:
             if isinstance(problem, ApiUnreachable) and self._unreachable_since is None:
                 self._unreachable_since = self.clocks.local()
-            self._settle(self._host, problem)
+            self._settle(self._host, problem, self._contact)
             state, message = self._host.status.state, self._host.status.message
-            for one in due:
+            for one in {id(one): one for one in (self._host, *due)}.values():
                 one.status.change(state, message, self.clocks.local())
-                one.schedule.due = self._host.schedule.due
+                one.schedule.due = self._contact.due
         self._host.look()
 
     def _join_again(self, refused: IdentityRefused) -> None:
@@ -160,43 +166,67 @@ class Agent:
         with calling(access, self.clocks, self._requests, names, alive) as calls:
             self.identity.finish_join(calls)
             current = Round(calls, self.identity, self._state, self.clocks)
-            for one in due:
+            urgent = self._urgent(due)
+            for one in urgent:
                 self._supervisor.alive()
                 try:
                     life = one.refresh(current)
                 except (IdentityRefused, ApiUnreachable):
                     raise
                 except Exception as problem:
-                    self._settle(one, problem)
+                    self._settle(one, problem, one.schedule)
                     continue
                 one.status.expires, one.status.renews = life
                 self._change(one.status, FRESH, "")
-                now = self.clocks.now()
-                one.schedule.fresh((life.renews - now).total_seconds() if life.renews else None)
+                self._wait_for_renewal(one)
+            for one in due:
+                if one not in urgent:
+                    self._change(one.status, FRESH, "")
+                    self._wait_for_renewal(one)
+            self._checks_everything = False
 
-    def _settle(self, one: Item, problem: Exception) -> None:
+    def _wait_for_renewal(self, one: Item) -> None:
+        renews = one.status.renews
+        left = (renews - self.clocks.now()).total_seconds() if renews is not None else None
+        one.schedule.fresh(left)
+
+    def _urgent(self, due: Sequence[Item]) -> Sequence[Item]:
+        """After an outage, only what has to be renewed: all agents return within five minutes.
+
+        The other items wait for the next regular check. Without an urgent one, the host is checked.
+        """
+        since = self._unreachable_since
+        away = (self.clocks.local() - since).total_seconds() if since is not None else 0.0
+        if self._checks_everything or away < self._regular.seconds:
+            return due
+        now = self.clocks.now()
+        urgent = [
+            one
+            for one in due
+            if not one.schedule.is_fresh
+            or one.status.needs_renewal(now)
+            or self._state.request(one.request) is not None
+        ]
+        return urgent or due[:1]
+
+    def _settle(self, one: Item, problem: Exception, schedule: CheckSchedule) -> None:
         """Set status and schedule after a problem."""
+        if isinstance(problem, CertificateUnfit) and not isinstance(problem, UntrustedChain):
+            self._drop_request(one)
+        self._show(one, problem)
+        _postpone(schedule, problem)
+
+    def _show(self, one: Item, problem: Exception) -> None:
         text = str(problem)
-        if isinstance(problem, Waiting):
+        if isinstance(problem, Waiting | TooSoon):
             self._change(one.status, WAITING, text)
-            one.schedule.waiting()
         elif isinstance(problem, Denied):
             self._change(one.status, DENIED, text)
-            one.schedule.denied()
-        elif isinstance(problem, CertificateUnfit) and not isinstance(problem, UntrustedChain):
-            self._drop_request(one)
-            self._change(one.status, FAILED, text)
-            one.schedule.denied()
-        elif isinstance(problem, TooSoon):
-            self._change(one.status, WAITING, text)
-            one.schedule.after(problem.seconds)
         elif isinstance(problem, _EXPECTED):
             self._change(one.status, FAILED, text)
-            one.schedule.failed(getattr(problem, "retry_after", 0.0))
         else:
             log.error("agent.failed", extra={"story": failure_story(problem)})
             self._change(one.status, FAILED, f"unexpected {type(problem).__name__}; see the log")
-            one.schedule.failed()
 
     def _drop_request(self, one: Item) -> None:
         try:
@@ -264,3 +294,16 @@ class Agent:
 
 
 _EXPECTED: Final = (ApiFailure, CertificateUnfit, ContentFailed, NoIdentity, OutputRefused)
+
+
+def _postpone(schedule: CheckSchedule, problem: Exception) -> None:
+    if isinstance(problem, Waiting):
+        schedule.waiting()
+    elif isinstance(problem, TooSoon):
+        schedule.after(problem.seconds)
+    elif isinstance(problem, Denied) or (
+        isinstance(problem, CertificateUnfit) and not isinstance(problem, UntrustedChain)
+    ):
+        schedule.denied()
+    else:
+        schedule.failed(getattr(problem, "retry_after", 0.0))

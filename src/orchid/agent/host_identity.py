@@ -84,7 +84,7 @@ class HostIdentity:
     ) -> None:
         """`alive` is called before each request of a join."""
         self._join, self._state = join, state
-        self._clocks, self._counts = clocks, counts
+        self.clocks, self._counts = clocks, counts
         self._alive = alive
         self._is_node_created = False
         self._other_host = ""
@@ -125,7 +125,7 @@ class HostIdentity:
         """Whether there is a credential that has not expired."""
         if self._join.kubeconfig:
             return True
-        return self.held is not None and self.held.end > self._clocks.now()
+        return self.held is not None and self.held.end > self.clocks.now()
 
     def access(self) -> ServerAccess:
         """The current credential of the host."""
@@ -154,7 +154,7 @@ class HostIdentity:
         try:
             access = kubeconfig.read([file], plugins=True)
             self._alive()
-            return exec_plugin.logged_in(access, self._clocks.local(), PLUGIN_SECONDS)
+            return exec_plugin.logged_in(access, self.clocks.local(), PLUGIN_SECONDS)
         except UnusableKubeconfig as problem:
             raise NoIdentity(str(problem)) from None
 
@@ -168,7 +168,7 @@ class HostIdentity:
             raise NoIdentity(str(problem)) from None
         attempt = self._attempt if self._attempt and self._attempt.access == access else None
         names = attempt.names if attempt else None
-        with calling(access, self._clocks, self._counts, names, self._alive) as calls:
+        with calling(access, self.clocks, self._counts, names, self._alive) as calls:
             try:
                 host = attempt.host if attempt else _bound_host(calls)
                 if not host:
@@ -180,7 +180,7 @@ class HostIdentity:
                     f"the server does not accept the token in {file}: it may have expired; "
                     "write a new one with: orchid host new"
                 ) from None
-            refuse_unfit(held, _names(host), self._clocks.now())
+            refuse_unfit(held, _names(host), self.clocks.now())
         server = JoinedServer(access.server, host, access.server_name)
         self._write(held, access.authority, server)
         self._attempt, self.names = None, calls.names
@@ -219,7 +219,7 @@ class HostIdentity:
     def renew(self, calls: ServerCalls) -> None:
         """Get the next certificate with the current one."""
         held = obtain(calls, self._state, self._wanted(calls, self.host))
-        refuse_unfit(held, _names(self.host), self._clocks.now())
+        refuse_unfit(held, _names(self.host), self.clocks.now())
         self._write(held, self._authority, self._server)
         log.info("renewed the certificate of %s until %s", self.host, held.end.isoformat())
 
@@ -252,7 +252,7 @@ class HostIdentity:
         ]
         if authority:
             files.append(OutputFile(AUTHORITY, authority))
-        write_generation(self._state.identity, files, Permissions(), self._clocks.local())
+        write_generation(self._state.identity, files, Permissions(), self.clocks.local())
         self._state.drop_request(ITEM)
         self._load()
         if self.held is None:

@@ -31,7 +31,7 @@ from orchid.agent.outputs.token import TokenContent
 from orchid.agent.reloads import RETRY_SECONDS, Alive, ReloadFailed, run_reload
 from orchid.agent.schedule import AFTER_SWAP, CheckSchedule
 from orchid.agent.state_directory import SavedReload, StateDirectory
-from orchid.agent.status import ItemStatus
+from orchid.agent.status import FRESH, ItemStatus
 from orchid.clock import Monotonic
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,8 @@ class HostItem:
         self._state = state
         self.look()
         if identity.is_usable() and identity.join_file is None:
-            schedule.start_later()
+            self.status.change(FRESH, "", identity.clocks.local())
+            schedule.fresh(None)
 
     def look(self) -> None:
         """Set the status from the present files."""
@@ -115,7 +116,9 @@ class OutputItem:
             self.status.reload = pending.message or "pending since the last run"
         now = clocks.now()
         if life is not None and not life.is_due(now) and state.request(configured.name) is None:
-            schedule.start_later()
+            self.status.change(FRESH, "", clocks.local())
+            left = (life.renews - now).total_seconds() if life.renews is not None else None
+            schedule.fresh(left)
 
     @property
     def request(self) -> str:

@@ -50,6 +50,10 @@ class ItemStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
         """Whether the files exist and have not expired, whatever the last check said."""
         return self.exists and (self.expires is None or self.expires > now)
 
+    def needs_renewal(self, now: Moment) -> bool:
+        """Whether there is something to do before the next regular check."""
+        return not self.is_valid(now) or (self.renews is not None and self.renews <= now)
+
     def shown_state(self, now: Moment) -> str:
         """The state for people: files that have expired meanwhile are not fresh."""
         if self.exists and not self.is_valid(now):
@@ -114,6 +118,10 @@ def _metrics(status: AgentStatus) -> Iterator[str]:
     name = "orchid_agent_clock_skew_seconds"
     yield from _head(name, "gauge", "How far the clock of the server is ahead.")
     yield f"{name} {status.clock_skew_seconds:.0f}"
+    if status.unreachable_since is not None:
+        name = "orchid_agent_unreachable_since_timestamp_seconds"
+        yield from _head(name, "gauge", "Since when the server has not answered; absent if it has.")
+        yield f"{name} {status.unreachable_since.timestamp():.0f}"
     name = "orchid_agent_requests_total"
     yield from _head(name, "counter", "Requests by status; none: no response.")
     yield from (f'{name}{{code="{code}"}} {n}' for code, n in sorted(status.requests.items()))

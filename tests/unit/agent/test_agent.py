@@ -6,12 +6,10 @@ The rule in all of them: present files stay until better ones are complete.
 import base64
 import datetime
 import errno
-import heapq
 import json
 import os
 import random
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -317,7 +315,37 @@ def test_files_do_not_change_twice_within_a_minute(
     assert host.read() == before
     assert status.outputs[0].state == "waiting"
     assert "changed a moment ago" in status.outputs[0].message
-    assert 50 < host.agent.seconds_to_next() <= 60
+    assert 50 < host.agent._outputs[0].schedule.due - host.clock.passed <= 60
+
+
+def test_one_connection_checks_everything(host: Host) -> None:
+    """All items have one regular check, so that it costs the server one handshake."""
+    host.outputs += [
+        {"name": "anchors", "directory": str(host.place / "a"), "bundle": {"signer": SIGNER}},
+        {"name": "own", "directory": str(host.place / "own"), "kubeconfig": {}},
+    ]
+    host.check()
+    host.server.calls.clear()
+    host.clock.passed += host.agent.seconds_to_next()
+
+    host.agent.check()
+
+    assert [call.split("/")[-1].partition(".")[0] for call in host.server.calls].count(
+        "clustertrustbundles"
+    ) == 2  # of the signer, and of the server's certificate
+    assert host.agent.seconds_to_next() >= 240
+
+
+def test_a_restarted_agent_is_fresh_before_its_first_check(host: Host) -> None:
+    """Nothing is due: the status is that of the files, and not a failure."""
+    host.check()
+    agent = host.start()
+
+    agent.check()
+
+    assert host.server.calls.count("GET /apis") == 1
+    assert agent.status().exit_code(host.clock.now()) == 0
+    assert 0 < agent.seconds_to_next() <= 300
 
 
 # --- faults -----------------------------------------------------------------------------------
@@ -334,6 +362,8 @@ def test_a_server_that_is_away_for_days_changes_nothing(host: Host) -> None:
     for _ in range(10):
         host.check()
     away = host.check()
+    metrics = (host.place / "agent.prom").read_text()
+    metric = "orchid_agent_unreachable_since_timestamp_seconds"
     for path in (host.state / "identity").glob("..2*/server.json"):
         path.write_text(path.read_text().replace(':1"', f':{port}"'))
     host.start()
@@ -343,10 +373,61 @@ def test_a_server_that_is_away_for_days_changes_nothing(host: Host) -> None:
     assert host.read() == before
     assert "cannot reach" in away.outputs[0].message
     assert away.unreachable_since is not None
+    assert metric in metrics
     assert away.requests["none"] >= 10
     assert away.outputs[0].is_valid(host.clock.now())
     assert status.exit_code(host.clock.now()) == 0
     assert status.unreachable_since is None
+    assert metric not in (host.place / "agent.prom").read_text()
+
+
+def away(host: Host, seconds: float) -> None:
+    """An hour in which nothing listens, with all the attempts of the agent."""
+    end = host.clock.passed + seconds
+    while (left := min(host.agent.seconds_to_next(), end - host.clock.passed)) > 0 or (
+        host.clock.passed < end
+    ):
+        host.clock.passed += max(left, 0.001)
+        host.clock.offset += max(left, 0.001)
+        host.agent.check()
+
+
+@pytest.mark.parametrize("window", [None, (-3600.0, -1800.0)], ids=["fresh", "due"])
+def test_only_what_is_due_is_checked_after_an_outage(
+    host: Host, window: tuple[float, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest waits for the next regular check: a thousand agents return in five minutes."""
+    host.outputs.append(
+        {"name": "anchors", "directory": str(host.place / "a"), "bundle": {"signer": SIGNER}}
+    )
+    host.server.age = 0.5 if window is None else 0.0
+    host.check()
+    host.clock.passed += host.agent.seconds_to_next()
+    host.agent.check()
+    with monkeypatch.context() as outage:
+        outage.setattr("orchid.agent.calls.ApiConnection.exchange", unreachable)
+        away(host, 3600.0)
+    was_away = host.agent.status().unreachable_since
+    if window is not None:
+        host.agent._outputs[0].status.renews = host.clock.now()
+        host.server.windows = window
+    before = host.read()
+    host.server.calls.clear()
+    host.clock.passed += host.agent.seconds_to_next()
+
+    host.agent.check()
+
+    status = host.agent.status()
+    pages = {call.split("/")[-1] for call in host.server.calls}
+    assert was_away is not None
+    assert status.exit_code(host.agent.clocks.now()) == 0
+    assert ("certificatesigningrequests" in pages) == (window is not None)
+    assert (host.read() != before) == (window is not None)
+    assert host.agent._outputs[1].schedule.due - host.clock.passed >= 240
+
+
+def unreachable(*_: object) -> None:
+    raise ConnectionRefusedError
 
 
 def test_an_answer_without_end_is_a_failure(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -539,7 +620,7 @@ def test_a_certificate_without_a_requested_name_is_not_written(
 
     assert f"lacks the name www.{HOST}" in status.outputs[0].message
     assert host.read() == before
-    assert agent.seconds_to_next() > 200
+    assert agent._outputs[0].schedule.due - host.clock.passed > 200
 
 
 def test_a_signer_without_a_bundle_is_reported(host: Host) -> None:
@@ -847,57 +928,6 @@ def test_another_configuration_takes_effect_without_a_restart(host: Host) -> Non
 
     assert (place / "kubeconfig").exists()
     assert len(host.agent.status().outputs) == 2
-
-
-# --- many agents ----------------------------------------------------------------------------------
-
-
-def test_agents_return_at_different_times_after_an_outage() -> None:
-    """A thousand agents, an hour without a server: no second has more than 2 % of them."""
-    chance, clock = random.Random(7), SteppedClock()
-    end = clock.passed + 3600
-    returned: Counter[int] = Counter()
-    agents = [
-        (clock.passed, number, schedule.CheckSchedule(300, clock.monotonic, chance))
-        for number in range(1000)
-    ]
-    while agents:
-        clock.passed, number, agent = heapq.heappop(agents)
-        if clock.passed < end:
-            agent.failed()
-            heapq.heappush(agents, (agent.due, number, agent))
-        else:
-            returned[int(clock.passed)] += 1
-
-    assert sum(returned.values()) == 1000
-    assert max(returned.values()) <= 20
-
-
-def test_hosts_that_join_together_do_not_stay_together() -> None:
-    """With certificates of one hour, no minute has more than twice the mean of requests."""
-    chance, clock = random.Random(7), SteppedClock()
-    requests: Counter[int] = Counter()
-    items: list[tuple[float, int, schedule.CheckSchedule]] = []
-    renewals: dict[int, float] = {}  # of outputs, which have odd numbers
-    for number in range(1000):
-        item = schedule.CheckSchedule(300, clock.monotonic, chance)
-        items.append((clock.passed + 20 * number / 1000, number, item))
-    end = clock.passed + 3 * 3600
-    while items[0][0] < end:
-        clock.passed, number, item = heapq.heappop(items)
-        left = renewals.get(number, clock.passed) - clock.passed
-        if number % 2 and left <= 0:
-            requests[int(clock.passed / 60)] += 5  # what a check sends, the request, its result
-            left = renewals[number] = clock.passed + 3600 * chance.uniform(0.6, 0.7)
-            left -= clock.passed
-        else:
-            requests[int(clock.passed / 60)] += 2  # renewal information, and the bundle
-        item.fresh(left if number % 2 else None)
-        heapq.heappush(items, (item.due, number, item))
-    after_join = sorted(requests)[1:-1]
-    counts = [requests[minute] for minute in after_join]
-
-    assert max(counts) < 2 * sum(counts) / len(counts)
 
 
 def test_a_token_with_impossible_times_is_no_token() -> None:

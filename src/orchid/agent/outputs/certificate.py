@@ -55,15 +55,18 @@ class CertificateContent:
         return Life(held.end, local_renewal_time(held)) if held is not None else None
 
     def refresh(self, name: str, files: Files, current: Round) -> Fresh:
-        bundle = current.bundle(self._wanted.signer)
-        held = self._held(files)
+        signer, held = self._wanted.signer, self._held(files)
+        is_pending = current.state.request(name) is not None
         now = current.clocks.now()
-        if held is not None and current.state.request(name) is None and held.end > now:
+        if held is not None and not is_pending and held.end > now:
             renews = renewal_time(current.calls, held)
             if renews > now:
-                return Fresh(_files(held, bundle), Life(held.end, renews))
+                return Fresh(_files(held, current.bundle(signer)), Life(held.end, renews))
+        if held is None and not is_pending:
+            current.bundle(signer)  # a certificate that nothing can check is not requested
         new = self._obtain(name, held, current)
         refuse_unfit(new, self._names, current.clocks.now())
+        bundle = current.bundle(signer)
         refuse_untrusted(new, bundle)
         return Fresh(_files(new, bundle), Life(new.end, local_renewal_time(new)))
 
