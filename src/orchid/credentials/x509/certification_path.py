@@ -26,7 +26,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from orchid.credentials import files
 from orchid.credentials.keys import refuse_weak_rsa
 from orchid.credentials.refusals import CertificateRefused, Refusal, UnsupportedKey, panics_as
-from orchid.credentials.x509.certificates import describe, is_authority, parse, parse_blocks
+from orchid.credentials.x509.certificates import (
+    describe,
+    encode,
+    is_authority,
+    parse,
+    parse_blocks,
+)
 from orchid.credentials.x509.verified_chain import VerifiedChain, has_issued, refuse_other_encodings
 
 MAX_CHAIN = 8
@@ -50,6 +56,7 @@ class ClientVerifier:
             raise CertificateRefused("the pool of client authorities is empty")
         for authority in self.authorities:
             _refuse_unfit_authority(authority)
+        self._encoded = frozenset(encode(authority) for authority in self.authorities)
         self._store = verification.Store(list(self.authorities))
         self._leaf_policy = verification.ExtensionPolicy.permit_all()
         # Every issuer needs basic constraints, also one in the pool. Without the key usage
@@ -90,7 +97,9 @@ class ClientVerifier:
             # The library parses keys on access: force all of it.
             with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
                 refuse_other_encodings(certificate, leaf)
-                others = [_parse_strictly(data) for data in intermediates[:MAX_CHAIN]]
+                # OpenSSL sends the root, too, if the client trusts it: it is in the pool already.
+                sent = (data for data in intermediates[:MAX_CHAIN] if data not in self._encoded)
+                others = [_parse_strictly(data) for data in sent]
                 return VerifiedChain(self._verify(certificate, others, now))
         except Refusal as refusal:
             raise CertificateRefused(

@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from orchid.credentials import files
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.refusals import CertificateRefused
-from orchid.credentials.x509 import certificates, pem
+from orchid.credentials.x509 import certificates, certification_path, pem
 from orchid.credentials.x509.certification_path import ClientVerifier
 from tests.unit.credentials import samples
 from tests.unit.credentials.chains import ANY, CLIENT, ROOT, SERVER, authority, make
@@ -46,6 +46,21 @@ def verify(
 def test_client_certificates_of_the_pool_are_accepted(leaf: x509.Certificate) -> None:
     """Without alternative names, with any key we use, for client auth or any use."""
     assert verify(leaf) == leaf
+
+
+def test_a_root_that_the_client_sends_is_not_verified_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """OpenSSL adds it to the chain of each client that trusts it; it is in the pool already."""
+    verified = []
+    issued = certification_path.has_issued
+    monkeypatch.setattr(
+        certification_path, "has_issued", lambda *pair: bool(verified.append(pair)) or issued(*pair)
+    )
+    leaf = make()
+
+    assert verify(leaf, ROOT, ROOT) == leaf
+    assert verified == []
 
 
 WEAK = samples.rsa_key("rsa-1024-pkcs8.pem")
