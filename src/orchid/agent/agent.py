@@ -93,6 +93,8 @@ class Agent:
         self._regular.seconds = configuration.check_every
         unchanged = {one.configured: one for one in self._outputs}
         self._outputs = [unchanged.get(one) or self._item(one) for one in configuration.outputs]
+        for one in self._outputs:
+            self._forget_denial(one)
         self._make_everything_due()
 
     # -- rounds ------------------------------------------------------------------------------
@@ -228,6 +230,13 @@ class Agent:
             log.error("agent.failed", extra={"story": failure_story(problem)})
             self._change(one.status, FAILED, f"unexpected {type(problem).__name__}; see the log")
 
+    def _forget_denial(self, one: Item) -> None:
+        """An operator who sends SIGHUP may have changed the policy."""
+        try:
+            self._state.forget_denial(one.request)
+        except OutputRefused as problem:
+            log.error("%s", problem)
+
     def _drop_request(self, one: Item) -> None:
         try:
             self._state.drop_request(one.request)
@@ -301,9 +310,9 @@ def _postpone(schedule: CheckSchedule, problem: Exception) -> None:
         schedule.waiting()
     elif isinstance(problem, TooSoon):
         schedule.after(problem.seconds)
-    elif isinstance(problem, Denied) or (
-        isinstance(problem, CertificateUnfit) and not isinstance(problem, UntrustedChain)
-    ):
+    elif isinstance(problem, Denied):
+        schedule.denied(problem.seconds)
+    elif isinstance(problem, CertificateUnfit) and not isinstance(problem, UntrustedChain):
         schedule.denied()
     else:
         schedule.failed(getattr(problem, "retry_after", 0.0))

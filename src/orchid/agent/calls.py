@@ -39,6 +39,7 @@ LARGEST: Final = 16 << 20
 LONGEST_CALL: Final = 30.0  # seconds, to the last byte; the watchdog of the unit waits for 90
 LONGEST_PAUSE: Final = 3600.0  # seconds; a longer Retry-After is shortened to it
 LONGEST_MESSAGE: Final = 500
+NOT_MODIFIED = 304
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 
 Now = Callable[[], datetime.datetime]
@@ -149,7 +150,8 @@ class ServerCalls:
     def page(self, url: str, tag: str = "") -> ApiReply:
         """A page that is no object, unless it still has this entity tag (304)."""
         reply = self._exchange("GET", url, None, {"If-None-Match": tag} if tag else None)
-        if reply.status not in (*SUCCESS, 304):
+        is_current = bool(tag) and reply.status == NOT_MODIFIED
+        if reply.status not in SUCCESS and not is_current:
             raise _refusal(reply)
         return reply
 

@@ -174,7 +174,7 @@ class HostIdentity:
                 if not host:
                     raise NoIdentity(f"{file} is bound to no host; write one with: orchid host new")
                 self._attempt = JoinAttempt(access, host, calls.names)
-                held = obtain(calls, self._state, self._wanted(calls, host))
+                held = self._obtain(calls, host)
             except IdentityRefused:
                 raise NoIdentity(
                     f"the server does not accept the token in {file}: it may have expired; "
@@ -218,7 +218,7 @@ class HostIdentity:
 
     def renew(self, calls: ServerCalls) -> None:
         """Get the next certificate with the current one."""
-        held = obtain(calls, self._state, self._wanted(calls, self.host))
+        held = self._obtain(calls, self.host)
         refuse_unfit(held, _names(self.host), self.clocks.now())
         self._write(held, self._authority, self._server)
         log.info("renewed the certificate of %s until %s", self.host, held.end.isoformat())
@@ -230,6 +230,10 @@ class HostIdentity:
         if bundle and bundle != self._authority and has_common_anchor(bundle, self._authority):
             self._write(self.held, bundle, self._server)
             log.info("the server has a new bundle of authorities")
+
+    def _obtain(self, calls: ServerCalls, host: str) -> HeldCertificate:
+        # A denial is not stored: a new join file is tried after a restart.
+        return obtain(calls, self._state, self._wanted(calls, host), keeps_denial=False)
 
     def _wanted(self, calls: ServerCalls, host: str) -> WantedCertificate:
         return WantedCertificate(

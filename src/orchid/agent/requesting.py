@@ -7,12 +7,14 @@ response that was lost costs nothing, the agent finds its request again.
 
 import base64
 import binascii
+import datetime
 import hashlib
 import os
 from typing import Final, NamedTuple
 
 from orchid.agent.calls import FORBIDDEN, ApiRefused, ServerCalls
 from orchid.agent.held_certificate import HeldCertificate, RequestedNames, new_key, read_held
+from orchid.agent.schedule import AFTER_DENIAL
 from orchid.agent.state_directory import SavedRequest, StateDirectory
 from orchid.credentials import keys
 from orchid.credentials.refusals import Refusal
@@ -29,7 +31,11 @@ class Waiting(Exception):
 
 
 class Denied(Exception):
-    """The request was denied, or its signer refused it."""
+    """The request was denied, or its signer refused it; the next one follows after `seconds`."""
+
+    def __init__(self, text: str, seconds: float = AFTER_DENIAL) -> None:
+        super().__init__(text)
+        self.seconds = seconds
 
 
 class Placement(NamedTuple):
@@ -68,9 +74,16 @@ def obtain(
     state: StateDirectory,
     wanted: WantedCertificate,
     reused_key: keys.PrivateKey | None = None,
+    *,
+    keeps_denial: bool = True,
 ) -> HeldCertificate:
-    """The certificate of the request of this item, which is created if there is none."""
-    pending, url, found = _continued(state, wanted), _url(calls, wanted), None
+    """The certificate of the request of this item, which is created if there is none.
+
+    With `keeps_denial`, a denial is stored: the next request follows an hour later, also after a
+    restart.
+    """
+    now = calls.clocks.now()
+    pending, url, found = _continued(state, wanted, now), _url(calls, wanted), None
     if pending is None:
         pending = _new_pending(wanted, reused_key)
         state.save_request(wanted.item, pending)
@@ -83,9 +96,13 @@ def obtain(
     status = found.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") in _SETTLED_BADLY:
-            state.drop_request(wanted.item)
             reason, message = condition.get("reason", ""), condition.get("message", "")
-            raise Denied(f"request {pending.name}: {condition['type']}: {reason}: {message}")
+            text = f"request {pending.name}: {condition['type']}: {reason}: {message}"
+            if keeps_denial:
+                state.deny_request(wanted.item, pending, now, text)
+            else:
+                state.drop_request(wanted.item)
+            raise Denied(text)
     chain = _chain(status)
     if not chain:
         raise Waiting(f"request {pending.name} waits for approval")
@@ -96,10 +113,17 @@ def obtain(
     return held
 
 
-def _continued(state: StateDirectory, wanted: WantedCertificate) -> SavedRequest | None:
+def _continued(
+    state: StateDirectory, wanted: WantedCertificate, now: datetime.datetime
+) -> SavedRequest | None:
     """The request under way, unless it is for something else or damaged."""
     pending = state.request(wanted.item)
     if pending is None or pending.purpose != wanted.purpose:
+        return None
+    if pending.denied is not None:
+        left = AFTER_DENIAL - (now - pending.denied).total_seconds()
+        if 0 < left <= AFTER_DENIAL:
+            raise Denied(pending.reason, left)
         return None
     try:
         keys.read_private_key(pending.key.encode())

@@ -67,8 +67,8 @@ class CheckSchedule:
         self._after(self._pause)
         self._pause = min(self._pause * WAITING_GROWTH, LONGEST_PAUSE)
 
-    def denied(self) -> None:
-        self._after(AFTER_DENIAL)
+    def denied(self, seconds: float = AFTER_DENIAL) -> None:
+        self._after(seconds)
 
     def failed(self, retry_after: float = 0.0) -> None:
         """Full jitter over a growing pause. The longest one varies little: by then, agents are

@@ -2,7 +2,7 @@
 
     lock                    held while an agent runs
     identity/               certificate and key of the host, its server (generations.py)
-    requests/NAME.json      a certificate request under way: its name and its key
+    requests/NAME.json      a certificate request under way: its name, its key, and its denial
     reloads/NAME.json       a reload that has not succeeded yet
     status.json             the status for `orchid agent status`
 
@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +37,8 @@ class SavedRequest(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     key: str  # PEM
     purpose: str  # digest of what was requested; after a change of it, the request is dropped
+    denied: datetime | None = None
+    reason: str = ""  # of the denial
 
     def __repr__(self) -> str:
         return f"SavedRequest({self.name!r})"
@@ -70,6 +73,15 @@ class StateDirectory:
 
     def save_request(self, name: str, request: SavedRequest) -> None:
         _write(self._request(name), request)
+
+    def deny_request(self, name: str, request: SavedRequest, now: datetime, reason: str) -> None:
+        """Keep a denial, so that a restarted agent does not send the request again."""
+        self.save_request(name, msgspec.structs.replace(request, denied=now, reason=reason))
+
+    def forget_denial(self, name: str) -> None:
+        found = self.request(name)
+        if found is not None and found.denied is not None:
+            self.drop_request(name)
 
     def drop_request(self, name: str) -> None:
         _remove(self._request(name))

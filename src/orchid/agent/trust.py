@@ -1,6 +1,8 @@
 """Trust bundles and revocation lists of signers, as the server publishes them."""
 
-from orchid.agent.calls import ServerCalls
+import hashlib
+
+from orchid.agent.calls import NOT_MODIFIED, ServerCalls
 from orchid.credentials.x509 import pem, trust_anchors
 from orchid.outbound.api_connection import path
 
@@ -23,6 +25,11 @@ def has_common_anchor(one: bytes, other: bytes) -> bool:
     return bool(first & second)
 
 
-def revocation_list(calls: ServerCalls, authority: str) -> bytes:
-    """The revocation lists of an authority, as PEM."""
-    return calls.page(path("crl", f"{authority}.pem")).data
+def revocation_list(calls: ServerCalls, authority: str, present: bytes) -> bytes:
+    """The revocation lists of an authority, as PEM; `present` itself if it is the current one.
+
+    The entity tag of a list is its SHA-256, so a restarted agent does not fetch it again.
+    """
+    tag = f'"{hashlib.sha256(present).hexdigest()}"' if present else ""
+    reply = calls.page(path("crl", f"{authority}.pem"), tag)
+    return present if reply.status == NOT_MODIFIED else reply.data

@@ -7,6 +7,7 @@ requests, the age of its certificates, statuses for paths, and the time that it 
 import base64
 import contextlib
 import datetime
+import hashlib
 import json
 import ssl
 import threading
@@ -246,6 +247,10 @@ def serving() -> Iterator[PretendServer]:
             body = json.loads(self.rfile.read(sent)) if sent else None
             status, found = server.answer(self.command, self.path, body)
             data = json.dumps(found).encode()
+            tag = f'"{hashlib.sha256(data).hexdigest()}"'
+            if self.headers.get("If-None-Match") == tag:
+                server.calls[-1] += " not modified"
+                status, data = 304, b""
             self.send_response_only(status)
             moment = now() + server.clock_offset * SECOND
             self.send_header("Date", format_datetime(moment, usegmt=True))

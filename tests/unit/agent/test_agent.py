@@ -551,6 +551,38 @@ def test_a_denied_request_is_sent_again_after_an_hour(host: Host) -> None:
     assert status.exit_code(host.clock.now()) == 1
 
 
+def test_a_denial_survives_a_restart(host: Host) -> None:
+    """`--once` by a timer starts an agent every five minutes; the next request has its hour."""
+    host.server.decision = "deny"
+    host.check()
+    host.server.decision = "approve"
+    host.check()  # the host itself has joined
+    host.server.decision = "deny"
+    host.outputs[0]["certificate"] = {**CERTIFICATE, "commonName": HOST}
+    host.start()
+    host.check()
+    count = len(host.server.objects)
+    host.start()
+    again = host.check()
+    pause = host.agent._outputs[0].schedule.due - host.clock.passed
+    is_sent_again = len(host.server.objects) > count
+    host.clock.offset += 3601
+    host.start()
+    host.check()
+    later = len(host.server.objects)
+    host.server.decision = "approve"
+    host.agent.configure(host.configuration())
+
+    host.agent.check()
+
+    assert again.outputs[0].state == "denied"
+    assert "Policy: no such name here" in again.outputs[0].message
+    assert 3500 < pause <= 3600
+    assert not is_sent_again
+    assert later == count + 1
+    assert host.agent.status().outputs[0].state == "fresh"
+
+
 def test_waiting_for_approval_survives_a_restart(host: Host) -> None:
     """Exit code 3; pauses grow; the same request is continued."""
     host.check()
@@ -909,11 +941,14 @@ def test_a_revocation_list_comes_with_the_bundle(host: Host) -> None:
     missing = host.check().outputs[0].message
     host.server.lists["servers"] = "first"
     host.check()
+    host.check()
+    is_current = "GET /crl/servers.pem not modified" in host.server.calls
     host.server.lists["servers"] = "second"
 
     host.check()
 
     assert "not found" in missing
+    assert is_current
     assert json.loads((place / "crl.pem").read_text()) == {"list": "second"}
 
 

@@ -26,7 +26,8 @@ class BundleContent:
         if "p12" in wanted.formats:
             found.append(OutputFile(STORE, self._store(anchors, files)))
         if "crl" in wanted.formats:
-            listed = revocation_list(current.calls, wanted.authority)
+            present = files.get(REVOKED, b"")
+            listed = revocation_list(current.calls, wanted.authority, present)
             if not listed:
                 raise ContentFailed(f"the authority {wanted.authority} has no revocation list")
             found.append(OutputFile(REVOKED, listed))
