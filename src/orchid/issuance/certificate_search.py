@@ -1,29 +1,27 @@
 """CertificateIndex: searches the inventory for kinds/certificate_search.py.
 
-Start with `find`. The first search builds a row for each record; before each later search, the
-rows of records that changed are replaced. A server that never gets a search has no cost. A search
-visits all rows, in portions between which other requests are served; 100,000 rows take some tens of
-milliseconds.
+Start with `find`. The first search makes a row of each record (certificate_rows.py); before each
+later search, the rows of records that changed are replaced. A server that never gets a search has
+no cost. A search visits all rows in the order of their ends, and lets other requests be served
+after each `LONGEST_TURN`. Searches wait for each other, so that rows do not change under one.
 """
 
 import asyncio
 import base64
 import binascii
-import heapq
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from orchid.access.denial import forbidden
 from orchid.approval.issuing_terms import duration_of
-from orchid.clock import Clock
+from orchid.clock import Clock, Monotonic
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer, Verdict
 from orchid.engine.request import Target
+from orchid.issuance.certificate_rows import LARGEST_BLOCK, CertificateRows, RowBlock, RowMaker
 from orchid.kinds import certificate_search as search
 from orchid.kinds.certificate_search import (
     CertificateSearchSpec,
@@ -34,38 +32,11 @@ from orchid.kinds.certificate_search import (
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.wire.user import UserInfo
 
-ROWS: Final = 2_000  # in a portion of a search
-RECORDS: Final = 100  # in a portion that decodes
-FOREVER: Final = sys.float_info.max  # JSON has no infinity
-Filter = Callable[[list["Row"]], list["Row"]]
+LONGEST_TURN: Final = 0.002  # seconds, of the event loop
+RECORDS: Final = 20  # decoded between two looks at the clock
+DIGITS: Final = frozenset("0123456789abcdef")  # of serial numbers
+Filter = Callable[[RowBlock, Sequence[int]], Sequence[int]]  # of the rows of a block
 Position = tuple[float | str, str]  # value of the order, and key
-
-
-class Row(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The searched properties of one record."""
-
-    key: str
-    revision: int
-    text: str  # subject, names, requester, request and serial number, in lower case, by line
-    signer: str
-    requester: str
-    approver: str
-    policy: str
-    cluster: str
-    authority_key: str
-    issued: float
-    end: float
-    is_revoked: bool
-    likeness: int  # equal for certificates of the same signer, subject and names
-
-
-VALUES: Final[dict[str, Callable[[Row], float | str]]] = {
-    search.END: lambda row: row.end,
-    search.ISSUED: lambda row: row.issued,
-    search.SIGNER: lambda row: row.signer,
-    search.SUBJECT: lambda row: row.text.partition("\n")[0],
-    search.REQUESTER: lambda row: row.requester,
-}
 
 
 class CertificateIndex:
@@ -74,8 +45,9 @@ class CertificateIndex:
         self._cache = feed.of(IssuedCertificate)
         self._authorizer = authorizer
         self._clock = clock
-        self._updating = asyncio.Lock()
-        self._rows: dict[str, Row] = {}  # by key
+        self._searching = asyncio.Lock()
+        self._rows = CertificateRows()
+        self._maker = RowMaker()
         self._entries: dict[str, Entry[IssuedCertificate]] | None = None  # indexed dictionary
         self._seen = 0  # every change up to this revision is indexed
 
@@ -83,27 +55,19 @@ class CertificateIndex:
         await self._require_list(user)
         position = _position(spec)
         await self._feed.fresh()
-        await self._update()
-        value = VALUES[spec.sort]
-        now = self._clock.now()
-        rows = list(self._rows.values())
-        filters = [*_filters(spec, now.timestamp())]
-        if spec.omit_replaced:
-            filters.append(_unreplaced(await _last_ends(rows, now.timestamp())))
-        matches, rest, best = 0, 0, list[Row]()
-        for portion in _portions(rows, ROWS):
-            found = portion
-            for keep in filters:
-                found = keep(found)
-            matches += len(found)
-            if position is not None:
-                found = [row for row in found if (value(row), row.key) > position]
-            rest += len(found)
-            best = heapq.nsmallest(spec.limit, best + found, lambda row: (value(row), row.key))
-            await asyncio.sleep(0)
-        items = await self._items(best)
-        more = _encoded((value(best[-1]), best[-1].key)) if rest > len(best) else ""
-        return CertificateSearchStatus(items=items, matches=matches, next=more)
+        turns = TimedTurns(self._clock.monotonic)
+        async with self._searching:
+            await self._update(turns)
+            now = self._clock.now().timestamp()
+            filters = [*_filters(spec, now)]
+            if spec.omit_replaced:
+                filters.append(_is_unreplaced(await self._last_ends(filters, now, turns)))
+            page = PageOfRows(spec.sort, spec.limit, position)
+            for block, rows in self._kept(filters):
+                page.take(block, rows)
+                await turns.pause()
+        items = await self._items([key for _, key in page.best], turns)
+        return CertificateSearchStatus(items=items, matches=page.matches, next=page.next)
 
     async def _require_list(self, user: UserInfo) -> None:
         kind = self._cache.kind
@@ -118,69 +82,123 @@ class CertificateIndex:
         if decision.verdict is not Verdict.ALLOW:
             raise forbidden(user, target, decision.reason)
 
-    async def _update(self) -> None:
-        """Index every change that has arrived; concurrent searches share the work."""
-        async with self._updating:
-            cache = self._cache
-            while self._entries is not cache.entries or self._seen != cache.revision:
-                entries, revision = cache.entries, cache.revision
-                if entries is self._entries and cache.oldest <= self._seen:
-                    keys = [change.key for change in cache.since(self._seen)]
-                else:  # loaded again, or changes were dropped: compare all revisions
-                    keys = [*(self._rows.keys() - entries.keys()), *entries]
-                for portion in _portions(keys, RECORDS):
-                    for key in portion:
-                        self._index(key, entries.get(key))
-                    await asyncio.sleep(0)
-                self._entries, self._seen = entries, revision
+    async def _update(self, turns: "TimedTurns") -> None:
+        """Index every change that has arrived."""
+        cache = self._cache
+        while self._entries is not cache.entries or self._seen != cache.revision:
+            entries, revision = cache.entries, cache.revision
+            if entries is self._entries and cache.oldest <= self._seen:
+                keys = [change.key for change in cache.since(self._seen)]
+            else:  # loaded again, or changes were dropped
+                keys = await self._changed(entries, turns)
+            for number, key in enumerate(keys, 1):
+                entry = entries.get(key)
+                if entry is None:
+                    self._rows.remove(key)
+                else:
+                    self._rows.put(self._maker.row_of(entry))
+                if number % RECORDS == 0:
+                    await turns.pause()
+            self._entries, self._seen = entries, revision
 
-    def _index(self, key: str, entry: Entry[IssuedCertificate] | None) -> None:
-        if entry is None:
-            self._rows.pop(key, None)
-            return
-        row = self._rows.get(key)
-        if row is None or row.revision != entry.revision:
-            self._rows[key] = _row(entry)
+    async def _changed(
+        self, entries: dict[str, Entry[IssuedCertificate]], turns: "TimedTurns"
+    ) -> list[str]:
+        """The keys of rows that differ from their records, and of records without a row."""
+        changed: list[str] = []
+        for block in self._rows.blocks:
+            for key, revision in zip(block.keys, block.revisions, strict=True):
+                entry = entries.get(key)
+                if entry is None or entry.revision != revision:
+                    changed.append(key)
+            await turns.pause()
+        keys = list(entries)
+        for first in range(0, len(keys), LARGEST_BLOCK):
+            changed += [key for key in keys[first : first + LARGEST_BLOCK] if key not in self._rows]
+            await turns.pause()
+        return changed
 
-    async def _items(self, rows: list[Row]) -> tuple[FoundCertificate, ...]:
+    async def _last_ends(
+        self, filters: list[Filter], now: float, turns: "TimedTurns"
+    ) -> dict[int, float]:
+        """The last expiry of live certificates, by likeness; of those that the filters keep."""
+        found: set[int] = set()
+        for block, rows in self._kept(filters):
+            found.update([block.likenesses[at] for at in rows])
+            await turns.pause()
+        last: dict[int, float] = {}
+        for block, rows in self._kept([_is_live(now)]):
+            likenesses, ends = block.likenesses, block.ends  # the ends ascend
+            last.update([(likenesses[at], ends[at]) for at in rows if likenesses[at] in found])
+            await turns.pause()
+        return last
+
+    def _kept(self, filters: list[Filter]) -> Iterator[tuple[RowBlock, Sequence[int]]]:
+        """The rows that all filters keep, block by block."""
+        for block in self._rows.blocks:
+            rows: Sequence[int] = range(len(block))
+            for keep in filters:
+                rows = keep(block, rows)
+            yield block, rows
+
+    async def _items(self, keys: list[str], turns: "TimedTurns") -> tuple[FoundCertificate, ...]:
         items = []
-        for portion in _portions(rows, RECORDS):
-            entries = (self._cache.entries.get(row.key) for row in portion)
-            items += [_item(entry.object) for entry in entries if entry is not None]
-            await asyncio.sleep(0)
+        for number, key in enumerate(keys, 1):
+            entry = self._cache.entries.get(key)
+            if entry is not None:
+                items.append(_item(entry.kind.decoder.stored(entry.data)))
+            if number % RECORDS == 0:
+                await turns.pause()
         return tuple(items)
 
 
-def _row(entry: Entry[IssuedCertificate]) -> Row:
-    record = entry.kind.decoder.stored(entry.data)  # not cached: most are not in the result
-    spec = record.spec
-    pieces = (
-        spec.subject,
-        *spec.names,
-        spec.requester.username,
-        spec.request.name,
-        spec.serial_number,
-    )
-    text = pieces[0].casefold()
-    for piece in pieces[1:]:
-        if (folded := piece.casefold()) not in text:
-            text = f"{text}\n{folded}"
-    created = record.metadata.creation_timestamp
-    return Row(
-        key=entry.key,
-        revision=entry.revision,
-        text=text,
-        signer=sys.intern(spec.signer_name),
-        requester=sys.intern(spec.requester.username),
-        approver=sys.intern(spec.approver.username),
-        policy=sys.intern(spec.approver.policy),
-        cluster=sys.intern(spec.cluster),
-        authority_key=sys.intern(spec.authority_key),
-        issued=created.timestamp() if created else 0.0,
-        end=spec.not_after.timestamp() if spec.not_after else FOREVER,
-        is_revoked=record.status.revoked is not None,
-        likeness=hash((spec.signer_name, spec.subject, tuple(sorted(spec.names)))),
-    )
+class TimedTurns:
+    """Turns of the event loop: `pause` lets other tasks run when one has lasted long enough."""
+
+    def __init__(self, monotonic: Monotonic) -> None:
+        self._monotonic = monotonic
+        self._until = monotonic() + LONGEST_TURN
+
+    async def pause(self) -> None:
+        if self._monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._monotonic() + LONGEST_TURN
+
+
+class PageOfRows:
+    """The first rows after a position, in an order; and how many rows there are in all."""
+
+    def __init__(self, sort: str, limit: int, after: Position | None) -> None:
+        self.matches = 0
+        self.best: list[Position] = []
+        self._values = VALUES[sort]
+        self._is_sorted = sort == search.END  # as the blocks are
+        self._limit = limit
+        self._after = after
+        self._rest = 0  # rows after the position
+
+    @property
+    def next(self) -> str:
+        return _encoded(self.best[-1]) if self._rest > len(self.best) else ""
+
+    def take(self, block: RowBlock, rows: Sequence[int]) -> None:
+        """Add rows of a block; blocks are taken in the order of their ends."""
+        self.matches += len(rows)
+        is_full = len(self.best) == self._limit
+        if self._is_sorted and is_full:
+            self._rest += len(rows)
+            return
+        keys, value = block.keys, self._values(block)
+        found = [(value(at), keys[at]) for at in rows]
+        if self._after is not None:
+            after = self._after
+            found = [one for one in found if one > after]
+        self._rest += len(found)
+        if is_full:
+            worst = self.best[-1]
+            found = [one for one in found if one < worst]
+        if found:
+            self.best = sorted(self.best + found)[: self._limit]
 
 
 def _item(record: IssuedCertificate) -> FoundCertificate:
@@ -211,52 +229,87 @@ def _item(record: IssuedCertificate) -> FoundCertificate:
 
 def _filters(spec: CertificateSearchSpec, now: float) -> Iterator[Filter]:
     if spec.state == search.LIVE:
-        yield lambda rows: [row for row in rows if row.end > now and not row.is_revoked]
+        yield _is_live(now)
     elif spec.state == search.REVOKED:
-        yield lambda rows: [row for row in rows if row.is_revoked]
+        yield lambda block, rows: [at for at in rows if block.revoked[at]]
     elif spec.state == search.EXPIRED:
-        yield lambda rows: [row for row in rows if row.end <= now]
+        yield lambda block, rows: [at for at in rows if block.ends[at] <= now]
     if within := duration_of(spec.ends_within):
         until = now + within.total_seconds()
-        yield lambda rows: [row for row in rows if now < row.end <= until]
+        yield lambda block, rows: [at for at in rows if now < block.ends[at] <= until]
     yield from (_has_word(word) for word in spec.text.casefold().split())
-    if signers := frozenset(spec.signer_names):
-        yield lambda rows: [row for row in rows if row.signer in signers]
     if requesters := frozenset(spec.requesters):
-        yield lambda rows: [row for row in rows if row.requester in requesters]
+        yield lambda block, rows: [at for at in rows if block.requesters[at] in requesters]
+    yield from _origin_filters(spec)
+
+
+def _origin_filters(spec: CertificateSearchSpec) -> Iterator[Filter]:
+    if signers := frozenset(spec.signer_names):
+        yield lambda block, rows: [at for at in rows if block.origins[at].signer in signers]
     if clusters := frozenset(spec.clusters):
-        yield lambda rows: [row for row in rows if row.cluster in clusters]
+        yield lambda block, rows: [at for at in rows if block.origins[at].cluster in clusters]
     if keys := frozenset(spec.authority_keys):
-        yield lambda rows: [row for row in rows if row.authority_key in keys]
+        yield lambda block, rows: [at for at in rows if block.origins[at].authority_key in keys]
     if approvers := frozenset(spec.approvers) - {""}:
-        yield lambda rows: [
-            row for row in rows if row.approver in approvers or row.policy in approvers
+        yield lambda block, rows: [
+            at
+            for at in rows
+            if block.origins[at].approver in approvers or block.origins[at].policy in approvers
         ]
 
 
+def _is_live(now: float) -> Filter:
+    def keep(block: RowBlock, rows: Sequence[int]) -> Sequence[int]:
+        ends, revoked = block.ends, block.revoked
+        if ends[0] > now and not any(revoked):
+            return rows
+        return [at for at in rows if ends[at] > now and not revoked[at]]
+
+    return keep
+
+
 def _has_word(word: str) -> Filter:
-    return lambda rows: [row for row in rows if word in row.text]
+    def in_text(block: RowBlock, rows: Sequence[int]) -> Sequence[int]:
+        texts = block.texts
+        return [at for at in rows if word in texts[at]]
+
+    def in_text_or_serial(block: RowBlock, rows: Sequence[int]) -> Sequence[int]:
+        texts, keys, serials_at = block.texts, block.keys, block.serials_at
+        return [at for at in rows if word in texts[at] or keys[at].find(word, serials_at[at]) >= 0]
+
+    return in_text_or_serial if DIGITS.issuperset(word) else in_text
 
 
-async def _last_ends(rows: list[Row], now: float) -> dict[int, float]:
-    """The last expiry of live certificates, by likeness."""
-    last: dict[int, float] = {}
-    for portion in _portions(rows, ROWS):
-        for row in portion:
-            if not row.is_revoked and row.end > max(now, last.get(row.likeness, now)):
-                last[row.likeness] = row.end
-        await asyncio.sleep(0)
-    return last
+def _is_unreplaced(last_ends: dict[int, float]) -> Filter:
+    def keep(block: RowBlock, rows: Sequence[int]) -> Sequence[int]:
+        likenesses, ends = block.likenesses, block.ends
+        return [at for at in rows if ends[at] >= last_ends.get(likenesses[at], ends[at])]
+
+    return keep
 
 
-def _unreplaced(last_ends: dict[int, float]) -> Filter:
-    return lambda rows: [row for row in rows if row.end >= last_ends.get(row.likeness, row.end)]
+# -- orders ------------------------------------------------------------------------------------
+
+Value = Callable[[int], float | str]  # of a row of the block
 
 
-def _portions(values: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    rest = iter(values)
-    while portion := list(islice(rest, size)):
-        yield portion
+def _subjects(block: RowBlock) -> Value:
+    texts = block.texts
+    return lambda at: texts[at].partition("\n")[0]
+
+
+def _signers(block: RowBlock) -> Value:
+    origins = block.origins
+    return lambda at: origins[at].signer
+
+
+VALUES: Final[dict[str, Callable[[RowBlock], Value]]] = {
+    search.END: lambda block: block.ends.__getitem__,
+    search.ISSUED: lambda block: block.issued.__getitem__,
+    search.SIGNER: _signers,
+    search.SUBJECT: _subjects,
+    search.REQUESTER: lambda block: block.requesters.__getitem__,
+}
 
 
 # -- positions ---------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ class FakeClock:
     def now(self) -> datetime.datetime:
         return self.moment
 
+    def monotonic(self) -> float:
+        return self.moment.timestamp()
+
     def advance(self, seconds: float) -> None:
         self.moment += datetime.timedelta(seconds=seconds)
 

@@ -1,5 +1,7 @@
 """CertificateIndex: search of the inventory."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -8,7 +10,8 @@ import pytest
 
 from orchid.engine.interfaces import Decision, Verdict
 from orchid.engine.request import Target
-from orchid.issuance import certificate_search
+from orchid.issuance import certificate_rows, certificate_search
+from orchid.issuance.certificate_rows import RowMaker
 from orchid.issuance.certificate_search import CertificateIndex
 from orchid.kinds import issued_certificate
 from orchid.kinds.certificate_search import (
@@ -31,6 +34,7 @@ from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
+from tests.unit.access.presenting import FakeClock
 from tests.unit.access.world import World, world_of
 
 DAY = timedelta(days=1)
@@ -174,9 +178,9 @@ async def test_pages_have_every_match_once(here: World, index: CertificateIndex,
 async def test_a_search_follows_every_change(
     here: World, index: CertificateIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New, changed and deleted records, with a portion for each."""
+    """New, changed and deleted records, with a turn of the event loop for each."""
     monkeypatch.setattr(certificate_search, "RECORDS", 1)
-    monkeypatch.setattr(certificate_search, "ROWS", 1)
+    monkeypatch.setattr(certificate_search, "LONGEST_TURN", 0)
     first = await here.put(record(here, "a", 1))
     assert await names(index) == ["a"]
     second = await here.put(record(here, "b", 2))
@@ -195,19 +199,97 @@ async def test_only_records_that_changed_are_decoded_again(
         await here.put(record(here, name))
     await names(index)
     decoded: list[str] = []
-    original = certificate_search._row
+    original = RowMaker.row_of
 
-    def counting(entry: Any) -> Any:
+    def counting(self: RowMaker, entry: Any) -> Any:
         decoded.append(entry.key[-1])
-        return original(entry)
+        return original(self, entry)
 
-    monkeypatch.setattr(certificate_search, "_row", counting)
+    monkeypatch.setattr(RowMaker, "row_of", counting)
     await names(index)
     assert decoded == []
     await here.put(record(here, "d"))
     index._entries = None
     assert len(await names(index)) == 4
     assert decoded == ["d"]
+
+
+async def test_other_tasks_run_during_a_search(here: World) -> None:
+    """After each 2 ms, while the index is built and during the search; the clock moves by 1 ms
+    whenever it is read.
+    """
+    for number in range(400):
+        await here.put(record(here, f"{number:x}"))
+    index = CertificateIndex(here.feed, Readers(), SlowClock(here.clock.now()))
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    found = await index.find(CertificateSearchSpec(limit=200), ALICE)
+    counting.cancel()
+
+    assert found.matches == 400
+    assert turns > (400 + 200) / certificate_search.RECORDS / 3  # readings of the clock, by turn
+
+
+class SlowClock(FakeClock):
+    def monotonic(self) -> float:
+        self.advance(0.001)
+        return super().monotonic()
+
+
+async def test_searches_at_the_same_time_share_the_index(
+    here: World, index: CertificateIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each finds every record once, also while others change the index."""
+    monkeypatch.setattr(certificate_search, "LONGEST_TURN", 0)
+    monkeypatch.setattr(certificate_rows, "LARGEST_BLOCK", 2)
+
+    async def put(number: int) -> list[str]:
+        await here.put(record(here, f"{number:x}", 20 - number))
+        return await names(index)
+
+    found = await asyncio.gather(*(put(number) for number in range(16)))
+
+    assert all(len(set(one)) == len(one) for one in found)
+    assert await names(index) == [f"{number:x}" for number in reversed(range(16))]
+
+
+async def test_a_cancelled_search_leaves_a_complete_index(
+    here: World, index: CertificateIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that goes away while the index is built; the next search builds the rest."""
+    monkeypatch.setattr(certificate_search, "LONGEST_TURN", 0)
+    monkeypatch.setattr(certificate_search, "RECORDS", 1)
+    for number in range(9):
+        await here.put(record(here, f"{number:x}"))
+    begun = asyncio.create_task(names(index))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    indexed = len(index._rows)
+
+    begun.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await begun
+
+    assert 0 < indexed < 9
+    assert len(await names(index)) == 9
+
+
+async def test_a_serial_number_is_found_by_its_parts(here: World, index: CertificateIndex) -> None:
+    """Also in upper case; the name of the record of a cluster is not searched."""
+    await here.put(record(here, "ab12cd", subject="CN=x", serial_number="AB12CD"))
+    await here.put(record(here, "prod.fe99", subject="CN=y", serial_number="AB77"))
+
+    assert await names(index, text="B12c") == ["ab12cd"]
+    assert await names(index, text="ab77") == ["prod.fe99"]
+    assert await names(index, text="fe99") == []
+    assert await names(index, text="ce") == []  # issuedcertificates, in the keys of the cache
 
 
 async def test_a_search_needs_the_right_to_list(index: CertificateIndex) -> None:
