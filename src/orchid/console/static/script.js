@@ -97,10 +97,16 @@ function renew(page) {
 
 let streams = [];
 let pending = 0;
+let fetched = -Infinity;
 
+// At once after a quiet second, so that a user sees the result of an action soon.
 function changed() {
   if (pending) return;
-  pending = setTimeout(() => { pending = 0; if (!document.hidden) fetchPage(update); }, 1000);
+  pending = setTimeout(() => {
+    pending = 0;
+    fetched = performance.now();
+    if (!document.hidden) fetchPage(update);
+  }, Math.max(50, fetched + 1000 - performance.now()));
 }
 
 // Only the visible tab has streams: a browser opens six connections to a host.
