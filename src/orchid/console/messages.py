@@ -1,7 +1,6 @@
 """Requests and responses of the console, independent of the listener."""
 
 from collections.abc import AsyncIterator, Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -31,12 +30,16 @@ class WebRequest(msgspec.Struct, frozen=True):
     certificate: bytes | None = None  # of the browser, as DER; nothing is verified
 
     def cookie(self, name: str) -> str:
-        """The value of a cookie; empty if there is none."""
-        try:
-            morsel = SimpleCookie(self.headers.get("cookie", "")).get(name)
-        except CookieError:
-            return ""
-        return morsel.value if morsel else ""
+        """The value of a cookie; empty if there is none.
+
+        Programs on other ports of the host can set cookies, too. They cannot hide ours: the first
+        one counts, whose path is the longest, and malformed ones are skipped.
+        """
+        for pair in self.headers.get("cookie", "").split(";"):
+            key, _, value = pair.partition("=")
+            if key.strip() == name:
+                return value.strip()
+        return ""
 
     @property
     def form(self) -> Fields:

@@ -108,6 +108,24 @@ async def test_another_host_is_refused(world: World, host: str) -> None:
     assert answer.status == 421
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "{}; orchid=evil",
+        "{}; orchid=",
+        'settings={{"a": "b"}}; {}',
+        'x=a"b c; {}',
+        "=;;{};",
+        "Orchid=evil; {}",
+    ],
+)
+async def test_cookies_of_other_ports_do_not_hide_the_session(world: World, sent: str) -> None:
+    """A browser sends them all, those with the longest path first."""
+    base, cookie = await world.open()
+
+    assert (await world.send("GET", f"{base}/", cookie=sent.format(cookie))).status == 200
+
+
 async def test_nothing_is_served_elsewhere(world: World) -> None:
     """A program that scans ports learns no path."""
     base, cookie = await world.open()
