@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import httptools
 
+from orchid.console import guard
 from orchid.console.messages import (
     LARGEST_BODY,
     UnreadableRequest,
@@ -32,6 +33,7 @@ READ_SIZE: Final = 64 * 1024
 HEAD_SECONDS: Final = 30.0  # between requests, and for the head and body of one
 NO_CONTENT: Final = 204
 METHODS: Final = ("GET", "HEAD", "POST")
+ONCE: Final = ("host", "origin", "cookie", "content-length", "sec-fetch-site")
 REASONS: Final = {
     200: "OK",
     204: "No Content",
@@ -164,7 +166,7 @@ class WebRequestReader:
         key = name.decode("latin-1").lower()
         if len(self._headers) >= MOST_HEADERS or len(value) > LARGEST_HEAD:
             raise UnreadableRequest("too many or too long headers")
-        if key in self._headers and key in ("host", "origin", "content-length", "cookie"):
+        if key in self._headers and key in ONCE:
             raise UnreadableRequest(f"the header {key} occurs twice")
         self._headers[key] = value.decode("latin-1")
 
@@ -179,7 +181,8 @@ class WebRequestReader:
 
 
 def _plain(status: int, text: str) -> WebResponse:
-    return WebResponse(status, f"{text}\n".encode(), media="text/plain; charset=utf-8")
+    found = WebResponse(status, f"{text}\n".encode(), media="text/plain; charset=utf-8")
+    return guard.protected(found)
 
 
 async def _send(

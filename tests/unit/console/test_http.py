@@ -83,6 +83,16 @@ async def test_bad_requests_are_refused(port: int, data: bytes) -> None:
     assert (await send(port, data)).startswith(b"HTTP/1.1 400 ")
 
 
+async def test_a_refusal_has_the_security_headers(port: int) -> None:
+    """It can repeat the name of a field, which the sender of a link chooses."""
+    found = await send(port, get("/?%3Cb%3E=1&%3Cb%3E=2"))
+
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert b"<b>" in found
+    for line in (b"X-Content-Type-Options: nosniff", b"default-src 'none'", b"text/plain"):
+        assert line in found
+
+
 async def test_other_methods_are_refused(port: int) -> None:
     answer = await send(port, get("/").replace(b"GET", b"DELETE"))
 

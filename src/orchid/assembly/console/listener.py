@@ -16,6 +16,7 @@ from typing import Any, Final
 from orchid.assembly.console.provider import openid_provider
 from orchid.assembly.controlling import CONSOLE
 from orchid.assembly.server import Assembly
+from orchid.console import guard
 from orchid.console.api import JSON, Api, Refused, Unreachable
 from orchid.console.messages import (
     LARGEST_BODY,
@@ -135,7 +136,8 @@ class ServedConsole:
             connect = functools.partial(self._connect, http.peer)
             return self._answer(await self._door.respond(request, connect))
         except UnreadableRequest as problem:
-            return _plain(400, str(problem))
+            plain = WebResponse(400, f"{problem}\n".encode(), media="text/plain; charset=utf-8")
+            return self._answer(guard.protected(plain, guard.ALWAYS_TLS))
 
     def _connect(self, peer: Peer, token: str) -> "PageTransport":
         """The API for a user: with a token, or with the certificate of the connection."""
@@ -209,7 +211,3 @@ def _web_request(http: HttpRequest) -> WebRequest:
     return WebRequest(
         http.method, path, query, http.headers, http.body, peer.address, peer.certificate
     )
-
-
-def _plain(status: int, text: str) -> Response:
-    return Response(status, b"Content-Type: text/plain; charset=utf-8\r\n", f"{text}\n".encode())
