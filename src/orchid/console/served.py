@@ -43,6 +43,7 @@ RENEW_SECONDS: Final = 60.0  # before the end of an ID token
 SIGN_INS: Final = (10, 60.0)  # of an address, in seconds
 MOST_PER_SESSION: Final = 4
 MOST_AT_ONCE: Final = 64
+MOST_WAITING: Final = 8  # of one session, so that it does not take the places of others
 PATIENCE: Final = 10.0  # seconds that a request waits for others of its session
 
 Find = Callable[[], Awaitable[OpenSession | None]]
@@ -54,6 +55,7 @@ class SessionUse:
 
     def __init__(self) -> None:
         self.turns = asyncio.Semaphore(MOST_PER_SESSION)
+        self.waiting = 0
         self.renewing = asyncio.Lock()
         self.changes = Changes()
 
@@ -120,16 +122,24 @@ class PublicDoor(ABC):
 
     async def in_turn(self, use: SessionUse, page: Coroutine[Any, Any, WebResponse]) -> WebResponse:
         """The page, when few others of the same session are being made."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await use.turns.acquire()
-        except TimeoutError:
+        if use.waiting >= MOST_WAITING or not await self._has_turn(use):
             page.close()
             return self.note(503, "The console is busy", "busy")
         try:
             return await page
         finally:
             use.turns.release()
+
+    async def _has_turn(self, use: SessionUse) -> bool:
+        """Wait for a turn of the session, for a limited time."""
+        use.waiting += 1
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await use.turns.acquire()
+        except TimeoutError:
+            return False
+        finally:
+            use.waiting -= 1
 
     def note(
         self,

@@ -12,7 +12,7 @@ from orchid.console.messages import FORM, WebRequest, WebResponse
 from orchid.console.openid import ProviderUnavailable, SignInFailed
 from orchid.console.page import Viewer
 from orchid.console.rendering import Renderer
-from orchid.console.served import MOST_AT_ONCE, MOST_PER_SESSION, OpenIdDoor
+from orchid.console.served import MOST_AT_ONCE, MOST_PER_SESSION, MOST_WAITING, OpenIdDoor
 from orchid.console.sessions import IDLE, MOST_PER_USER, Sessions, Tokens, name_of, seal, unseal
 from orchid.outbound.answer import Answer
 from orchid.wire.naming import ORCH
@@ -253,6 +253,21 @@ async def test_the_console_has_a_limited_number_of_requests_at_a_time(world: Wor
 
     assert refused.status == 503
     assert {one.status for one in await asyncio.gather(*waiting)} == {200}
+
+
+async def test_a_session_cannot_take_the_places_of_others(world: World) -> None:
+    """A hundred requests at the same time: few wait, and another user is served."""
+    cookie, other = await world.begin(), await world.begin()
+    world.pages.gate.clear()
+    sent = [asyncio.create_task(world.get(cookie)) for _ in range(100)]
+    await world.pages.running_at_once(MOST_PER_SESSION)
+    beside = asyncio.create_task(world.get(other))
+    await world.pages.running_at_once(MOST_PER_SESSION + 1)
+    world.pages.gate.set()
+
+    assert (await beside).status == 200
+    served = [one.status for one in await asyncio.gather(*sent)].count(200)
+    assert served == MOST_PER_SESSION + MOST_WAITING
 
 
 async def test_signing_out_everywhere_ends_all_sessions_of_the_user(world: World) -> None:
