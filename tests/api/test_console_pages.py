@@ -1,19 +1,31 @@
 """Every page of the console, over the whole server: it renders, also with hostile values."""
 
 import base64
+import gzip
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from benchmarks.filling import NOW, records
 from orchid.console.api import Api as ConsoleApi
 from orchid.console.live import Changes
 from orchid.console.messages import WebRequest
 from orchid.console.page import ConsolePage, Viewer
 from orchid.console.pages import PAGES
 from orchid.console.site import NAVIGATION, Site
+from orchid.engine.cache.objects import stored_form
+from orchid.kinds import certificate_signing_request
+from orchid.kinds.certificate_signing_request import (
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+)
 from orchid.outbound.answer import Answer
+from orchid.store.interface import ABSENT, Change
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
 from tests.api.console_pages import RENDERER, Browser
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REQUESTS
@@ -37,6 +49,40 @@ async def test_every_page_of_the_navigation_is_shown(server: Api, path: str) -> 
     assert 'aria-current="page"' in page
     assert "<h1>" in few
     assert len(browser.calls.sent) <= 8, browser.calls.sent
+
+
+@pytest.mark.parametrize("path", ["/issued", "/issued?q=user&sort=subject", "/requests"])
+async def test_a_page_of_a_hundred_rows_is_small(server: Api, path: str) -> None:
+    """At most 8 kB compressed, in at most 8 calls of the API."""
+    await server.server.store.commit(list(records(120)))
+    await server.server.store.commit(list(waiting(120)))
+    browser = await Browser(server).open()
+    await browser.page(path)
+    browser.calls.sent.clear()
+
+    page = await browser.page(path)
+
+    assert page.count('class="row"') == 100
+    assert len(gzip.compress(page.encode())) <= 8 * 1024
+    assert len(browser.calls.sent) <= 8, browser.calls.sent
+
+
+def waiting(count: int) -> Iterator[Change]:
+    """Certificate requests of different users."""
+    kind = certificate_signing_request.declare(ORCH)
+    spec = request("x")["spec"]
+    for number in range(count):
+        meta = ObjectMeta(name=f"req-{number}", uid=f"uid-{number}", creation_timestamp=NOW)
+        found = CertificateSigningRequest(
+            metadata=meta,
+            spec=CertificateSigningRequestSpec(
+                request=base64.b64decode(spec["request"]),
+                signer_name=spec["signerName"],
+                usages=tuple(spec["usages"]),
+                username=f"user-{number}",
+            ),
+        )
+        yield Change(kind.key("", meta.name), stored_form(found), ABSENT)
 
 
 async def test_a_policy_is_tried_without_being_stored(server: Api) -> None:
