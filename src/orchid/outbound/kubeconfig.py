@@ -6,8 +6,8 @@ readable by its owner only. With `inside`, nothing outside of that directory is 
 author of the file chose these paths.
 
 A user with a plugin (`exec`) is refused unless `plugins`: the user of the command named the file;
-exec_plugin.py runs it. Refused as unsupported: auth providers, passwords, proxies. Every error
-names the file and never a credential.
+exec_plugin.py runs it. Refused as unsupported: auth providers, passwords, impersonation, proxies.
+Every error names the file and never a credential.
 """
 
 import base64
@@ -26,6 +26,7 @@ from orchid.wire.codec import yaml_text
 LARGEST = 3 << 20
 LARGEST_TOKEN = 1 << 20
 _UNUSABLE = ("auth-provider", "username", "password")
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 
 
 class UnusableKubeconfig(ValueError):
@@ -93,6 +94,10 @@ def _access(documents: Sequence["_Document"], wanted: str, *, plugins: bool) -> 
                 f"{users.path}: the user {user_name} logs in by {word}, which is not supported "
                 "here; use a token or a certificate"
             )
+    if any(user.get(word) for word in _IMPERSONATION):  # ignored, it would have more rights
+        raise UnusableKubeconfig(
+            f"{users.path}: the user {user_name} impersonates another one, which is not supported"
+        )
     if cluster.get("proxy-url"):
         raise UnusableKubeconfig(f"{clusters.path}: proxy-url is not supported")
     certificate = users.material(user, "client-certificate")

@@ -116,6 +116,8 @@ def test_static_token_of_a_kubeconfig_is_kept_as_a_secret(tmp_path: Path) -> Non
         ({"exec": {"command": "x"}}, {}),
         ({"auth-provider": {"name": "x"}}, {}),
         ({"username": "u", "password": "p"}, {}),
+        ({"token": "t", "as": "bob"}, {}),
+        ({"token": "t", "as-groups": ["viewers"]}, {}),
         ({"client-certificate-data": "AAAA"}, {}),
         ({"client-certificate-data": "AAAA", "client-key-data": "AAAA"}, {}),
         ({"client-certificate": "missing", "client-key": "missing"}, {}),
