@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.filling import NOW, records
 from orchid.console.api import Api as ConsoleApi
-from orchid.console.live import Changes
+from orchid.console.live import FOLLOWED, Changes
 from orchid.console.messages import WebRequest
 from orchid.console.page import ConsolePage, Viewer
 from orchid.console.pages import PAGES
@@ -49,6 +49,25 @@ async def test_every_page_of_the_navigation_is_shown(server: Api, path: str) -> 
     assert 'aria-current="page"' in page
     assert "<h1>" in few
     assert len(browser.calls.sent) <= 8, browser.calls.sent
+
+
+FOLLOWING = {"/", "/requests", "/issued", "/revocations", "/ledger", "/health"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_parts_of_a_page_follow_the_server(server: Api, path: str) -> None:
+    """By changes of a kind, or by reading again; the script finds each part by its id."""
+    page = await (await Browser(server).open()).page(path)
+
+    parts = re.findall(r"<[a-z]+ [^>]*data-live(?:=\"rows\")?(?=[ >])[^>]*>", page)
+    ids = [re.findall(r'id="([a-z]+)"', part) for part in parts]
+    [(of, every)] = re.findall(r'data-live-of="(.*?)" .*data-live-every="(.*?)"', page)
+
+    assert all(len(one) == 1 for one in ids), parts
+    assert len({one[0] for one in ids}) == len(ids)
+    assert set(filter(None, of.split(","))) <= set(FOLLOWED)
+    assert bool(of or every) == (path in FOLLOWING)
+    assert bool(parts) == (path in FOLLOWING - {"/ledger"})  # this server has none
 
 
 @pytest.mark.parametrize("path", ["/issued", "/issued?q=user&sort=subject", "/requests"])

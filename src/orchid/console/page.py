@@ -143,6 +143,7 @@ class ConsolePage(msgspec.Struct, frozen=True):
     read: Read
     section: str = ""  # the entry of the navigation
     live: tuple[str, ...] = ()  # plurals whose changes the page follows
+    every: int = 0  # seconds until it is read again, if it shows what cannot be followed
     act: Act | None = None  # for POST
 
 

@@ -124,6 +124,7 @@ class Site:
             **_frame(visit, page.section),
             **values,
             "live": ",".join(page.live),
+            "every": page.every or "",
         }
         return self._renderer.render(page.template, **shown)
 
@@ -161,4 +162,5 @@ def _frame(visit: Visit, section: str) -> dict[str, Any]:
         "ends": end.isoformat() if end else "",
         "ends_soon": left is not None and left < WARNED,
         "live": "",
+        "every": "",
     }

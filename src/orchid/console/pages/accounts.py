@@ -70,5 +70,7 @@ async def _secrets(visit: Visit, namespace: str, uid: str) -> list[Json]:
 
 PAGES = (
     ConsolePage("/accounts", "accounts.html", read_list, section="accounts"),
-    ConsolePage("/accounts/{namespace}/{name}", "account.html", read_one, section="accounts"),
+    ConsolePage(
+        "/accounts/{namespace}/{name}", "account.html", read_one, section="accounts", every=60
+    ),
 )

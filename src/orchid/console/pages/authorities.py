@@ -143,6 +143,6 @@ async def _published(visit: Visit) -> list[Json]:
 
 PAGES = (
     ConsolePage("/authorities", "authorities.html", read_list, section="authorities"),
-    ConsolePage("/authorities/{name}", "authority.html", read_one, section="authorities"),
+    ConsolePage("/authorities/{name}", "authority.html", read_one, section="authorities", every=10),
     ConsolePage("/bundles", "bundles.html", read_bundles, section="bundles"),
 )

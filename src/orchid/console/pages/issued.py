@@ -178,7 +178,9 @@ def _file(name: str, media: str, data: bytes) -> WebResponse:
 
 LIVE: Final = ("credentialrevocations",)
 PAGES = (
-    ConsolePage("/issued", "issued.html", read_list, section="issued"),
+    ConsolePage(
+        "/issued", "issued.html", read_list, section="issued", live=("issuedcertificates",)
+    ),
     ConsolePage("/issued/{name}", "certificate.html", read_one, section="issued", live=LIVE),
     Download("/issued.csv", fetch_csv),
     Download("/issued.pem", fetch_pems),

@@ -198,4 +198,4 @@ def content_of(entry: bytes) -> Json:
     return content if isinstance(content, dict) else {}
 
 
-PAGES = (ConsolePage("/ledger", "ledger.html", read, section="ledger", act=verify),)
+PAGES = (ConsolePage("/ledger", "ledger.html", read, section="ledger", act=verify, every=10),)

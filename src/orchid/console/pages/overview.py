@@ -64,4 +64,5 @@ async def readiness(visit: Visit) -> Json:
     return {"ready": status == WELL, "checks": checks, "failing": failing, "status": status}
 
 
-PAGES = (ConsolePage("/", "overview.html", read, section="", live=("certificatesigningrequests",)),)
+LIVE: Final = ("certificatesigningrequests", "credentialrevocations")
+PAGES = (ConsolePage("/", "overview.html", read, section="", live=LIVE, every=60),)

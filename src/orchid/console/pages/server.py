@@ -98,6 +98,6 @@ async def read_you(visit: Visit) -> Mapping[str, Any]:
 
 
 PAGES = (
-    ConsolePage("/health", "health.html", read_health, section="health"),
+    ConsolePage("/health", "health.html", read_health, section="health", every=10),
     ConsolePage("/you", "you.html", read_you, section="you"),
 )

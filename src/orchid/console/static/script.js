@@ -51,6 +51,8 @@ function say(...words) {
 
 function isBusy(element) {
   if (element.contains(document.activeElement) && document.activeElement !== document.body) return true;
+  const selection = getSelection();
+  if (!selection.isCollapsed && element.contains(selection.anchorNode)) return true;
   return $$("textarea, input:not([type=hidden]), select", element).some((field) =>
     field.type === "radio" || field.type === "checkbox"
       ? field.checked !== field.defaultChecked
@@ -96,6 +98,7 @@ function renew(page) {
 }
 
 let streams = [];
+let timer = 0;
 let pending = 0;
 let fetched = -Infinity;
 
@@ -113,8 +116,11 @@ function changed() {
 function follow() {
   for (const stream of streams) stream.close();
   streams = [];
-  const { liveOf, liveUrl } = document.body.dataset;
-  if (!liveOf || document.hidden) return;
+  clearInterval(timer);
+  const { liveOf, liveUrl, liveEvery } = document.body.dataset;
+  if (document.hidden) return;
+  if (liveEvery) timer = setInterval(changed, liveEvery * 1000);
+  if (!liveOf) return;
   for (const of of liveOf.split(",")) {
     const stream = new EventSource(`${liveUrl}?of=${encodeURIComponent(of)}`);
     stream.addEventListener("open", changed); // something may have changed since the page was made
