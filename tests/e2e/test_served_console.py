@@ -1,6 +1,7 @@
 """`orchid serve --console-listen` in a real browser, with a provider of others and certificates."""
 
 import base64
+import gzip
 import hashlib
 import json
 import sqlite3
@@ -292,11 +293,19 @@ def test_client_certificates_are_the_other_way_to_sign_in(tmp_path: Path) -> Non
             known = browser.send("GET", "/you")
             other = browser.send("GET", "/you", headers={"Host": "evil.example"})
             forged = browser.send("POST", "/requests/x", headers={"Origin": "https://evil.example"})
+            packed = browser.send("GET", "/you", headers={"Accept-Encoding": "br, gzip"})
+            broken = browser.send("GET", "/you?a=1&a=2")
         with Https(port) as stranger:
             unknown = stranger.send("GET", "/you", token=ADMIN)
 
     assert known.status == 200
     assert b"system:masters" in known.body
     assert known.headers["Strict-Transport-Security"].startswith("max-age=")
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert b"system:masters" in gzip.decompress(packed.body)
     assert (other.status, forged.status, unknown.status) == (421, 403, 401)
+    assert broken.status == 400
+    for reply in (known, other, forged, unknown, packed, broken):
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        assert reply.headers["Cache-Control"] == "no-store"
     assert b"no certificate" in unknown.body

@@ -36,6 +36,8 @@ from orchid.outbound.answer import Answer
 from orchid.outbound.failures import CallFailed
 from orchid.outbound.https_client import Pieces
 from orchid.server.failures import TIMEOUT, failed
+from orchid.server.memory.head_memo import facts_of
+from orchid.server.respond import compressed
 from orchid.server.sockets.descriptors import fitted
 from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.listener import ConnectionLimits, Listener
@@ -50,6 +52,7 @@ log = logging.getLogger(__name__)
 AGENT: Final = f"orchid-console/{__version__}"
 METHODS: Final = ("GET", "HEAD", "POST")
 ONCE: Final = ("host", "origin", "cookie", "content-length", "sec-fetch-site")
+COMPRESSED_ABOVE: Final = 2048  # bytes
 SWEEP_SECONDS: Final = 300.0
 
 
@@ -59,7 +62,7 @@ class ServedConsole:
     def __init__(self, server: Assembly) -> None:
         """Raises BadSettings."""
         self._settings, self._clock = server.settings, server.clock
-        self._chain = server.chain
+        self._chain, self._offload = server.chain, server.offload
         self._sessions = Sessions(
             Api(PageTransport(server.clients.transport(CONSOLE)), server.settings.names),
             server.clock.now,
@@ -134,10 +137,15 @@ class ServedConsole:
         try:
             request = _web_request(http)
             connect = functools.partial(self._connect, http.peer)
-            return self._answer(await self._door.respond(request, connect))
+            found = self._answer(await self._door.respond(request, connect))
         except UnreadableRequest as problem:
             plain = WebResponse(400, f"{problem}\n".encode(), media="text/plain; charset=utf-8")
             return self._answer(guard.protected(plain, guard.ALWAYS_TLS))
+        if isinstance(found, Stream) or len(found.body) < COMPRESSED_ABOVE:
+            return found
+        if not facts_of(http).accepts_gzip:
+            return found
+        return await self._offload(len(found.body), functools.partial(compressed, found))
 
     def _connect(self, peer: Peer, token: str) -> "PageTransport":
         """The API for a user: with a token, or with the certificate of the connection."""
