@@ -175,6 +175,7 @@ function sent(event) {
 
 applyTheme();
 bindSettings();
+$(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on narrow screens
 document.addEventListener("keydown", pressed);
 document.addEventListener("submit", sent);
 document.addEventListener("visibilitychange", () => { follow(); if (!document.hidden) changed(); });
