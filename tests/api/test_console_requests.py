@@ -110,6 +110,22 @@ async def test_a_denial_needs_a_message_and_is_never_called_approved(server: Api
     assert conditions(await stored(server, "shop")) == [("Denied", "Mine", "unknown host")]
 
 
+async def test_a_link_cannot_claim_an_approval(server: Api) -> None:
+    """The sentence after an action is in the URL, and anybody can send a link."""
+    await server.make(REQUESTS, request("shop"))
+    browser = await Browser(server).open()
+    paths = ("/requests/shop", "/requests", "/", "/issued", "/revocations")
+
+    pages = [await browser.page(f"{path}?done=approved") for path in paths]
+    form = {"decision": "deny", "message": "no", **hidden(pages[0])}
+    target = location(await browser.post("/requests/shop", form))
+    denied = await browser.page("/requests/shop?done=approved")
+    shown = await browser.page(target.removeprefix(browser.base))
+
+    assert not any("Approved." in page for page in (*pages, denied))
+    assert "Denied. The requester can read your message." in shown
+
+
 async def test_a_request_that_was_made_again_with_other_names_is_not_approved(server: Api) -> None:
     """The form was shown for another request of the same name."""
     await server.make(REQUESTS, request("shop"))

@@ -47,6 +47,7 @@ REASONS: Final = {
     409: "Conflict",
     413: "Content Too Large",
     421: "Misdirected Request",
+    422: "Unprocessable Content",
     429: "Too Many Requests",
     500: "Internal Server Error",
     502: "Bad Gateway",

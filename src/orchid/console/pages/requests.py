@@ -20,6 +20,8 @@ from orchid.wire.user import MASTERS
 WAITING: Final = "Waiting"
 STATES: Final = (WAITING, "Approved", "Issued", "Denied", "Failed")
 FILTERS: Final = ("state", "signer", "requester")
+# Sentences about an action, in the URL after it, and the states in which they are true.
+NOTICES: Final = {"approved": ("Approved", "Issued"), "denied": ("Denied",)}
 DECISIONS: Final = {"approve": "Approved", "deny": "Denied"}
 REASON: Final = "DecidedByHand"
 LONGEST_REASON: Final = 64
@@ -89,9 +91,11 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
     parts = await shared.gather(
         visit, review=_review(visit, name), others=_others(visit, str(spec.get("username") or ""))
     )
+    done = visit.query.get("done", "")
     return {
         "name": name,
         "state": state_of(one),
+        "done": done if state_of(one) in NOTICES.get(done, ()) else "",
         "created": created(one),
         "conditions": conditions_of(one),
         "spec": spec,

@@ -11,6 +11,7 @@ from orchid.console.pages.authorities import MOST_LISTS, fetched_list
 
 HOLD: Final = "certificateHold"
 SHOWN: Final = ("all", "holds", "pending")
+NOTICES: Final = ("revoked", "known")  # sentences about an action, in the URL after it
 PLATFORM: Final = "cluster"  # the authority of the platform signers
 LEASE_SECONDS: Final = 30
 MOST_DIGITS: Final = 20
@@ -52,7 +53,16 @@ def revocation_row(one: Json) -> Json:
 
 
 async def read_list(visit: Visit) -> Mapping[str, Any]:
-    return {**await shared.gather(visit, found=_listed(visit)), "shown": SHOWN}
+    return {
+        **await shared.gather(visit, found=_listed(visit)),
+        "shown": SHOWN,
+        "done": _done(visit, (*NOTICES, "lifted")),
+    }
+
+
+def _done(visit: Visit, notices: tuple[str, ...]) -> str:
+    given = visit.query.get("done", "")
+    return given if given in notices else ""
 
 
 async def _listed(visit: Visit) -> Json:
@@ -77,6 +87,7 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
     return {
         "name": name,
         "row": row,
+        "done": _done(visit, NOTICES),
         "named": named,
         "uid": str(one["metadata"].get("uid") or ""),
         "condition": shared.condition(one, "Effective"),
