@@ -43,6 +43,7 @@ RENEW_SECONDS: Final = 60.0  # before the end of an ID token
 SIGN_INS: Final = (10, 60.0)  # of an address, in seconds
 MOST_PER_SESSION: Final = 4
 MOST_AT_ONCE: Final = 64
+MOST_STRANGERS: Final = 16  # requests without a session, some of which wait for the provider
 MOST_WAITING: Final = 8  # of one session, so that it does not take the places of others
 PATIENCE: Final = 10.0  # seconds that a request waits for others of its session
 
@@ -195,17 +196,29 @@ class OpenIdDoor(PublicDoor):
         self.sessions = sessions
         self._provider = provider
         self._sign_ins: RateLimit[str] = RateLimit(*SIGN_INS, monotonic)
+        self._strangers = 0
 
     async def admitted(self, request: WebRequest, connect: Connect) -> WebResponse:
         if request.path == CALLBACK:
-            return await self._finish(request, connect)
+            return await self._among_strangers(self._finish(request, connect))
         session = await self.sessions.find(request.cookie(COOKIE))
         if session is None:
-            return await self._unknown(request)
+            return await self._among_strangers(self._unknown(request))
         if request.method == "POST" and request.path == "/out":
             return await self._sign_out(request, session)
         use = self.use_of(session.name)
         return await self.in_turn(use, self._serve(request, session, use, connect))
+
+    async def _among_strangers(self, page: Coroutine[Any, Any, WebResponse]) -> WebResponse:
+        """The page, unless many wait: users with a session are served while the provider hangs."""
+        if self._strangers >= MOST_STRANGERS:
+            page.close()
+            return self.note(503, "The console is busy", "busy")
+        self._strangers += 1
+        try:
+            return await page
+        finally:
+            self._strangers -= 1
 
     # -- pages -----------------------------------------------------------------------------
 

@@ -12,7 +12,13 @@ from orchid.console.messages import FORM, WebRequest, WebResponse
 from orchid.console.openid import ProviderUnavailable, SignInFailed
 from orchid.console.page import Viewer
 from orchid.console.rendering import Renderer
-from orchid.console.served import MOST_AT_ONCE, MOST_PER_SESSION, MOST_WAITING, OpenIdDoor
+from orchid.console.served import (
+    MOST_AT_ONCE,
+    MOST_PER_SESSION,
+    MOST_STRANGERS,
+    MOST_WAITING,
+    OpenIdDoor,
+)
 from orchid.console.sessions import IDLE, MOST_PER_USER, Sessions, Tokens, name_of, seal, unseal
 from orchid.outbound.answer import Answer
 from orchid.wire.naming import ORCH
@@ -268,6 +274,28 @@ async def test_a_session_cannot_take_the_places_of_others(world: World) -> None:
     assert (await beside).status == 200
     served = [one.status for one in await asyncio.gather(*sent)].count(200)
     assert served == MOST_PER_SESSION + MOST_WAITING
+
+
+async def test_strangers_do_not_take_the_places_of_users(world: World) -> None:
+    """While the provider hangs, each request without a session waits for it."""
+    cookie, gate = await world.begin(), asyncio.Event()
+    url = world.provider.sign_in_url
+
+    async def hanging(login: Any) -> str:
+        await gate.wait()
+        return await url(login)
+
+    world.provider.sign_in_url = hanging  # type: ignore[method-assign]
+    strangers = [asyncio.create_task(world.get("")) for _ in range(200)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    served = await world.get(cookie)
+    gate.set()
+    found = [one.status for one in await asyncio.gather(*strangers)]
+
+    assert served.status == 200
+    assert found.count(303) == MOST_STRANGERS
+    assert found.count(503) == 200 - MOST_STRANGERS
 
 
 async def test_signing_out_everywhere_ends_all_sessions_of_the_user(world: World) -> None:
