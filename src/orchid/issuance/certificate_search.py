@@ -61,7 +61,7 @@ class CertificateIndex:
             now = self._clock.now().timestamp()
             filters = [*_filters(spec, now)]
             if spec.omit_replaced:
-                filters.append(_is_unreplaced(await self._last_ends(filters, now, turns)))
+                filters.append(_is_unreplaced(await self._last_ends(now, turns)))
             page = PageOfRows(spec.sort, spec.limit, position)
             for block, rows in self._kept(filters):
                 page.take(block, rows)
@@ -118,18 +118,14 @@ class CertificateIndex:
             await turns.pause()
         return changed
 
-    async def _last_ends(
-        self, filters: list[Filter], now: float, turns: "TimedTurns"
-    ) -> dict[int, float]:
-        """The last expiry of live certificates, by likeness; of those that the filters keep."""
-        found: set[int] = set()
-        for block, rows in self._kept(filters):
-            found.update([block.likenesses[at] for at in rows])
-            await turns.pause()
+    async def _last_ends(self, now: float, turns: "TimedTurns") -> dict[int, float]:
+        """The last expiry of live certificates, by likeness."""
         last: dict[int, float] = {}
         for block, rows in self._kept([_is_live(now)]):
-            likenesses, ends = block.likenesses, block.ends  # the ends ascend
-            last.update([(likenesses[at], ends[at]) for at in rows if likenesses[at] in found])
+            likenesses = map(block.likenesses.__getitem__, rows)
+            last.update(
+                zip(likenesses, map(block.ends.__getitem__, rows), strict=True)
+            )  # ascending
             await turns.pause()
         return last
 
