@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from benchmarks.filling import records
+from orchid.console.pages import revoke
 from tests.api.console_pages import Browser, hidden, location
 from tests.api.test_approvers import SIGNER, approve, asked, signed
 from tests.api.world import BOB, Api
@@ -104,6 +106,27 @@ async def test_a_revocation_shows_what_it_will_hit_and_is_created_once(
     [made] = await revocations(server)
     assert made["spec"]["certificate"]["serialNumber"] == serial
     assert (made["spec"]["reason"], made["spec"]["message"]) == ("keyCompromise", "stolen laptop")
+
+
+async def test_a_request_with_a_common_name_is_found_among_others(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is a part of other names, which expire first; no hit is ever claimed to be all."""
+    monkeypatch.setattr(revoke, "SEARCHED", 2)
+    await server.server.store.commit(list(records(20)))
+    browser = await Browser(server).open()
+
+    found = await browser.page("/revoke?csr=bench-19")
+    common = await browser.page("/revoke?csr=bench-1")
+    monkeypatch.setattr(revoke, "MOST_SEARCHES", 2)
+    missed = await browser.page("/revoke?csr=bench-19")
+    given_up = await browser.page("/revoke?csr=bench")
+
+    assert "CN=user-19,O=bench" in found
+    assert "CN=user-1,O=bench" in common
+    assert "CN=user-10,O=bench" not in common
+    assert "CN=user-19,O=bench" in missed  # one certificate has this text
+    assert "Too many certificates have this text" in given_up
 
 
 async def test_only_certificates_that_were_shown_are_revoked(server: Api) -> None:

@@ -19,6 +19,8 @@ from orchid.credentials.x509.revocation_list import REASONS
 
 KINDS: Final = ("csr", "cert", "account", "authority", "user")
 MOST_HIT: Final = 100
+SEARCHED: Final = 1_000  # certificates of one search
+MOST_SEARCHES: Final = 20
 LONGEST_MESSAGE: Final = 1024
 NAME: Final = re.compile(r"console-[0-9a-f]{16}")
 
@@ -62,11 +64,31 @@ async def _hits(visit: Visit, kind: str, target: str) -> Hits:
 
 
 async def _of_request(visit: Visit, name: str) -> Hits:
-    found = await shared.search(visit.api, text=name, state=shared.LIVE, limit=1_000)
-    items = tuple(one for one in found.get("items") or () if one.get("request") == name)
+    found, is_complete = await _issued_for(visit, name)
+    items = tuple(found)
     sentence = f"every live certificate of the request {name}"
     problem = "" if items else "No live certificate of this request is on record."
+    if not is_complete:
+        problem = "Too many certificates have this text in a name. Revoke this one from its page."
     return Hits("csr", name, sentence, items[:MOST_HIT], len(items), problem=problem)
+
+
+async def _issued_for(visit: Visit, name: str) -> tuple[list[Json], bool]:
+    """The live certificates of a request, and whether these are all of them.
+
+    The text of a search is a part of many names, if the requester has chosen a short one.
+    """
+    found: list[Json] = []
+    after = ""
+    for _ in range(MOST_SEARCHES):
+        page = await shared.search(
+            visit.api, text=name, state=shared.LIVE, limit=SEARCHED, after=after
+        )
+        found += (one for one in page.get("items") or () if one.get("request") == name)
+        after = str(page.get("next") or "")
+        if not after:
+            return found, True
+    return found, False
 
 
 async def _of_certificate(visit: Visit, name: str) -> Hits:
