@@ -110,7 +110,10 @@ class LoopbackListener:
                 return
             response = await self._respond(request)
             keeps_open = incoming.keeps_open and response.stream is None
-            await _send(writer, response, keeps_open, with_body=request.method != "HEAD")
+            with_body = request.method != "HEAD"
+            await _send(writer, response, keeps_open, with_body=with_body)
+            if response.stream is not None and with_body:
+                await _send_stream(reader, writer, response.stream)
 
     async def _respond(self, request: WebRequest) -> WebResponse:
         if request.method not in METHODS:
@@ -202,11 +205,26 @@ async def _send(
     data = "\r\n".join((*head, "", "")).encode("latin-1", "replace")
     writer.write(data + (response.body if with_body else b""))
     await writer.drain()
-    if response.stream is not None and with_body:
-        await _send_stream(writer, response.stream)
 
 
-async def _send_stream(writer: asyncio.StreamWriter, stream: Any) -> None:
+async def _send_stream(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: Any
+) -> None:
+    """Send a stream until it ends, or until the browser closes the connection.
+
+    Without the second, the streams of the last pages that a user saw would count for a while.
+    """
+    sending = asyncio.create_task(_send_pieces(writer, stream))
+    leaving = asyncio.create_task(reader.read(1))  # a browser sends nothing after its request
+    try:
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sending.cancel()
+        leaving.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _send_pieces(writer: asyncio.StreamWriter, stream: Any) -> None:
     async with contextlib.aclosing(stream) as pieces:
         async for piece in pieces:
             writer.write(piece)

@@ -20,9 +20,15 @@ async def handle(request: WebRequest) -> WebResponse:
     return WebResponse(200, f"{request.method} {request.path} {request.query}".encode())
 
 
+ended = asyncio.Event()
+
+
 async def endless() -> AsyncIterator[bytes]:
-    yield b": begin\n\n"
-    await asyncio.sleep(3600)
+    try:
+        yield b": begin\n\n"
+        await asyncio.sleep(3600)
+    finally:
+        ended.set()
 
 
 @pytest.fixture
@@ -121,6 +127,19 @@ async def test_head_has_no_body(port: int) -> None:
 
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.endswith(b"\r\n\r\n")
+
+
+async def test_a_stream_ends_when_the_browser_leaves(port: int) -> None:
+    """Not with the next event: a user who opens many pages has few streams."""
+    ended.clear()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(get("/stream"))
+    await reader.readuntil(b": begin\n\n")
+
+    writer.close()
+
+    async with asyncio.timeout(5):
+        await ended.wait()
 
 
 async def test_connections_are_limited(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
