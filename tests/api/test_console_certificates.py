@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 
 from benchmarks.filling import records
-from orchid.console.pages import revoke
+from orchid.console.pages import revoke, shared
 from tests.api.console_pages import Browser, hidden, location
 from tests.api.test_approvers import SIGNER, approve, asked, signed
 from tests.api.world import BOB, Api
@@ -154,6 +154,24 @@ async def test_a_user_and_an_authority_must_be_typed(server: Api) -> None:
     assert 'value="bo"' in refused.body.decode()
     assert location(made).endswith("?done=revoked")
     assert [one["spec"]["user"]["username"] for one in await revocations(server)] == ["bob"]
+
+
+async def test_the_overview_says_if_not_all_revocations_were_read(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists are sorted by name: the newest may be among the others."""
+    for name in ("a", "b", "c"):
+        body = {"metadata": {"name": name}, "spec": {"user": {"username": name}}}
+        await server.make(REVOCATIONS, body)
+    browser = await Browser(server).open()
+
+    complete = await browser.page("/")
+    monkeypatch.setattr(shared, "PAGE", 1)
+    monkeypatch.setattr(shared, "MOST_PAGES", 2)
+    partial = await browser.page("/")
+
+    assert "newer ones may be missing" not in complete
+    assert "newer ones may be missing" in partial
 
 
 async def test_a_hold_is_lifted_and_a_final_revocation_is_not(server: Api) -> None:

@@ -44,11 +44,12 @@ async def late_authorities(visit: Visit) -> list[Json]:
     return [row for row in rows if row["life"]["late"] or not row["ready"]]
 
 
-async def latest_revocations(visit: Visit) -> list[Json]:
+async def latest_revocations(visit: Visit) -> Json:
+    """The newest revocations of those that were read, and whether these were all."""
     target = await visit.api.identity("credentialrevocations")
-    found, _ = await shared.everything(visit.api, target)
+    found, has_more = await shared.everything(visit.api, target)
     found.sort(key=shared.created, reverse=True)
-    return [revocation_row(one) for one in found[:SHOWN]]
+    return {"rows": [revocation_row(one) for one in found[:SHOWN]], "has_more": has_more}
 
 
 async def readiness(visit: Visit) -> Json:
