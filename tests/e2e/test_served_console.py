@@ -61,6 +61,16 @@ class Served(World):
         body = {"metadata": {"name": role}, "roleRef": reference, "subjects": [subject]}
         self.call("POST", f"/apis/{RBAC}/v1/clusterrolebindings", body)
 
+    def audited(self, subresource: str) -> list[dict[str, Any]]:
+        """The complete requests for a subresource, from the audit log."""
+        events = [json.loads(line) for line in self.audit.read_text().splitlines()]
+        return [
+            one
+            for one in events
+            if one.get("objectRef", {}).get("subresource") == subresource
+            and one["stage"] == "ResponseComplete"
+        ]
+
     def sessions(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", SESSIONS)["items"]
         return found
@@ -123,12 +133,7 @@ def test_a_user_signs_in_and_approves_with_their_own_rights(served: Served) -> N
     expect(page.locator("#state")).to_have_text("Approved")
 
     assert served.types("served") == ["Approved"]
-    events = [json.loads(line) for line in served.audit.read_text().splitlines()]
-    written = [
-        one
-        for one in events
-        if one.get("objectRef", {}).get("subresource") == "approval" and one["verb"] == "update"
-    ]
+    written = [one for one in served.audited("approval") if one["verb"] == "update"]
     assert {one["user"]["username"] for one in written} == {"oidc:alice"}
     assert {one["sourceIPs"][0] for one in written} == {"127.0.0.1"}
     assert all(one["userAgent"].startswith("orchid-console/") for one in written)
@@ -153,6 +158,11 @@ def test_nobody_approves_their_own_request(served: Served) -> None:
     expect(page.get_by_role("alert")).to_be_visible()
 
     assert served.types("mine") == []
+    refused = [one for one in served.audited("approval") if one["responseStatus"]["code"] == 403]
+    assert [one["user"]["username"] for one in refused] == ["oidc:alice"]
+    assert refused[0]["objectRef"]["name"] == "mine"
+    assert refused[0]["sourceIPs"] == ["127.0.0.1"]
+    assert refused[0]["userAgent"].startswith("orchid-console/")
     page.context.close()
 
 
