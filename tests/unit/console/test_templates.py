@@ -53,6 +53,13 @@ def test_every_attribute_with_a_value_is_quoted() -> None:
         assert not re.search(r"(?<!; url)=\{\{", template.read_text()), template.name
 
 
+def test_every_button_and_field_names_its_type() -> None:
+    """As html-validate recommends, which finds nothing else in the pages."""
+    for template in TEMPLATES:
+        for element in re.findall(r"<(?:button|input)\b[^>]*", template.read_text()):
+            assert element.count(" type=") == 1, (template.name, element)
+
+
 def test_the_script_and_the_style_sheet_are_small() -> None:
     """One script of at most 200 lines and 8 kB, one style sheet of at most 12 kB."""
     script = (HERE / "static" / "script.js").read_text()
