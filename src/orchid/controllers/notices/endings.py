@@ -205,22 +205,36 @@ async def due_endings(
 ) -> list[DueEnding]:
     """The endings that became due since a time, the earliest first."""
     due: list[DueEnding] = []
-    latest: dict[bytes, datetime] = {}  # when the last certificate of an identity begins
     for source in sources:
         async for found in source.all(client):
-            identity, validity = b"", source.validity(found)
-            if isinstance(found, IssuedCertificate):
-                identity = identity_of(found)
-                if found.spec.not_before and not found.status.revoked:
-                    begin = found.spec.not_before
-                    latest[identity] = max(begin, latest.get(identity, begin))
+            validity = source.validity(found)
             if validity is None or validity[1] <= now:
                 continue
             when = source.due(validity)
             if when <= now and (since is None or when >= since):
+                identity = identity_of(found) if isinstance(found, IssuedCertificate) else b""
                 due.append(DueEnding(when, source, source.key(found), identity, validity[0]))
+    latest = await _latest_begins(client, {one.identity for one in due if one.identity})
     left = [one for one in due if latest.get(one.identity, one.begin) <= one.begin]
     return sorted(left, key=lambda one: one.when)
+
+
+async def _latest_begins(client: Client, identities: set[bytes]) -> dict[bytes, datetime]:
+    """When the last certificate of each identity begins.
+
+    In a second pass, so that what is stored grows with the endings, not with the inventory.
+    """
+    latest: dict[bytes, datetime] = {}
+    if not identities:
+        return latest
+    async for found in client.scan(ListSelection(IssuedCertificate)):
+        begin = found.spec.not_before
+        if begin is None or found.status.revoked:
+            continue
+        identity = identity_of(found)
+        if identity in identities:
+            latest[identity] = max(begin, latest.get(identity, begin))
+    return latest
 
 
 def due_of(validity: Validity, before: timedelta) -> datetime:
