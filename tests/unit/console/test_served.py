@@ -276,7 +276,9 @@ async def test_a_session_cannot_take_the_places_of_others(world: World) -> None:
     assert served == MOST_PER_SESSION + MOST_WAITING
 
 
-async def test_strangers_do_not_take_the_places_of_users(world: World) -> None:
+async def test_strangers_do_not_take_the_places_of_users(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While the provider hangs, each request without a session waits for it."""
     cookie, gate = await world.begin(), asyncio.Event()
     url = world.provider.sign_in_url
@@ -285,7 +287,7 @@ async def test_strangers_do_not_take_the_places_of_users(world: World) -> None:
         await gate.wait()
         return await url(login)
 
-    world.provider.sign_in_url = hanging  # type: ignore[method-assign]
+    monkeypatch.setattr(world.provider, "sign_in_url", hanging)
     strangers = [asyncio.create_task(world.get("")) for _ in range(200)]
     for _ in range(5):
         await asyncio.sleep(0)
