@@ -117,8 +117,10 @@ class ApiConnection:
             found = answer.read(self._largest + 1)
             if len(found) > self._largest:
                 raise AnswerTooLarge
-        except (OSError, HTTPException):
+        except (OSError, HTTPException) as error:
             self._http.close()
+            if isinstance(error, TimeoutError):
+                self._limit.left()  # raises if the whole call took too long
             raise
         return ApiReply(answer.status, found, answer.headers)
 

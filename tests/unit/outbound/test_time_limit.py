@@ -96,6 +96,14 @@ def test_a_server_that_sends_one_byte_at_a_time_holds_nobody(start: bytes) -> No
     assert failure_reason(failure) == "no complete answer within 30 seconds"
 
 
+def test_the_last_wait_of_a_call_is_shorter() -> None:
+    """A wait that ends with the time of the call is reported as the end of the call."""
+    with serving(nothing) as access:
+        failure = failure_of(access, TimeLimit(30.0, WAIT))
+
+    assert isinstance(failure, CallTooLong)
+
+
 @pytest.mark.parametrize("answer", [nothing, None], ids=["no answer", "no handshake"])
 def test_silence_ends_a_call(answer: Answering | None) -> None:
     """Also where the server accepts the connection and no more."""
