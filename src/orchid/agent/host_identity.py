@@ -134,7 +134,11 @@ class HostIdentity:
         if self.held is None:
             raise NoIdentity(f"this host has not joined; {self.advice()}")
         if not self.is_usable():
-            raise NoIdentity(f"the certificate of this host has expired; {self.advice()}")
+            end, now = self.held.end, self.clocks.now()
+            raise NoIdentity(
+                f"the certificate of this host has expired: it ended at {end:%F %T}, and it is "
+                f"{now:%F %T}. If that is right, {self.advice()}"
+            )
         return ServerAccess(
             server=self._server.server,
             user=self._server.host,

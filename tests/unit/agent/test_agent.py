@@ -619,6 +619,18 @@ def test_renewals_follow_the_clock_of_the_server(host: Host) -> None:
     assert skew in (host.place / "agent.prom").read_text()
 
 
+def test_a_clock_far_ahead_is_named(host: Host) -> None:
+    """Before the server is asked, a wrong clock looks like an expired certificate."""
+    host.check()
+    host.clock.offset = 400 * 86_400.0
+
+    message = host.check().identity.message
+
+    assert "has expired: it ended at" in message
+    assert f"it is {host.clock.now():%F}" in message
+    assert "If that is right, write a join file" in message
+
+
 def test_a_chain_to_another_authority_is_not_written(host: Host) -> None:
     """The certificate of the signer must lead to the signer's bundle."""
     host.server.bundle = Authority("somebody else").pem
