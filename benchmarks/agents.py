@@ -2,8 +2,8 @@
 
 The server runs on core 0. Agents are real `Agent` objects with real files in memory, in a few
 processes on the other cores. Measured: the time until all have joined, rounds of checks, the
-TokenReviews of another caller meanwhile, and the time from the start of one `orchid agent` to its
-first request.
+TokenReviews of another caller before (`alone`) and meanwhile, and the time from the start of one
+`orchid agent` to its first request.
 
 Real agents have machines of their own; here 1,000 of them share a core, and take longer than the
 server. So the figure to compare is the CPU time of the server (`server_cpu_seconds`): the time that
@@ -26,6 +26,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from itertools import islice
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median, quantiles
@@ -51,6 +52,7 @@ from orchid.commands.terminal.connection import ServerConnection
 from tests.e2e.serving import Server, free_port, running_server
 
 ROUNDS = 3
+REVIEWS_ALONE = 500  # before the agents begin: what the machine itself does to a review
 JOINING_SECONDS = 3600
 WAITING_SECONDS = 300.0
 PAUSE_SECONDS = 0.05
@@ -143,10 +145,11 @@ def _measure(
         multiprocessing.Process(target=_agents, args=(files[one::count], together))
         for one in range(count)
     ]
+    alone = list(islice(_reviews(administrator, together, count), REVIEWS_ALONE))
     for worker in workers:
         worker.start()
     pids, load = processes(server), tuple(one.pid for one in workers if one.pid)
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = {"alone": _review_times(alone)}
     for name in ("join", *(f"round_{number}" for number in range(1, ROUNDS + 1))):
         together.wait()
         began = time.monotonic()
@@ -163,15 +166,21 @@ def _measure(
             "server_cpu_ms_per_agent": round(server_cpu / len(files) / 1e6, 2),
             "server_busy": round(server_cpu / NANOSECONDS / seconds, 2),
             "agents_cpu_seconds": round(agents_cpu / NANOSECONDS, 2),
-            "reviews": len(reviews),
-            "review_p50_ms": round(median(reviews) * MILLISECONDS, 1),
-            "review_p99_ms": round(quantiles(reviews, n=100)[98] * MILLISECONDS, 1),
+            **_review_times(reviews),
         }
         together.wait()
     for worker in workers:
         worker.join()
     results["server_megabytes"] = resident_bytes(pids) >> 20
     return results
+
+
+def _review_times(reviews: list[float]) -> dict[str, float]:
+    return {
+        "reviews": len(reviews),
+        "review_p50_ms": round(median(reviews) * MILLISECONDS, 1),
+        "review_p99_ms": round(quantiles(reviews, n=100)[98] * MILLISECONDS, 1),
+    }
 
 
 def _reviews(server: ServerConnection, together: Barrier, count: int) -> Iterator[float]:
