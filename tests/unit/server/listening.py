@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from orchid.server.sockets.earlier_writes import Refresh
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import Handler, HttpRequest, Recognize, Response
 from orchid.server.sockets.tls import TlsFiles
@@ -128,6 +129,7 @@ async def serving(
     limits: ConnectionLimits | None = None,
     tls: TlsFiles | None = None,
     recognize: Recognize | None = None,
+    refresh: Refresh | None = None,
     after_rush: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Running]:
     listener = Listener(
@@ -138,6 +140,7 @@ async def serving(
         limits=limits,
         tls=tls,
         recognize=recognize,
+        refresh=refresh,
         after_rush=after_rush,
     )
     async with started(listener) as running:

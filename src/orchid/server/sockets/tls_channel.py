@@ -91,6 +91,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         "_queued",
         "_received",
         "_soon",
+        "_staged",
         "_stages",
         "_tls",
         "_transport",
@@ -133,6 +134,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         self._waits = False  # for its turn in the handshake
         self._paused = False  # the protocol above has paused reading
         self._received = b""  # a short piece that waits for its stage
+        self._staged = False  # a stage will ask for that piece, even if it was handled before
         self._unsent = b""  # short responses that wait for theirs
         self._backlog = bytearray()  # received data that waits to be decrypted
         self._queued = False  # for its turn to do that
@@ -158,8 +160,8 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             return
         if self._received:
             self._decrypt_now()  # two pieces in one turn: it is no short request
-        elif len(data) <= self._direct and not self._backlog:
-            self._received = data
+        elif len(data) <= self._direct and not (self._backlog or self._staged):
+            self._received, self._staged = data, True
             self._stages.receive(self)
             return
         self._backlog += data
@@ -181,6 +183,10 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     def decrypt_received(self) -> bytes:
         """Decrypt a short piece in its stage."""
+        self._staged = False
+        return self._take_received()
+
+    def _take_received(self) -> bytes:
         received, self._received = self._received, b""
         if not received or self._protocol is None:
             return b""  # it has been handled, or the connection is gone
@@ -197,7 +203,8 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             self._protocol.proceed()
 
     def _decrypt_now(self) -> None:
-        if data := self.decrypt_received():
+        """Do not wait for the stage, which has begun to wait before any later piece."""
+        if data := self._take_received():
             self.parse(data)
             self.handle()
 

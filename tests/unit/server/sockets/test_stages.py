@@ -108,14 +108,18 @@ def test_each_stage_is_done_for_all_connections_before_the_next() -> None:
 
 
 def without_task(step: Callable[[], None]) -> None:
-    """Call a step as an event loop does, outside of any task."""
+    """Call a step as an event loop does, outside of any task; raises what the step raises."""
     loop = asyncio.new_event_loop()
+    problems: list[BaseException] = []
+    loop.set_exception_handler(lambda _, context: problems.append(context["exception"]))
     try:
         loop.call_soon(step)
         loop.call_soon(loop.stop)
         loop.run_forever()
     finally:
         loop.close()
+    if problems:
+        raise problems[0]
 
 
 class Writes:
