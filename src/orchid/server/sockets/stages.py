@@ -102,13 +102,14 @@ class Stages:
         self._send()
 
     def stop_waiting(self) -> None:
-        """Handle requests without waiting for earlier writes together."""
+        """Handle all that was received, now, without waiting for earlier writes together."""
         if self._writes is not None:
             self._writes.stop_waiting()
+        while self._received:
+            self._serve(self._next_received())
 
     def _run(self) -> None:
-        received = self._received[:TOGETHER]
-        del self._received[:TOGETHER]
+        received = self._next_received()
         if self._received:
             self._loop.call_soon(self._run)
         if self._writes is None:
@@ -121,10 +122,17 @@ class Stages:
         if known:
             self._writes.wait_for(known)
 
+    def _next_received(self) -> list[StagedChannel]:
+        received = self._received[:TOGETHER]
+        del self._received[:TOGETHER]
+        return received
+
     def _serve_fresh(self, channels: list[StagedChannel], since: float) -> None:
         self._turn.waited_since = since
-        self._serve(channels)
-        self._turn.waited_since = 0.0
+        try:
+            self._serve(channels)
+        finally:  # later requests must never seem to have waited
+            self._turn.waited_since = 0.0
 
     def _serve(self, received: list[StagedChannel]) -> None:
         parsed = self._parse(self._decrypt(received))

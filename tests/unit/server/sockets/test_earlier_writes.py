@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchid.server.sockets.earlier_writes import REFRESH_SECONDS
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.server.sockets.stages import TOGETHER, Stages, Turn
+from orchid.server.sockets.tls_channel import TlsChannel
 from orchid.shared_wait import SharedWait
 from tests.unit.server.listening import serving, until
 from tests.unit.server.sockets.test_stages import CLIENTS, NUMBERS, Loop, Pair, without_task
@@ -209,6 +211,37 @@ def test_a_request_after_those_that_have_waited_arrives_when_it_is_handled() -> 
     server.finish()
 
     assert server.turn.waited_since == 0.0
+
+
+def test_after_a_failure_no_request_seems_to_have_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a turn ends."""
+    server = Server()
+    server.send(0, 10)
+    server.run_turn()
+
+    def interrupted(_: TlsChannel) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TlsChannel, "handle", interrupted)
+    server.answer(0)
+    with pytest.raises(KeyboardInterrupt):
+        server.loop.turn()
+
+    assert server.turn.waited_since == 0.0
+
+
+def test_what_was_just_received_is_handled_before_a_listener_closes() -> None:
+    """Idle connections are closed then; this one has sent a request."""
+    clients = TOGETHER + 1
+    server = Server(clients)
+    for number in range(clients):
+        server.send(number, 10)
+
+    server.stages.stop_waiting()
+
+    assert [len(handled) for handled in server.handled] == [10] * clients
+    server.finish()
+    server.check()
 
 
 def test_a_silent_store_leaves_nothing_behind() -> None:
