@@ -160,8 +160,8 @@ class Feed:
             self._waiting.append(waiter)
             try:
                 await waiter[1]
-            except asyncio.CancelledError:
-                # That revision may never come: a cancelled waiter is removed.
+            except (asyncio.CancelledError, GeneratorExit):
+                # That revision may never come: who waits no longer is removed.
                 self._waiting = [other for other in self._waiting if other is not waiter]
                 raise
             finally:

@@ -434,6 +434,18 @@ async def test_waiting_for_a_revision_that_never_comes_leaves_nothing_behind(
     assert world.feed._waiting == []
 
 
+async def test_a_wait_that_is_given_up_without_a_task_leaves_nothing_behind(
+    world: Engine,
+) -> None:
+    """As the listener gives up to wait for changes that are announced, and not here yet."""
+    waiting = world.feed.reach(10**12)
+    waiting.send(None)
+
+    waiting.close()
+
+    assert world.feed._waiting == []
+
+
 def test_an_entry_stored_under_another_naming_is_read() -> None:
     """A store written as `orch` can be served as `kubernetes`: only the head differs."""
     old = config_map.declare(ORCH)
