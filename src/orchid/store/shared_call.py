@@ -7,6 +7,7 @@ callers.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -36,7 +37,8 @@ class SharedCall(Generic[A]):
         if wait is None:
             wait = self._next = SharedWait(loop)
         if self._asking is None:
-            self._asking = loop.create_task(self._ask())
+            # It is nobody's: what it starts, and who waits, must not see the variables of a caller.
+            self._asking = loop.create_task(self._ask(), context=Context())
         return await wait
 
     async def close(self) -> None:

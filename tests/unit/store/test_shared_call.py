@@ -1,10 +1,12 @@
 """One call serves all who wait, and no answer is older than its question."""
 
 import asyncio
+from contextvars import ContextVar, copy_context
 from itertools import count
 
 import pytest
 
+from orchid.shared_wait import SharedWait, Step
 from orchid.store.interface import StoreUnavailable
 from orchid.store.shared_call import SharedCall
 
@@ -108,3 +110,32 @@ async def test_closing_fails_waiting_calls() -> None:
     for waiting in (first, second):
         with pytest.raises(StoreUnavailable, match="closed"):
             await waiting
+
+
+async def test_the_call_is_nobodys() -> None:
+    """Its caller's variables, as its seat, reach neither the call nor others that wait for it."""
+    caller = ContextVar("caller", default="nobody")
+    seen: list[str] = []
+    done = asyncio.Event()
+
+    async def call() -> int:
+        seen.append(caller.get())
+        return 1
+
+    def look(_: list[Step]) -> None:
+        seen.append(caller.get())
+        done.set()
+
+    def begin() -> None:
+        wait = asking.send(None)
+        assert isinstance(wait, SharedWait)
+        wait.add(lambda: None, look)
+
+    asking = SharedCall(call).ask()
+    another = copy_context()
+    another.run(caller.set, "another")
+    asyncio.get_running_loop().call_soon(begin, context=another)
+    await done.wait()
+    asking.close()
+
+    assert seen == ["nobody", "nobody"]
