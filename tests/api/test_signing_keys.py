@@ -749,17 +749,16 @@ async def changed(server: Api, target: str, body: Any) -> Answer:
     return await server.call("PATCH", target, json.dumps(body).encode(), headers=MERGE)
 
 
-async def test_a_key_of_an_authority_keeps_its_owner(server: Api) -> None:
+@pytest.mark.parametrize("path", ["cluster-1", "cluster-1/status"])
+async def test_a_key_of_an_authority_keeps_its_owner(server: Api, path: str) -> None:
     """Without it the key would count as left over by a deleted authority, and could be deleted."""
     before = await key(server, "cluster-1")
     for owners in ([], [{**before["metadata"]["ownerReferences"][0], "uid": "another"}]):
-        answer = await changed(
-            server, f"{KEYS}/cluster-1", {"metadata": {"ownerReferences": owners}}
-        )
+        answer = await changed(server, f"{KEYS}/{path}", {"metadata": {"ownerReferences": owners}})
         assert answer.status == 422
         assert "its authority owns the key" in answer.text
     deleted = await server.call("DELETE", f"{KEYS}/cluster-1")
-    labelled = await changed(server, f"{KEYS}/cluster-1", {"metadata": {"labels": {"a": "b"}}})
+    labelled = await changed(server, f"{KEYS}/{path}", {"metadata": {"labels": {"a": "b"}}})
 
     assert deleted.status == 403
     assert labelled.status == 200

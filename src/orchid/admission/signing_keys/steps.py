@@ -98,13 +98,12 @@ class SigningKeySteps(AdmissionPolicy):
         if new is not None and old.is_file:
             text = "it shows a key of the servers' files: change the files"
             raise Invalid(kind.about_kind(old.name), [forbidden(SPEC, text)])
-        if request.target.subresource:
-            return
         await self._feed.fresh()
         if new is None:
             self._review_deletion(kind, old)
-        else:
-            self._review_owner(kind, new, old)
+            return
+        self._review_owner(kind, new, old)  # the status has the same metadata
+        if not request.target.subresource:
             await self._review_step(request, kind, new, old)
 
     def _review_owner(self, kind: Kind[Any], new: SigningKey, old: SigningKey) -> None:
