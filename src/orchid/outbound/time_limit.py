@@ -72,7 +72,11 @@ def dial(host: str, port: int, limit: TimeLimit) -> socket.socket:
     problem: OSError = ConnectionError("the name has no address")
     for index, (family, kind, protocol, _, address) in enumerate(found):
         left = limit.left()
-        connection = socket.socket(family, kind, protocol)
+        try:
+            connection = socket.socket(family, kind, protocol)
+        except OSError as error:  # a machine without IPv6 cannot even create it
+            problem = error
+            continue
         try:
             connection.settimeout(None if left is None else left / (len(found) - index))
             connection.connect(address)

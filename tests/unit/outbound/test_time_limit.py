@@ -167,3 +167,21 @@ def test_a_name_with_several_addresses_is_tried_in_its_time(
             peer = connection.getpeername()
 
         assert peer == listener.getsockname()
+
+
+def test_an_address_of_a_family_that_the_machine_lacks_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name with an IPv6 address on a machine without IPv6."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        kind = (socket.SOCK_STREAM, 0, "")
+        found = [
+            (socket.AF_UNSPEC, *kind, ("::1", 443, 0, 0)),  # the system refuses such a socket
+            (socket.AF_INET, *kind, listener.getsockname()),
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+        with dial("two.example", 443, TimeLimit(30.0, 30.0)) as connection:
+            peer = connection.getpeername()
+
+        assert peer == listener.getsockname()
