@@ -11,7 +11,7 @@ import json
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException, HTTPMessage, IncompleteRead
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -117,6 +117,8 @@ class ApiConnection:
             found = answer.read(self._largest + 1)
             if len(found) > self._largest:
                 raise AnswerTooLarge
+            if answer.length:  # read() returns what it has, and whoever cut it needs no key
+                raise IncompleteRead(b"", answer.length)
         except (OSError, HTTPException) as error:
             self._http.close()
             if isinstance(error, TimeoutError):
@@ -167,6 +169,8 @@ def failure_reason(error: Exception) -> str:
         return error.strerror or "the connection broke"
     if isinstance(error, AnswerTooLarge):
         return "it answered with more than can be read"
+    if isinstance(error, IncompleteRead):
+        return "its response is not complete"
     return "it does not speak HTTP"
 
 

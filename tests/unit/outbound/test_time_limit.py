@@ -185,3 +185,25 @@ def test_an_address_of_a_family_that_the_machine_lacks_is_passed_over(
             peer = connection.getpeername()
 
         assert peer == listener.getsockname()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Content-Length: 10\r\n\r\nhalf",
+        b"Content-Length: 10\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    ],
+    ids=["part of the body", "no body", "part of the chunks"],
+)
+def test_an_answer_that_ends_early_is_no_answer(body: bytes) -> None:
+    """Somebody on the way can end a connection where they like, also without the keys."""
+
+    def answer(connection: ssl.SSLSocket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + body)
+
+    with serving(answer) as access:
+        failure = failure_of(access, TimeLimit(30.0, 30.0))
+
+    assert isinstance(failure, HTTPException)
+    assert failure_reason(failure) == "its response is not complete"
