@@ -136,6 +136,14 @@ def test_the_time_of_a_call_begins_with_the_call() -> None:
     assert limit.left() == 6.0
 
 
+def test_a_wait_is_never_longer_than_the_rest_of_the_call() -> None:
+    """A silent server gets the time of a wait, and at the end of a call less."""
+    limit = TimeLimit(5.0, 10.0, clock(4.0))
+    limit.start()
+
+    assert (limit.left(), limit.left()) == (5.0, 2.0)
+
+
 def test_a_stream_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit holds until its head has arrived; a watch may be silent for hours."""
     monkeypatch.setattr(api_connection, "TIMEOUT", WAIT)
@@ -167,6 +175,32 @@ def test_a_name_with_several_addresses_is_tried_in_its_time(
             peer = connection.getpeername()
 
         assert peer == listener.getsockname()
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each address gets an equal share of the time that is left."""
+    waits: list[float | None] = []
+
+    class Deaf(socket.socket):
+        def settimeout(self, value: float | None) -> None:
+            waits.append(value)
+
+        def connect(self, _: object) -> None:
+            raise TimeoutError
+
+    family = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+    found = [(*family, ("127.0.0.1", port)) for port in (1, 2, 3)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "socket", Deaf)
+    limit = TimeLimit(30.0, 40.0, clock(10.0))
+    limit.start()
+
+    with pytest.raises(TimeoutError):
+        dial("three.example", 443, limit)
+
+    assert waits == [10.0, 10.0, 10.0]
 
 
 def test_an_address_of_a_family_that_the_machine_lacks_is_passed_over(
