@@ -123,6 +123,43 @@ async def test_a_policy_is_tried_without_being_stored(server: Api) -> None:
     assert edited.splitlines()[0] in tried.body.decode()
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "a: &a [x]\n" + "".join(f"a{n}: &a [{'*a,' * 10}]\n" for n in range(9)),  # billions
+        "a: &a [*a]",
+        "a: " + "[" * 2_000 + "]" * 2_000,
+        "? [1]\n: 2",
+        "a: !!set {b}",
+        "a: !!binary aaaa",
+        "a: .inf",
+        "a: [",
+    ],
+)
+async def test_a_policy_that_is_no_json_in_yaml_is_refused(server: Api, policy: str) -> None:
+    """Before anything is sent to the API: aliases can stand for more than there is memory."""
+    await server.make(POLICIES, body("web"))
+    browser = await Browser(server).open()
+
+    found = await browser.post("/policies/web", {"policy": policy, "request": "shop"})
+
+    assert found.status == 400
+    assert "The policy cannot be read." in found.body.decode()
+    assert not any("approvalreviews" in target for _, target in browser.calls.sent)
+
+
+async def test_a_date_in_a_policy_is_text(server: Api) -> None:
+    """As in the files that `orchid policy apply` reads."""
+    await server.make(POLICIES, body("web"))
+    await server.make(REQUESTS, request("shop", "a.web.example.com"))
+    edited = "signerNames: [example.com/web]\nrequesters: {usernames: [2026-01-01]}"
+    browser = await Browser(server).open()
+
+    tried = await browser.post("/policies/web", {"policy": edited, "request": "shop"})
+
+    assert tried.status == 200, tried.body.decode()
+
+
 async def test_an_account_shows_its_secrets_without_their_contents(server: Api) -> None:
     """Names and times of the Secrets with a token of this account."""
     accounts = "/api/v1/namespaces/team/serviceaccounts"
