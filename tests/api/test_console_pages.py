@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.filling import NOW, records
 from orchid.console.api import Api as ConsoleApi
-from orchid.console.live import FOLLOWED, Changes
+from orchid.console.live import FOLLOWED, MOST_STREAMS, Changes
 from orchid.console.messages import WebRequest
 from orchid.console.page import ConsolePage, Viewer
 from orchid.console.pages import PAGES
@@ -346,6 +346,23 @@ async def test_a_change_is_reported_without_its_contents(server: Api) -> None:
     assert begin.startswith(b"retry:")
     assert event == b"event: change\ndata: certificatesigningrequests\n\n"
     await found.stream.aclose()  # type: ignore[attr-defined]  # an async generator
+
+
+async def test_a_session_follows_at_most_four_streams(server: Api) -> None:
+    """Also if all of them were asked for at once, before any had begun."""
+    browser = await Browser(server).open()
+    target = f"{browser.base}/live?of=certificatesigningrequests"
+    found = [await browser.get(target) for _ in range(MOST_STREAMS + 2)]
+    streams: Any = [one.stream for one in found]
+
+    begun = [await anext(one, b"ended") for one in streams]
+    late = await browser.get(target)
+    for one in streams:
+        await one.aclose()
+    again = await browser.get(target)
+
+    assert begun == [b"retry: 3000\n\n"] * MOST_STREAMS + [b"ended"] * 2
+    assert (late.status, again.status) == (204, 200)
 
 
 def test_only_five_things_are_written() -> None:

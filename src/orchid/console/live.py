@@ -40,6 +40,8 @@ class Changes:
         return WebResponse(200, media="text/event-stream", stream=self._events(api, plural, watch))
 
     async def _events(self, api: Api, plural: str, watch: str) -> AsyncIterator[bytes]:
+        if self._open >= MOST_STREAMS:  # others have begun since the response
+            return
         self._open += 1
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
         reading = asyncio.create_task(_read(api, plural, watch, queue))
