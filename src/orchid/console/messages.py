@@ -33,12 +33,14 @@ class WebRequest(msgspec.Struct, frozen=True):
         """The value of a cookie; empty if there is none.
 
         Programs on other ports of the host can set cookies, too. They cannot hide ours: the first
-        one counts, whose path is the longest, and malformed ones are skipped.
+        one counts, whose path is the longest, and malformed ones are skipped. Only spaces and tabs
+        are removed: a name after another kind of space is another name, and browsers do not protect
+        it as they protect `__Host-`.
         """
         for pair in self.headers.get("cookie", "").split(";"):
             key, _, value = pair.partition("=")
-            if key.strip() == name:
-                return value.strip()
+            if key.strip(" \t") == name:
+                return value.strip(" \t")
         return ""
 
     @property

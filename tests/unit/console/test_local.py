@@ -117,6 +117,8 @@ async def test_another_host_is_refused(world: World, host: str) -> None:
         'x=a"b c; {}',
         "=;;{};",
         "Orchid=evil; {}",
+        "\xa0orchid=evil; {}",
+        "\x85orchid=evil;\t{}",
     ],
 )
 async def test_cookies_of_other_ports_do_not_hide_the_session(world: World, sent: str) -> None:
