@@ -304,6 +304,8 @@ def test_client_certificates_are_the_other_way_to_sign_in(tmp_path: Path) -> Non
             other = browser.send("GET", "/you", headers={"Host": "evil.example"})
             forged = browser.send("POST", "/requests/x", headers={"Origin": "https://evil.example"})
             packed = browser.send("GET", "/you", headers={"Accept-Encoding": "br, gzip"})
+            asked = {"Accept-Encoding": "gzip", "Sec-Fetch-Site": "same-site"}
+            foreign = browser.send("GET", "/you", headers=asked)
             broken = browser.send("GET", "/you?a=1&a=2")
         with Https(port) as stranger:
             unknown = stranger.send("GET", "/you", token=ADMIN)
@@ -313,6 +315,7 @@ def test_client_certificates_are_the_other_way_to_sign_in(tmp_path: Path) -> Non
     assert known.headers["Strict-Transport-Security"].startswith("max-age=")
     assert packed.headers["Content-Encoding"] == "gzip"
     assert b"system:masters" in gzip.decompress(packed.body)
+    assert "Content-Encoding" not in foreign.headers
     assert (other.status, forged.status, unknown.status) == (421, 403, 401)
     assert broken.status == 400
     for reply in (known, other, forged, unknown, packed, broken):

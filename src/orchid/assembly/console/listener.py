@@ -53,6 +53,7 @@ AGENT: Final = f"orchid-console/{__version__}"
 METHODS: Final = ("GET", "HEAD", "POST")
 ONCE: Final = ("host", "origin", "cookie", "content-length", "sec-fetch-site")
 COMPRESSED_ABOVE: Final = 2048  # bytes
+FOREIGN: Final = ("cross-site", "same-site")  # pages that other sites have asked for
 SWEEP_SECONDS: Final = 300.0
 
 
@@ -143,7 +144,10 @@ class ServedConsole:
             return self._answer(guard.protected(plain, guard.ALWAYS_TLS))
         if isinstance(found, Stream) or len(found.body) < COMPRESSED_ABOVE:
             return found
-        if not facts_of(http).accepts_gzip:
+        # Not for other sites: the size of a compressed page with a word that they have chosen
+        # tells those who see the traffic whether the word is in the page.
+        is_foreign = request.headers.get("sec-fetch-site") in FOREIGN
+        if is_foreign or not facts_of(http).accepts_gzip:
             return found
         return await self._offload(len(found.body), functools.partial(compressed, found))
 
