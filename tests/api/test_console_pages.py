@@ -365,6 +365,19 @@ async def test_a_session_follows_at_most_four_streams(server: Api) -> None:
     assert (late.status, again.status) == (204, 200)
 
 
+async def test_a_stream_ends_when_the_user_signs_out(server: Api) -> None:
+    """Also that of another tab: nothing of the next change is sent."""
+    browser = await Browser(server).open()
+    found = await browser.get(f"{browser.base}/live?of=certificatesigningrequests")
+    assert found.stream is not None
+    await anext(found.stream)
+
+    assert (await browser.post("/out", {})).status == 200
+    await server.make(REQUESTS, request("shop"))
+
+    assert await anext(found.stream, b"ended") == b"ended"
+
+
 def test_only_five_things_are_written() -> None:
     """Approve and deny, revoke, lift; signing out is the door's. Others post and store nothing."""
     acting = {page.path for page in PAGES if isinstance(page, ConsolePage) and page.act}

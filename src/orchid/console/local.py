@@ -6,7 +6,11 @@ user signs out. It holds no credential: the program has the one of the kubeconfi
 """
 
 import secrets
-from typing import Final
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
 
 from orchid.clock import Monotonic
 from orchid.console import guard
@@ -70,7 +74,10 @@ class LocalDoor:
             del self._sessions[session]
             return self._closed(200, "Signed out", "signed-out", (self._cookie("", 0),))
         inner = WebRequest(request.method, path, request.query, request.headers, request.body)
-        return await self._site.respond(inner, self._prefix, self._viewer)
+        found = await self._site.respond(inner, self._prefix, self._viewer)
+        if found.stream is None:
+            return found
+        return msgspec.structs.replace(found, stream=self._while_open(session, found.stream))
 
     def _open(self, request: WebRequest) -> WebResponse:
         """Exchange a link for a session. A prefetch or HEAD does not use the link up."""
@@ -94,7 +101,18 @@ class LocalDoor:
         """The id of the session of a request; empty if there is none."""
         given = request.cookie(COOKIE)
         found = next((one for one in self._sessions if _is_same(one, given)), "")
-        return found if found and self._sessions[found] > self._monotonic() else ""
+        return found if self._is_open(found) else ""
+
+    def _is_open(self, session: str) -> bool:
+        return self._sessions.get(session, 0.0) > self._monotonic()
+
+    async def _while_open(self, session: str, stream: Any) -> AsyncIterator[bytes]:
+        """The pieces of a stream, until the session ends."""
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                if not self._is_open(session):
+                    return
+                yield piece
 
     def _cookie(self, value: str, seconds: int) -> tuple[str, str]:
         attributes = f"Path={self._prefix}/; Max-Age={seconds}; HttpOnly; SameSite=Strict"
