@@ -155,8 +155,13 @@ async def test_replaced_certificates_can_be_omitted(here: World, index: Certific
 
 
 @pytest.mark.parametrize("sort", SORTS)
-async def test_pages_have_every_match_once(here: World, index: CertificateIndex, sort: str) -> None:
-    """In the same order as one page; `matches` counts all of them on each page."""
+async def test_pages_have_every_match_once(
+    here: World, index: CertificateIndex, sort: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same order as one page; `matches` counts all of them on each page. A page may end
+    where a block of rows ends.
+    """
+    monkeypatch.setattr(certificate_rows, "LARGEST_BLOCK", 2)
     for number in range(11):
         requester = Requester(username=f"user-{number % 3}")
         one = record(here, f"{number:x}", number // 2 + 1, requester=requester)
@@ -212,6 +217,47 @@ async def test_only_records_that_changed_are_decoded_again(
     index._entries = None
     assert len(await names(index)) == 4
     assert decoded == ["d"]
+
+
+@pytest.mark.parametrize("lost", ["history", "cache"])
+async def test_changes_without_a_history_are_indexed(
+    here: World, index: CertificateIndex, lost: str
+) -> None:
+    """Changed, deleted and new records, if the history was dropped or all was loaded again."""
+    first, second = await here.put(record(here, "a")), await here.put(record(here, "b"))
+    assert await names(index) == ["a", "b"]
+    await here.put(revoked(here, first))
+    await here.delete(second)
+    await here.put(record(here, "c"))
+    cache = here.feed.of(IssuedCertificate)
+
+    if lost == "history":
+        cache.drop_oldest(len(cache.changes))
+    else:
+        cache.load(dict(cache.entries), cache.revision)
+
+    assert not cache.changes
+    assert await names(index) == ["c"]
+    assert await names(index, state="Revoked") == ["a"]
+
+
+async def test_a_record_that_is_deleted_during_a_search_is_left_out(
+    here: World, index: CertificateIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search has chosen it already; it counts, and is not shown."""
+    for name in "abc":
+        await here.put(record(here, name))
+    entries = here.feed.of(IssuedCertificate).entries
+    original = certificate_search._item
+
+    def deleting(found: IssuedCertificate) -> Any:
+        for key in [one for one in entries if one.endswith("/b")]:
+            del entries[key]
+        return original(found)
+
+    monkeypatch.setattr(certificate_search, "_item", deleting)
+
+    assert await names(index) == ["a", "c"]
 
 
 async def test_other_tasks_run_during_a_search(here: World) -> None:

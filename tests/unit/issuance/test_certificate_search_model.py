@@ -80,10 +80,11 @@ def searches(draw: st.DrawFn) -> CertificateSearchSpec:
     )
 
 
-names = st.sampled_from([f"r{number}" for number in range(6)])
-hours = st.integers(-2, 4) | st.none()
+names = st.sampled_from([f"r{number}" for number in range(9)])
+hours = st.integers(-1, 2) | st.none()  # many with the same end
+issues = st.tuples(st.just("issue"), names, specs, hours)
 steps = st.one_of(
-    st.tuples(st.just("issue"), names, specs, hours),
+    *[issues] * 4,  # enough records for several blocks and pages
     st.tuples(st.just("revoke"), names),
     st.tuples(st.just("delete"), names),
     st.tuples(st.just("wait"), st.integers(1, 3)),
