@@ -89,6 +89,16 @@ async def test_bad_requests_are_refused(port: int, data: bytes) -> None:
     assert (await send(port, data)).startswith(b"HTTP/1.1 400 ")
 
 
+@pytest.mark.parametrize("name", ["Origin", "Cookie", "Sec-Fetch-Site", "Content-Length"])
+async def test_a_header_that_decides_occurs_once(port: int, name: str) -> None:
+    """Otherwise, a program in between could have read the other one."""
+    once = get("/").replace(b"\r\n\r\n", f"\r\n{name}: 0\r\n\r\n".encode())
+    twice = once.replace(b"\r\n\r\n", f"\r\n{name}: 0\r\n\r\n".encode())
+
+    assert (await send(port, once)).startswith(b"HTTP/1.1 200 ")
+    assert (await send(port, twice)).startswith(b"HTTP/1.1 400 ")
+
+
 async def test_a_refusal_has_the_security_headers(port: int) -> None:
     """It can repeat the name of a field, which the sender of a link chooses."""
     found = await send(port, get("/?%3Cb%3E=1&%3Cb%3E=2"))

@@ -298,6 +298,33 @@ async def test_strangers_do_not_take_the_places_of_users(
     assert served.status == 200
     assert found.count(303) == MOST_STRANGERS
     assert found.count(503) == 200 - MOST_STRANGERS
+    assert (await world.get("")).status == 303  # their places are free again
+
+
+async def test_returns_from_the_provider_are_limited_like_strangers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no session yet, and each one waits for the provider."""
+    cookie, gate = await world.begin(), asyncio.Event()
+    login = {"host": "console.example", "cookie": "__Host-orchid-login=a.Lw=="}
+
+    async def hanging(*_: Any) -> Tokens:
+        await gate.wait()
+        raise SignInFailed("no")
+
+    def back(number: int) -> WebRequest:
+        return WebRequest("GET", "/callback", {}, login, address=f"192.0.2.{number}:1")
+
+    monkeypatch.setattr(world.provider, "redeem", hanging)
+    returns = [asyncio.create_task(world.door.respond(back(n), CONNECT)) for n in range(80)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    served = await world.get(cookie)
+    gate.set()
+    found = [one.status for one in await asyncio.gather(*returns)]
+
+    assert served.status == 200
+    assert (found.count(403), found.count(503)) == (MOST_STRANGERS, 80 - MOST_STRANGERS)
 
 
 async def test_signing_out_everywhere_ends_all_sessions_of_the_user(world: World) -> None:
