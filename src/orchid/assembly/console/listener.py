@@ -145,7 +145,7 @@ class ServedConsole:
         if isinstance(found, Stream) or len(found.body) < COMPRESSED_ABOVE:
             return found
         # Not for other sites: the size of a compressed page with a word that they have chosen
-        # tells those who see the traffic whether the word is in the page.
+        # shows those who see the traffic whether the word is in the page.
         is_foreign = request.headers.get("sec-fetch-site") in FOREIGN
         if is_foreign or not facts_of(http).accepts_gzip:
             return found
