@@ -5,7 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,12 @@ import pytest
 from orchid.controllers import send_notices
 from orchid.controllers.notices import sources
 from orchid.controllers.notices.delivery import Delivery
-from orchid.controllers.notices.endings import due_endings, due_of, ending_sources
+from orchid.controllers.notices.endings import (
+    EndingCertificate,
+    due_endings,
+    due_of,
+    ending_sources,
+)
 from orchid.controllers.notices.notice import Notice, NoticeKey, plain
 from orchid.controllers.notices.progress import NAME, NoticeProgress
 from orchid.controllers.runtime.context import NoticeMetrics, NoticeReceiver, NoticeSettings
@@ -24,6 +29,12 @@ from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster import Cluster, ClusterCredential, ClusterSpec
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
+from orchid.kinds.issued_certificate import (
+    IssuedCertificate,
+    IssuedCertificateSpec,
+    IssuedCertificateStatus,
+    Revoked,
+)
 from orchid.kinds.signing_key import SigningKey
 from orchid.outbound.answer import Answer
 from orchid.wire.conditions import Condition
@@ -391,6 +402,40 @@ async def test_a_renewed_certificate_needs_no_notice(world: Beside) -> None:
     assert await serials(340) == []
     assert await serials(640) == [f"{second.serial_number:x}"]
     assert first.subject == second.subject
+
+
+async def test_a_revoked_certificate_replaces_none() -> None:
+    """The earlier one is then the only one that is in use."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def certificate(name: str, begin: datetime) -> IssuedCertificate:
+        spec = IssuedCertificateSpec(
+            subject="CN=web", not_before=begin, not_after=now + timedelta(days=9)
+        )
+        return IssuedCertificate(metadata=ObjectMeta(name=name, uid=name), spec=spec)
+
+    first = certificate("first", now - timedelta(days=90))
+    second = certificate("second", now - timedelta(days=60))
+    status = IssuedCertificateStatus(revoked=Revoked(time=now))
+    sources_ = [EndingCertificate(ORCH, timedelta(days=30))]
+
+    async def due(*records: IssuedCertificate) -> list[str]:
+        found = await due_endings(Records(records), sources_, None, now)  # type: ignore[arg-type]
+        return [one.key.name for one in found]
+
+    assert await due(first, second) == ["second"]
+    assert await due(first, replace(second, status=status)) == ["first"]
+
+
+class Records:
+    """A client that knows some certificates."""
+
+    def __init__(self, records: tuple[IssuedCertificate, ...]) -> None:
+        self._records = records
+
+    async def scan(self, _: object) -> AsyncIterator[IssuedCertificate]:
+        for one in self._records:
+            yield one
 
 
 def test_an_end_is_due_in_the_set_time_and_in_the_last_third(world: Beside) -> None:
