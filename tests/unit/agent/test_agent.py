@@ -426,6 +426,40 @@ def test_only_what_is_due_is_checked_after_an_outage(
     assert host.agent._outputs[1].schedule.due - host.clock.passed >= 240
 
 
+@pytest.mark.parametrize(
+    ("seconds", "is_asked", "is_checked"),
+    [(100.0, False, True), (3600.0, False, False), (3600.0, True, True)],
+    ids=["short", "long", "long, and the operator asks"],
+)
+def test_an_outage_is_long_if_it_covers_a_regular_check(
+    host: Host,
+    seconds: float,
+    is_asked: bool,
+    is_checked: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a short one, or with SIGHUP or `--once`, everything is checked as ever."""
+    host.server.lists["servers"] = "first"
+    wanted = {"signer": SIGNER, "formats": ["pem", "crl"], "authority": "servers"}
+    host.outputs.append({"name": "lists", "directory": str(host.place / "a"), "bundle": wanted})
+    host.server.age = 0.5
+    host.check()
+    with monkeypatch.context() as outage:
+        outage.setattr("orchid.agent.calls.ApiConnection.exchange", unreachable)
+        host.clock.passed += host.agent.seconds_to_next()
+        host.agent.check()
+        away(host, seconds)
+    host.server.calls.clear()
+    host.clock.passed += 0.0 if is_asked else host.agent.seconds_to_next()
+
+    if is_asked:
+        host.agent.check_once()
+    else:
+        host.agent.check()
+
+    assert any("/crl/" in call for call in host.server.calls) == is_checked
+
+
 def unreachable(*_: object) -> None:
     raise ConnectionRefusedError
 
