@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -37,7 +37,7 @@ class SavedRequest(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     key: str  # PEM
     purpose: str  # digest of what was requested; after a change of it, the request is dropped
-    denied: datetime | None = None
+    denied: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     reason: str = ""  # of the denial
 
     def __repr__(self) -> str:

@@ -617,6 +617,24 @@ def test_a_denial_survives_a_restart(host: Host) -> None:
     assert host.agent.status().outputs[0].state == "fresh"
 
 
+def test_a_stored_denial_without_a_time_zone_is_none(host: Host) -> None:
+    """A damaged file of the agent is as good as none: the agent requests again."""
+    host.check()
+    host.server.decision = "deny"
+    host.outputs[0]["certificate"] = {**CERTIFICATE, "commonName": HOST}
+    host.start()
+    host.check()
+    file = host.state / "requests" / "web.json"
+    stored = json.loads(file.read_text())
+    file.write_text(json.dumps({**stored, "denied": stored["denied"].removesuffix("Z")}))
+    host.server.decision = "approve"
+
+    status = host.check()
+
+    assert stored["denied"].endswith("Z")
+    assert status.outputs[0].state == "fresh"
+
+
 def test_waiting_for_approval_survives_a_restart(host: Host) -> None:
     """Exit code 3; pauses grow; the same request is continued."""
     host.check()
