@@ -246,6 +246,27 @@ def test_a_copied_join_file_is_worthless_after_the_join(
     assert other.get("conditions") is None
 
 
+def test_a_copied_join_file_is_worthless_after_the_revocation(
+    operator: Person, admin: Kubectl, tmp_path: Path
+) -> None:
+    """Its request has waited for the end of the certificate: it must not take its place."""
+    name = "db-2.example.com"
+    join_file = tmp_path / "join.kubeconfig"
+    operator.types("host", "new", name, "--out", str(join_file))
+    first = Joining(tmp_path / "first", join_file)
+    first.request("db2-first", name)
+    first.wait("db2-first")
+    Joining(tmp_path / "copy", join_file).request("db2-copy", name)
+
+    operator.types("host", "revoke", name, "--yes")
+
+    again = operator.types("host", "new", name, "--out", str(tmp_path / "again"))
+    left = admin("get", "csr", "-o", "name").out
+    assert "db2-first" in left
+    assert "db2-copy" not in left
+    assert "has the certificate" not in again.stderr
+
+
 def test_mistakes_are_explained(operator: Person) -> None:
     """A wrong name, nothing to place, and a host that is not there."""
     bad = operator.types("host", "new", "Web_1", code=2)

@@ -73,6 +73,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 run = run_subcommand
 
+REQUESTS = "certificatesigningrequests"
+
 
 _host_argument = name_argument("host", "HOST")
 
@@ -321,7 +323,10 @@ def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    """Join tokens first, so that the host cannot join again; then certificates, then Pods."""
+    """Join tokens first, so that the host cannot join again; then certificates, then Pods.
+
+    A waiting request of a copied token would be approved when the certificate ends: it goes before.
+    """
     host: str = chosen.host
     user = f"{NODE_PREFIX}{host}"
     found = [
@@ -342,6 +347,8 @@ def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
         raise Complaint("not revoked")
     for token in tokens:
         server.delete(_tokens(server, token["metadata"]["name"]))
+    for url in waiting_requests(server, host):
+        server.delete(url)
     for one in live.values():
         revoke_certificate(server, one, chosen.reason, chosen.message)
     for pod in pods:
@@ -385,6 +392,18 @@ def _requested(server: ServerConnection, field: str, value: str) -> Iterator[Jso
     """The certificates that a user requested, or the accounts that are placed on a host."""
     query = {"fieldSelector": f"spec.requester.{field}={issued.escaped(value)}"}
     return server.items(issued.url(server), query)
+
+
+def waiting_requests(server: ServerConnection, host: str) -> list[str]:
+    """The undecided requests of a host and of its join tokens, also of those that have ended."""
+    url, bound = server.group("certificates", "v1", REQUESTS), server.names.bound_node_name
+    found = []
+    for one in server.items(url):
+        spec, conditions = one["spec"], (one.get("status") or {}).get("conditions")
+        is_own = spec.get("username") == f"{NODE_PREFIX}{host}"
+        if not conditions and (is_own or host in (spec.get("extra") or {}).get(bound, ())):
+            found.append(f"{url}/{one['metadata']['name']}")
+    return found
 
 
 def pods_of(server: ServerConnection, host: str) -> Iterator[Json]:
