@@ -117,7 +117,7 @@ class ApiConnection:
             found = answer.read(self._largest + 1)
             if len(found) > self._largest:
                 raise AnswerTooLarge
-            if answer.length:  # read() returns what it has, and whoever cut it needs no key
+            if answer.length:  # read() returns what it has; to cut it takes no key
                 raise IncompleteRead(b"", answer.length)
         except (OSError, HTTPException) as error:
             self._http.close()
