@@ -221,7 +221,10 @@ def _json(text: str) -> str:
 def test_a_copied_join_file_is_worthless_after_the_join(
     operator: Person, admin: Kubectl, tmp_path: Path
 ) -> None:
-    """The second machine waits, with an event that names the certificate; --replace lets it in."""
+    """The second machine waits, with an event that names the certificate.
+
+    --replace ends its request and its file; a machine with the new file joins.
+    """
     name = "db-1.example.com"
     join_file = tmp_path / "join.kubeconfig"
     operator.types("host", "new", name, "--out", str(join_file))
@@ -235,14 +238,22 @@ def test_a_copied_join_file_is_worthless_after_the_join(
     event = first_line(admin, "get", "events", about, "-w", "-o", shown)
     undecided = json.loads(admin("get", "csr", "db-copy", "-o", "json").out)["status"]
     copy.request("db-other", "other.example.com")
+    about = "--field-selector=involvedObject.name=db-other"
+    other_event = first_line(admin, "get", "events", about, "-w", "-o", shown)
+    other = json.loads(admin("get", "csr", "db-other", "-o", "json").out)["status"]
 
-    again = operator.types("host", "new", name, "--replace", "--out", str(tmp_path / "again"))
-    copy.wait("db-copy")
+    new_file = tmp_path / "again"
+    again = operator.types("host", "new", name, "--replace", "--out", str(new_file))
+    new = Joining(tmp_path / "new", new_file)
+    new.request("db-new", name)
+    new.wait("db-new")
+    left = admin("get", "csr", "-o", "name").out
 
     assert event.startswith(f"HostHasCertificate: system:node:{name} has the certificate ")
     assert undecided.get("conditions") is None
     assert "can join" in again.stderr
-    other = json.loads(admin("get", "csr", "db-other", "-o", "json").out)["status"]
+    assert "db-copy" not in left
+    assert other_event.startswith("OtherHost: ")
     assert other.get("conditions") is None
 
 

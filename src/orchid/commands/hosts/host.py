@@ -86,7 +86,9 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("host", metavar="HOST", help="its name: web-1.example.com")
     add_lifetime(parser, "24h", "how long the host may join (default: 24h)", default=DAY)
     parser.add_argument(
-        "--replace", action="store_true", help="revoke the certificate that the host has now"
+        "--replace",
+        action="store_true",
+        help="revoke the certificate that the host has now, and end earlier join files",
     )
     add_secret_out(parser)
 
@@ -97,6 +99,7 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
         raise Complaint(f"{host!r} is no name for a host: {problem}", USAGE)
     live = [one for one in certificates_of(server, host) if issued.is_live(one)]
     if chosen.replace:
+        _end_joining(server, host)
         for one in live:
             revoke_certificate(server, one, "superseded", f"orchid host new {host} --replace")
     elif live:
@@ -110,6 +113,19 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     remark(f"{host} can join with this within {times.span(chosen.lifetime)}")
     print_or_write(text, chosen.out)
     return 0
+
+
+def _end_joining(server: ServerConnection, host: str) -> int:
+    """End the host's join tokens, and what was requested with them; return how many.
+
+    A waiting request of a copied token would be approved when the certificate ends.
+    """
+    tokens = [token for name, token in join_tokens(server) if name == host]
+    for token in tokens:
+        server.delete(_tokens(server, token["metadata"]["name"]))
+    for url in waiting_requests(server, host):
+        server.delete(url)
+    return len(tokens)
 
 
 def bind_roles(server: ServerConnection) -> None:
@@ -323,10 +339,7 @@ def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    """Join tokens first, so that the host cannot join again; then certificates, then Pods.
-
-    A waiting request of a copied token would be approved when the certificate ends: it goes before.
-    """
+    """Join tokens first, so that the host cannot join again; then certificates, then Pods."""
     host: str = chosen.host
     user = f"{NODE_PREFIX}{host}"
     found = [
@@ -345,16 +358,13 @@ def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
     )
     if not chosen.yes and confirmed(question) is False:
         raise Complaint("not revoked")
-    for token in tokens:
-        server.delete(_tokens(server, token["metadata"]["name"]))
-    for url in waiting_requests(server, host):
-        server.delete(url)
+    ended = _end_joining(server, host)
     for one in live.values():
         revoke_certificate(server, one, chosen.reason, chosen.message)
     for pod in pods:
         meta = pod["metadata"]
         server.delete(path("api", "v1", "namespaces", meta["namespace"], "pods", meta["name"]))
-    say(f"revoked {len(live)} certificates, deleted {len(pods)} Pods and {len(tokens)} join tokens")
+    say(f"revoked {len(live)} certificates, deleted {len(pods)} Pods and {ended} join tokens")
     return 0
 
 
