@@ -6,10 +6,11 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from orchid.client.client import Client
 from orchid.controllers import send_notices
 from orchid.controllers.notices import sources
 from orchid.controllers.notices.delivery import Delivery
@@ -420,7 +421,8 @@ async def test_a_revoked_certificate_replaces_none() -> None:
     sources_ = [EndingCertificate(ORCH, timedelta(days=30))]
 
     async def due(*records: IssuedCertificate) -> list[str]:
-        found = await due_endings(Records(records), sources_, None, now)  # type: ignore[arg-type]
+        client = cast(Client, Records(records))
+        found = await due_endings(client, sources_, None, now)
         return [one.key.name for one in found]
 
     assert await due(first, second) == ["second"]
