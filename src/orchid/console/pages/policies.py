@@ -79,7 +79,7 @@ async def attempt(visit: Visit) -> Shown | Retry:
     if len(given) > LARGEST_POLICY:
         return Retry("The policy is too long.", 400)
     try:
-        # With limits: aliases of a few lines can stand for billions of values.
+        # With limits: aliases of a few lines can expand to billions of values.
         policy, _ = await asyncio.to_thread(yaml_text.load, given.encode())
     except yaml_text.YamlError as problem:
         return Retry(f"The policy cannot be read. {problem}", 400)
