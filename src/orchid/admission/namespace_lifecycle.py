@@ -14,7 +14,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import EVERY_KIND, AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
-from orchid.engine.request import Request, Target
+from orchid.engine.request import Request
 from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -66,16 +66,8 @@ class NamespaceLifecycle(AdmissionPolicy):
         user = request.user
         if user.username in self._creators or not self._creators.isdisjoint(user.groups):
             return True
-        kind, name = self._namespaces.kind, request.namespace
-        target = Target(
-            verb="create",
-            is_resource=True,
-            group=kind.group,
-            version=kind.version,
-            resource=kind.plural,
-            namespace=name,
-            name=name,
-        )
+        name = request.namespace
+        target = self._namespaces.kind.target("create", name, namespace=name)
         return (await self._authorizer.authorize(user, target)).allowed
 
     async def review(

@@ -42,7 +42,8 @@ class OwnerPermission(AdmissionPolicy):
         before = () if old is None else old.metadata.owner_references
         if owners == before:
             return
-        if old is not None and not await self._may(request, _deletion_of(request, kind)):
+        deletion = kind.target("delete", request.name, namespace=request.namespace)
+        if old is not None and not await self._may(request, deletion):
             text = "cannot set an ownerRef on a resource you can't delete"
             raise Forbidden(kind.about(new.name), text)
         blocked = {owner.uid for owner in before if owner.block_owner_deletion}
@@ -56,15 +57,11 @@ class OwnerPermission(AdmissionPolicy):
         owning = self._catalog.named(owner.api_version, owner.kind)
         if owning is None:
             return
-        finalizers = Target(
-            verb="update",
-            is_resource=True,
-            group=owning.group,
-            version=owning.version,
-            resource=owning.plural,
-            subresource="finalizers",
+        finalizers = owning.target(
+            "update",
+            owner.name,
             namespace=request.namespace if owning.namespaced else "",
-            name=owner.name,
+            subresource="finalizers",
         )
         if await self._may(request, finalizers):
             return
@@ -76,15 +73,3 @@ class OwnerPermission(AdmissionPolicy):
 
     async def _may(self, request: Request, target: Target) -> bool:
         return (await self._authorizer.authorize(request.user, target)).allowed
-
-
-def _deletion_of(request: Request, kind: Kind[Any]) -> Target:
-    return Target(
-        verb="delete",
-        is_resource=True,
-        group=kind.group,
-        version=kind.version,
-        resource=kind.plural,
-        namespace=request.namespace,
-        name=request.name,
-    )

@@ -11,7 +11,7 @@ from orchid.clock import Clock
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
-from orchid.engine.request import Request, Target
+from orchid.engine.request import Request
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.delete import DeleteOptions
 from orchid.wire.errors import AlreadyExists
@@ -63,15 +63,7 @@ class InternalObjects:
                 await self.create(new)
 
     def _request(self, verb: str, kind: Kind[Any], about: Object) -> Request:
-        target = Target(
-            verb=verb,
-            is_resource=True,
-            group=kind.group,
-            version=kind.version,
-            resource=kind.plural,
-            namespace=about.namespace,
-            name=about.name,
-        )
+        target = kind.target(verb, about.name, namespace=about.namespace)
         return Request(target, self._user, self._clock.now(), manager="orchid")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from orchid.engine.request import Request
+from orchid.engine.request import Request, Target
 from orchid.engine.strategy import Strategy
 from orchid.ledger.entries import Fact
 from orchid.wire.codec.documents import Decoder
@@ -229,6 +229,21 @@ class Kind(Generic[T]):
     def about_kind(self, name: str = "") -> ErrorSubject:
         """This kind in a validation error: `CertificateSigningRequest.certificates.orch.io "x"`."""
         return ErrorSubject(self.stored.group, self.name, name)
+
+    def target(
+        self, verb: str, name: str = "", *, namespace: str = "", subresource: str = ""
+    ) -> Target:
+        """What authorization decides about: a verb on this resource."""
+        return Target(
+            verb=verb,
+            is_resource=True,
+            group=self.group,
+            version=self.version,
+            resource=self.plural,
+            subresource=subresource,
+            namespace=namespace,
+            name=name,
+        )
 
     @cached_property
     def endpoint(self) -> Callable[[str], Endpoint | None]:

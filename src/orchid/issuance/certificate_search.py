@@ -20,7 +20,6 @@ from orchid.clock import Clock, Monotonic
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer, Verdict
-from orchid.engine.request import Target
 from orchid.issuance.certificate_rows import LARGEST_BLOCK, CertificateRows, RowBlock, RowMaker
 from orchid.kinds import certificate_search as search
 from orchid.kinds.certificate_search import (
@@ -70,14 +69,7 @@ class CertificateIndex:
         return CertificateSearchStatus(items=items, matches=page.matches, next=page.next)
 
     async def _require_list(self, user: UserInfo) -> None:
-        kind = self._cache.kind
-        target = Target(
-            verb="list",
-            is_resource=True,
-            group=kind.group,
-            version=kind.version,
-            resource=kind.plural,
-        )
+        target = self._cache.kind.target("list")
         decision = await self._authorizer.authorize(user, target)
         if decision.verdict is not Verdict.ALLOW:
             raise forbidden(user, target, decision.reason)

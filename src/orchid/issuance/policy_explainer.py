@@ -123,14 +123,7 @@ class PolicyExplainer:
         """A cluster-scoped object, if the caller may read it."""
         cache = self._feed.of(type_)
         kind = cache.kind
-        target = Target(
-            verb="get",
-            is_resource=True,
-            group=kind.group,
-            version=kind.version,
-            resource=kind.plural,
-            name=name,
-        )
+        target = kind.target("get", name)
         decision = await self._authorizer.authorize(caller, target)
         if not decision.allowed:
             raise forbidden(caller, target, decision.reason)

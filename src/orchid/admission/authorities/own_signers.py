@@ -19,7 +19,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
-from orchid.engine.request import Request, Target
+from orchid.engine.request import Request
 from orchid.kinds.certificate_authority import SHOWS_FILES, SPEC, CertificateAuthority
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey, key_prefix
@@ -115,15 +115,7 @@ class OwnSigners(AdmissionPolicy):
         self, request: Request, kind: Kind[Any], new: CertificateAuthority
     ) -> None:
         """Naming a key in the HSM takes the right to import keys, as for a SigningKey."""
-        keys = self._keys.kind
-        importing = Target(
-            verb="import",
-            is_resource=True,
-            group=keys.group,
-            version=keys.version,
-            resource=keys.plural,
-            name=f"{key_prefix(new.name)}-1",
-        )
+        importing = self._keys.kind.target("import", f"{key_prefix(new.name)}-1")
         if not await self._rights.include_any(request, (importing,)):
             text = "user not permitted to import keys for certificates"
             raise Forbidden(kind.about(new.name), text)
