@@ -52,6 +52,7 @@ class SharedCall(Generic[A]):
         try:
             while self._next is not None:
                 asked, self._next = self._next, None
+                asked.begin()
                 try:
                     answer = await self._call()
                 except StoreUnavailable as error:

@@ -139,3 +139,28 @@ async def test_the_call_is_nobodys() -> None:
     asking.close()
 
     assert seen == ["nobody", "nobody"]
+
+
+async def test_who_asks_can_see_whether_the_call_has_begun() -> None:
+    """Until then, others may join the wait; the call sees everything that happened before."""
+    waits: list[SharedWait[int]] = []
+    seen: list[bool] = []
+    done = asyncio.Event()
+
+    async def call() -> int:
+        seen.append(waits[0].has_begun)
+        done.set()
+        return 1
+
+    def begin() -> None:
+        wait = asking.send(None)
+        assert isinstance(wait, SharedWait)
+        waits.append(wait)
+        seen.append(wait.has_begun)
+
+    asking = SharedCall(call).ask()
+    asyncio.get_running_loop().call_soon(begin)
+    await done.wait()
+    asking.close()
+
+    assert seen == [False, True]

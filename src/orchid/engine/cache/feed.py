@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 from orchid.clock import Monotonic, SystemClock
-from orchid.engine.arrival import ARRIVAL
+from orchid.engine.arrival import ARRIVAL, Arrival
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import (
     HistoryBudget,
@@ -126,8 +126,12 @@ class Feed:
     async def wait_loaded(self) -> None:
         await self._loaded.wait()
 
-    async def fresh(self) -> Revision:
-        """Wait until every write committed before this call is here."""
+    async def fresh(self, arrival: Arrival | None = None) -> Revision:
+        """Wait until every write committed before this call is here.
+
+        An `arrival` may move on until the store is asked, when more requests join the wait; then
+        every write committed before it is here, too.
+        """
         called = self._monotonic()
         try:
             newest = await self._store.revision()
@@ -137,6 +141,8 @@ class Feed:
             self._take_arrived()
             if newest > self.revision:
                 await self.reach(newest)
+        if arrival is not None:
+            called = arrival.moment
         self._fresh_at = max(self._fresh_at, called)
         return self.revision
 

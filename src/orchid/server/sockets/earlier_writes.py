@@ -2,8 +2,9 @@
 
 On a store that other servers write to, nearly every request waits for the newest revision. If each
 handler did so by itself, every request would be suspended and continued once. So its turn waits
-first; all turns that wait for the same result are then served together. Nothing is decided here: a
-handler still compares the time at which its request arrived, and waits if its turn has not.
+first. Later turns join its wait until the store is asked, and all are then served together. Nothing
+is decided here: a handler still compares the time at which its request arrived, and waits if its
+turn has not.
 
 Start with `EarlierWrites.wait_for`.
 """
@@ -14,28 +15,39 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from orchid.clock import Monotonic
+from orchid.engine.arrival import Arrival
 from orchid.shared_wait import SharedWait, Step
 
 C = TypeVar("C")
 
-Refresh = Callable[[], Coroutine[Any, None, object]]
-"""Waits until every earlier write is here."""
+Refresh = Callable[[Arrival], Coroutine[Any, None, object]]
+"""Waits until every write before an arrival is here; it may move on until the store is asked."""
 
 # A turn waits no longer; then each of its requests waits by itself.
 REFRESH_SECONDS: Final = 0.1
 
 
 class _Waiting(Generic[C]):
-    """What waits since a time."""
+    """Turns that wait together: the first and the last of them since a time."""
 
-    __slots__ = ("channels", "refreshing", "since")
+    __slots__ = ("_arrival", "_monotonic", "awaited", "channels", "first", "refreshing", "since")
 
-    def __init__(
-        self, channels: list[C], since: float, refreshing: Coroutine[Any, None, object]
-    ) -> None:
+    def __init__(self, channels: list[C], refresh: Refresh, monotonic: Monotonic) -> None:
+        self._monotonic = monotonic
         self.channels = channels
-        self.since = since
-        self.refreshing = refreshing
+        self.first = self.since = monotonic()
+        self._arrival = Arrival(monotonic())  # not before `since`: its requests need not ask again
+        self.refreshing = refresh(self._arrival)
+        self.awaited: SharedWait[Any] | None = None  # the first wait: for the store
+
+    def join(self, channels: list[C]) -> bool:
+        """Let another turn wait too, unless the store has been asked already."""
+        if self.awaited is None or self.awaited.has_begun:
+            return False
+        self.channels += channels
+        self.since = self._monotonic()
+        self._arrival.moment = self._monotonic()
+        return True
 
 
 class EarlierWrites(Generic[C]):
@@ -63,9 +75,10 @@ class EarlierWrites(Generic[C]):
 
     def wait_for(self, channels: list[C]) -> None:
         """Serve channels when all writes before this call are here."""
-        waiting = _Waiting(channels, self._monotonic(), self._refresh())
-        self._waiting.append(waiting)
-        self._continue(waiting)
+        if not (self._waiting and self._waiting[-1].join(channels)):
+            waiting = _Waiting(channels, self._refresh, self._monotonic)
+            self._waiting.append(waiting)
+            self._continue(waiting)
         self._serve_waited()
 
     def stop_waiting(self) -> None:
@@ -87,6 +100,7 @@ class EarlierWrites(Generic[C]):
         if not isinstance(awaited, SharedWait):
             self._stop(waiting)
             return
+        waiting.awaited = waiting.awaited or awaited
         awaited.add(partial(self._continue, waiting), self._continue_all)
         if self._timer is None:
             self._timer = self._loop.call_later(REFRESH_SECONDS, self._stop_late)
@@ -101,7 +115,7 @@ class EarlierWrites(Generic[C]):
         self._timer = None
         late = self._monotonic() - REFRESH_SECONDS
         for waiting in tuple(self._waiting):
-            if waiting.since <= late:
+            if waiting.first <= late:
                 self._stop(waiting)
         if self._waiting:
             self._timer = self._loop.call_later(REFRESH_SECONDS, self._stop_late)

@@ -206,6 +206,33 @@ async def test_a_request_asks_the_store_once(
     assert len(asked) == 1
 
 
+async def test_requests_may_join_a_wait_until_the_store_is_asked(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that has joined need not ask again; one that came later has to."""
+    asked = asked_revisions(world, monkeypatch)
+    joint = Arrival(SystemClock.monotonic())
+    waiting = world.feed.fresh(joint)
+    joined = Arrival(SystemClock.monotonic())
+    joint.moment = SystemClock.monotonic()
+    first = asyncio.create_task(waiting)
+    await until(lambda: len(asked) == 1)
+    late = Arrival(SystemClock.monotonic())
+    asked[0].set()
+    await first
+
+    ARRIVAL.set(joined)
+    await world.feed.fresh_for_request()
+    earlier = len(asked)
+    ARRIVAL.set(late)
+    second = asyncio.create_task(world.feed.fresh_for_request())
+    await until(lambda: len(asked) == 2)
+    asked[1].set()
+    await second
+
+    assert earlier == 1
+
+
 @pytest.mark.parametrize("later", ["another request", "after the request", "no request"])
 async def test_what_a_request_has_asked_is_too_old_afterwards(
     world: Engine, monkeypatch: pytest.MonkeyPatch, later: str

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchid.engine.arrival import Arrival
 from orchid.server.sockets.earlier_writes import REFRESH_SECONDS
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.server.sockets.stages import TOGETHER, Stages, Turn
@@ -24,7 +25,7 @@ STEPS = st.one_of(
     st.tuples(st.just("send"), st.integers(0, CLIENTS - 1), SIZES),
     st.tuples(st.just("pass"), TIMES),
     st.tuples(st.just("turn")),
-    st.tuples(st.sampled_from(("answer", "refuse")), st.integers(0, 3)),
+    st.tuples(st.sampled_from(("ask", "answer", "refuse")), st.integers(0, 3)),
     st.tuples(st.just("timers")),
     st.tuples(st.just("stop")),
     st.tuples(st.just("share")),
@@ -39,6 +40,8 @@ class Server:
         self.now = 1.0
         self.turn = Turn()
         self.asked: list[SharedWait[None]] = []
+        self.began: dict[SharedWait[None], float] = {}  # when the store was asked
+        self.too_new: list[float] = []  # arrivals for which the store was asked too early
         self.fresh_at = 0.0  # every write before this is here
         self.shares = False  # whether turns wait for the last call together
         self._asks = False
@@ -64,14 +67,16 @@ class Server:
 
         return handle
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, arrival: Arrival) -> None:
         if not self._asks:
             return  # while the clients connect
-        called = self.now
-        if not (self.shares and self.asked):
+        if not (self.shares and self.asked and not self.asked[-1].has_begun):
             self.asked.append(SharedWait(cast(asyncio.AbstractEventLoop, self.loop)))
-        await self.asked[-1]
-        self.fresh_at = max(self.fresh_at, called)
+        wait = self.asked[-1]
+        await wait
+        if arrival.moment > self.began[wait]:
+            self.too_new.append(arrival.moment)
+        self.fresh_at = max(self.fresh_at, arrival.moment)
 
     def send(self, client: int, size: int) -> None:
         begin = len(self.arrived[client])
@@ -81,12 +86,21 @@ class Server:
     def run_turn(self) -> None:
         without_task(self.loop.turn)
 
+    def ask(self, number: int) -> None:
+        """Ask the store, for which requests wait."""
+        if self.asked:
+            wait = self.asked[number % len(self.asked)]
+            self.began.setdefault(wait, self.now)
+            wait.begin()
+
     def answer(self, number: int) -> None:
         """Answer one of the calls that the store has not answered."""
+        self.ask(number)
         if self.asked:
             self.asked.pop(number % len(self.asked)).finish(None)
 
     def refuse(self, number: int) -> None:
+        self.ask(number)
         if self.asked:
             self.asked.pop(number % len(self.asked)).fail(OSError)
 
@@ -110,7 +124,8 @@ class Server:
         elif name == "stop":
             without_task(self.stages.stop_waiting)
         else:
-            (self.answer if name == "answer" else self.refuse)(int(given[0]))
+            call: Callable[[int], None] = getattr(self, name)  # ask, answer or refuse
+            call(int(given[0]))
 
     def check(self) -> None:
         for client, arrived, handled in zip(self.clients, self.arrived, self.handled, strict=True):
@@ -122,6 +137,7 @@ class Server:
                 if moment < came
             ]
             assert early == []
+        assert self.too_new == []
         assert self.loop.problems == []
 
 
@@ -157,6 +173,26 @@ def test_a_later_piece_does_not_count_as_arrived_with_an_earlier_one() -> None:
     server.check()
 
 
+def test_turns_wait_together_until_the_store_is_asked() -> None:
+    """A later one waits for the next answer: this one may miss what was written before it."""
+    server = Server(3)
+    for number in range(2):
+        server.send(number, 10)
+        server.run_turn()
+        server.now += 0.01
+    server.ask(0)
+    server.send(2, 10)
+    server.run_turn()
+    assert len(server.asked) == 2
+
+    server.answer(0)
+    server.run_turn()
+    assert [len(handled) for handled in server.handled] == [10, 10, 0]
+
+    server.finish()
+    server.check()
+
+
 def test_of_turns_that_are_served_together_the_last_one_counts() -> None:
     """Also where an earlier turn waits longer, and is served with the rest of later ones."""
     server = Server(TOGETHER + 2)
@@ -176,17 +212,19 @@ def test_of_turns_that_are_served_together_the_last_one_counts() -> None:
     server.check()
 
 
-def test_a_turn_that_has_waited_too_long_holds_up_no_other() -> None:
-    """It was waiting for the same result as a later one, which is served with it."""
-    server = Server(2)
+def test_no_turn_waits_longer_because_others_join() -> None:
+    """When the first has waited too long, all are handled, and ask for themselves."""
+    server = Server(3)
     server.shares = True
     server.send(0, 10)
     server.run_turn()
-    server.now += REFRESH_SECONDS
+    server.now += REFRESH_SECONDS / 2
     server.send(1, 10)
     server.run_turn()
+    server.now += REFRESH_SECONDS / 2
     server.step("timers")
-    assert [len(handled) for handled in server.handled] == [10, 0]
+    assert [len(handled) for handled in server.handled] == [10, 10, 0]
+    assert server.fresh_at == 0.0
 
     server.finish()
 
@@ -264,7 +302,7 @@ class Store:
         self.asked = 0
         self._wait: SharedWait[None] = SharedWait(asyncio.get_running_loop())
 
-    async def refresh(self) -> None:
+    async def refresh(self, _: Arrival) -> None:
         self.asked += 1
         await self._wait
 

@@ -12,6 +12,7 @@ import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchid.engine.arrival import Arrival
 from orchid.server.sockets.stages import TOGETHER, Stages, Turn
 from orchid.server.sockets.tls_channel import ServedProtocol, TlsChannel
 from orchid.shared_wait import SharedWait
@@ -128,10 +129,11 @@ class Writes:
     def __init__(self, loop: Loop) -> None:
         self._wait: SharedWait[None] = SharedWait(cast(asyncio.AbstractEventLoop, loop))
         self.asked = 0
+        self.begin = self._wait.begin
         self.arrive = functools.partial(self._wait.finish, None)
         self.fail = functools.partial(self._wait.fail, OSError)
 
-    async def refresh(self) -> None:
+    async def refresh(self, _: Arrival) -> None:
         self.asked += 1
         await self._wait
 
@@ -247,6 +249,7 @@ def test_requests_are_served_when_the_store_is_silent() -> None:
     """A turn waits for a tenth of a second; its requests then wait by themselves, once."""
     waits = Waits()
     waits.turn("a")
+    waits.writes.begin()
     waits.now = 7.05
     waits.turn("b")
 
@@ -277,7 +280,7 @@ def test_a_wait_that_is_not_shared_is_left_to_the_requests() -> None:
     """As for changes that the store has announced, and not sent yet."""
     loop, turn, log = Loop(), Turn(), list[str]()
 
-    async def refresh() -> None:
+    async def refresh(_: Arrival) -> None:
         await asyncio.get_running_loop().create_future()
 
     stages = Stages(
