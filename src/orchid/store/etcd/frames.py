@@ -43,6 +43,7 @@ _UINT32: Final = struct.Struct(">I")
 _STREAM: Final = 0x7FFF_FFFF  # without the reserved bit
 _ON_STREAM: Final = frozenset({DATA, HEADERS, RST_STREAM, CONTINUATION})
 _ON_CONNECTION: Final = frozenset({SETTINGS, PING, GOAWAY})
+_WITH_MORE: Final = PADDED | WITH_PRIORITY  # flags of a payload with other parts
 _SIZES: Final = {RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
 
 
@@ -88,8 +89,9 @@ class Http2Reader:
                 break
             at = begin + size
             frame = Frame(kind, flags, stream & _STREAM, data[begin:at], size)
-            if kind == DATA and not flags & PADDED and frame.stream and not self._block_head:
-                frames.append(frame)  # nothing to check or to remove
+            plain = kind == DATA or (kind == HEADERS and flags & END_HEADERS)
+            if plain and not (flags & _WITH_MORE or self._block_head) and frame.stream:
+                frames.append(frame)  # nothing to check, to join or to remove
             elif (read := self._read(frame)) is not None:
                 frames.append(read)
         self._rest = data[at:]

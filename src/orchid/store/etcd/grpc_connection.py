@@ -56,18 +56,38 @@ DEFAULT_WINDOW: Final = 65_535  # of HTTP/2, until settings say otherwise
 TICK_SECONDS: Final = 0.1  # precision of deadlines
 PING_AFTER_SECONDS: Final = 10.0  # of silence; etcd refuses more than one ping in 5 s
 PONG_WITHIN_SECONDS: Final = 3.0
+_NOTHING: Final = memoryview(b"")
 _PREFIX: Final = 5  # of a message: whether it is compressed, and its length
 
 
 class GrpcStream:
     """One call: its messages in both directions."""
 
+    __slots__ = (
+        "_connection",
+        "block",
+        "deadline",
+        "done",
+        "ended",
+        "failure",
+        "held",
+        "id",
+        "is_sent",
+        "messages",
+        "outgoing",
+        "send_window",
+        "status",
+        "uncredited",
+        "unread",
+        "wakeup",
+    )
+
     def __init__(self, connection: "GrpcConnection", block: bytes, deadline: float | None) -> None:
         self._connection = connection
         self.block = block
         self.deadline = deadline
         self.id = 0  # until it is opened
-        self.outgoing = memoryview(b"")  # not sent yet
+        self.outgoing = _NOTHING  # not sent yet
         self.ended = False  # nothing more will be sent after `outgoing`
         self.is_sent = False  # the whole request, with its end, was passed to the transport
         self.send_window = 0
@@ -112,7 +132,7 @@ class GrpcStream:
 
     def finish(self, failure: GrpcFailure | None) -> None:
         self.done, self.failure = True, failure
-        self.outgoing = memoryview(b"")
+        self.outgoing = _NOTHING
         self.wake()
 
     def wake(self) -> None:

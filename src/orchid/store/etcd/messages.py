@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import (
     Any,
     Generic,
+    Protocol,
     TypeVar,
     cast,
     dataclass_transform,
@@ -27,6 +28,7 @@ from google.protobuf.message_factory import GetMessageClass
 Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _pool = DescriptorPool()  # our own, so that other users of protobuf cannot interfere
 _PACKAGE = "orchid.etcd"
@@ -36,6 +38,12 @@ _SCALARS = {
     int: FieldDescriptorProto.TYPE_INT64,  # enumerations too: they have the same encoding
     bool: FieldDescriptorProto.TYPE_BOOL,
 }
+
+
+class Repeated(Protocol[T_co]):
+    """A list of messages in a request; `add` makes one in its place, which copies nothing."""
+
+    def add(self, **fields: Any) -> T_co: ...
 
 
 def number(tag: int) -> Any:
@@ -50,7 +58,7 @@ def message(declared: type[T]) -> type[T]:
     file = FileDescriptorProto(name=name, package=_PACKAGE, syntax="proto3")
     kind = file.message_type.add(name=name)
     for field, hint in get_type_hints(declared).items():
-        repeated = get_origin(hint) is Sequence
+        repeated = get_origin(hint) in (Sequence, Repeated)
         type_ = get_args(hint)[0] if repeated else hint
         added = kind.field.add(name=field, number=getattr(declared, field))
         added.label = (
@@ -159,9 +167,9 @@ class Compare:
 
 @message
 class TxnRequest:
-    compare: Sequence[Compare] = number(1)
-    success: Sequence[RequestOp] = number(2)
-    failure: Sequence[RequestOp] = number(3)
+    compare: Repeated[Compare] = number(1)
+    success: Repeated[RequestOp] = number(2)
+    failure: Repeated[RequestOp] = number(3)
 
 
 @message

@@ -18,10 +18,12 @@ and affects all its users.
 import asyncio
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from itertools import count, zip_longest
 from pathlib import Path
 from typing import Final
 
+from orchid.shared_wait import SharedWait
 from orchid.store import format as store_format
 from orchid.store.etcd.client import EtcdClient, RevisionGone, TLSFiles, Undecided
 from orchid.store.etcd.history import EtcdHistory
@@ -33,12 +35,8 @@ from orchid.store.etcd.messages import (
     RANGE,
     TXN,
     CompactionRequest,
-    Compare,
-    DeleteRangeRequest,
     KeyValue,
-    PutRequest,
     RangeRequest,
-    RequestOp,
     TxnRequest,
     TxnResponse,
 )
@@ -78,6 +76,7 @@ class EtcdStore:
     """A Store in etcd. Create one with `await EtcdStore.open([...])`."""
 
     def __init__(self, client: EtcdClient, keys: Keyspace, history: EtcdHistory) -> None:
+        self._loop = asyncio.get_running_loop()
         self._client = client
         self._keys = keys
         self._history = history
@@ -136,10 +135,11 @@ class EtcdStore:
         if delete is not None:
             check_delete(delete, changes)
         # A task of its own, because a cancelled caller does not undo the commit.
-        making = asyncio.create_task(self._commit(tuple(changes), delete))
+        making = self._loop.create_task(self._commit(tuple(changes), delete))
         self._commits.add(making)
-        making.add_done_callback(self._finished)
-        return await asyncio.shield(making)
+        made: SharedWait[Revision] = SharedWait(self._loop)
+        making.add_done_callback(partial(self._finished, made))
+        return await made
 
     def watch(self, span: Span, *, after: Revision) -> Following:
         return Following(self._tail, span, after, self._history.replay)
@@ -156,11 +156,11 @@ class EtcdStore:
         to call twice in a row takes over.
         """
         key = self._keys.compactor
-        claim = TxnRequest(
-            compare=[Compare(target=MOD_REVISION, key=key, mod_revision=self._claimed)],
-            success=[RequestOp(request_put=PutRequest(key=key, value=self._self.encode()))],
-            failure=[RequestOp(request_range=RangeRequest(key=key))],
-        )
+        claim = TxnRequest()
+        claim.compare.add(target=MOD_REVISION, key=key, mod_revision=self._claimed)
+        put = claim.success.add().request_put
+        put.key, put.value = key, self._self.encode()
+        claim.failure.add().request_range.key = key
         try:
             answer = await self._client.once(TXN, claim)
         except Undecided as undecided:
@@ -274,37 +274,45 @@ class EtcdStore:
         await self._history.reach(revision)
         return revision
 
-    def _finished(self, commit: asyncio.Task[Revision]) -> None:
+    def _finished(self, made: SharedWait[Revision], commit: asyncio.Task[Revision]) -> None:
         self._commits.discard(commit)
-        if not commit.cancelled():
-            commit.exception()  # retrieved here, since a cancelled caller no longer does
+        if commit.cancelled():
+            made.fail(lambda: StoreUnavailable("the store is closed"))
+            return
+        failure = commit.exception()
+        if isinstance(failure, Exception):
+            made.fail(lambda: failure)  # of its one caller
+        else:
+            made.finish(commit.result())
 
     def _transaction(
         self, changes: Sequence[Change], delete: DeleteRange | None, name: bytes
     ) -> TxnRequest:
-        compare, success, failure = [], [], []
+        made = TxnRequest()
         for change in changes:
             key = self._keys.outer(change.key)
-            compare.append(Compare(target=MOD_REVISION, key=key, mod_revision=change.expected))
-            failure.append(RequestOp(request_range=RangeRequest(key=key)))
+            made.compare.add(target=MOD_REVISION, key=key, mod_revision=change.expected)
+            made.failure.add().request_range.key = key
             if change.value is None:
-                gone = DeleteRangeRequest(key=key, prev_kv=True)
-                success.append(RequestOp(request_delete_range=gone))
+                gone = made.success.add().request_delete_range
+                gone.key, gone.prev_kv = key, True
             else:
-                put = PutRequest(key=key, value=change.value, prev_kv=change.expected != ABSENT)
-                success.append(RequestOp(request_put=put))
+                put = made.success.add().request_put
+                put.key, put.value, put.prev_kv = key, change.value, change.expected != ABSENT
         if delete is not None:
             key, end = self._keys.bounds(delete.span)
             late = delete.unchanged_since + 1
-            compare.append(
-                Compare(target=MOD_REVISION, result=LESS, key=key, range_end=end, mod_revision=late)
+            made.compare.add(
+                target=MOD_REVISION, result=LESS, key=key, range_end=end, mod_revision=late
             )
-            changed = RangeRequest(key=key, range_end=end, min_mod_revision=late, limit=1)
-            failure.append(RequestOp(request_range=changed))
-            gone = DeleteRangeRequest(key=key, range_end=end, prev_kv=True)
-            success.append(RequestOp(request_delete_range=gone))
-        success.append(RequestOp(request_put=PutRequest(key=self._keys.mark, value=name)))
-        return TxnRequest(compare=compare, success=success, failure=failure)
+            changed = made.failure.add().request_range
+            changed.key, changed.range_end = key, end
+            changed.min_mod_revision, changed.limit = late, 1
+            gone = made.success.add().request_delete_range
+            gone.key, gone.range_end, gone.prev_kv = key, end, True
+        mark = made.success.add().request_put
+        mark.key, mark.value = self._keys.mark, name
+        return made
 
     def _batch(self, changes: Sequence[Change], answer: TxnResponse) -> Batch:
         """The events of a commit, with previous values."""

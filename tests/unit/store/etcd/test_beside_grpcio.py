@@ -19,7 +19,6 @@ from orchid.store.etcd.messages import (
     Method,
     PutRequest,
     RangeRequest,
-    RequestOp,
     StatusRequest,
     TxnRequest,
     WatchCreateRequest,
@@ -58,8 +57,16 @@ def channel_to(cluster: Cluster) -> Any:
 
 
 def put(*pairs: tuple[bytes, bytes]) -> TxnRequest:
-    sent = [RequestOp(request_put=PutRequest(key=key, value=value)) for key, value in pairs]
-    return TxnRequest(success=sent)
+    made = TxnRequest()
+    for key, value in pairs:
+        made.success.add(request_put=PutRequest(key=key, value=value))
+    return made
+
+
+def one_range() -> TxnRequest:
+    made = TxnRequest()
+    made.success.add(request_range=RangeRequest(key=b"a"))
+    return made
 
 
 CALLS: list[tuple[Method[Any, Any], Any]] = [
@@ -70,7 +77,7 @@ CALLS: list[tuple[Method[Any, Any], Any]] = [
     (RANGE, RangeRequest(key=b"a", revision=2)),
     (RANGE, RangeRequest(key=b"a", revision=1_000)),
     (RANGE, RangeRequest(key=b"")),
-    (TXN, TxnRequest(success=[RequestOp(request_range=RangeRequest(key=b"a"))])),
+    (TXN, one_range()),
     (TXN, put((b"k", LARGE), (b"l", LARGE))),  # larger than etcd takes
     (TXN, put((b"k", LARGE * 3))),  # larger than gRPC takes there
     (TXN, put((b"k", b""), (b"k", b""))),  # the same key twice

@@ -128,6 +128,36 @@ def test_any_bytes_are_frames_or_refused(data: bytes, cut: int) -> None:
     assert result(min(cut, len(data))) == result()
 
 
+SENT = st.lists(
+    st.tuples(
+        st.sampled_from((DATA, HEADERS, CONTINUATION, PING)),
+        st.sampled_from((0, END_HEADERS)),
+        st.sampled_from((0, 1, 3)),
+        st.binary(max_size=9),
+    ),
+    max_size=8,
+)
+
+
+@given(SENT)
+def test_padding_changes_nothing(sent: list[tuple[int, int, int, bytes]]) -> None:
+    """A frame without padding takes a shorter way; it ends where one with padding does."""
+
+    def result(*, padded: bool) -> list[tuple[int, int, bytes]] | str:
+        data = b""
+        for kind, flags, stream, payload in sent:
+            if padded and kind in (DATA, HEADERS):
+                data += frame(kind, flags | PADDED, stream, b"\x02" + payload + b"pp")
+            else:
+                data += frame(kind, flags, stream, payload)
+        try:
+            return [(one.kind, one.stream, one.payload) for one in read(data)]
+        except ProtocolError as error:
+            return str(error)
+
+    assert result(padded=True) == result(padded=False)
+
+
 def test_headers_of_another_implementation_are_read() -> None:
     """Huffman coding, the static table, and the table of size 0 that we announce."""
     encoder = hpack.Encoder()

@@ -16,7 +16,6 @@ from orchid.store.etcd.messages import (
     DeleteRangeRequest,
     EtcdEvent,
     PutRequest,
-    RequestOp,
     TxnRequest,
     WatchResponse,
 )
@@ -72,8 +71,9 @@ async def stranger(cluster: Cluster) -> AsyncIterator[EtcdClient]:
 
 async def put_elsewhere(stranger: EtcdClient, times: int = 1, key: bytes = b"/elsewhere") -> int:
     for _ in range(times):
-        op = RequestOp(request_put=PutRequest(key=key, value=b"theirs"))
-        answer = await stranger.call(TXN, TxnRequest(success=[op]))
+        request = TxnRequest()
+        request.success.add(request_put=PutRequest(key=key, value=b"theirs"))
+        answer = await stranger.call(TXN, request)
     return answer.header.revision
 
 
@@ -330,8 +330,9 @@ async def test_watchers_receive_keys_written_by_other_clients(
     async with aclosing(store.watch(ALL, after=ours)) as watch:
         theirs = await put_elsewhere(stranger, key=b"/orchid/\xff")
         batch = await anext(watch)
-        gone = RequestOp(request_delete_range=DeleteRangeRequest(key=b"/orchid/a"))
-        deleted = (await stranger.call(TXN, TxnRequest(success=[gone]))).header.revision
+        request = TxnRequest()
+        request.success.add(request_delete_range=DeleteRangeRequest(key=b"/orchid/a"))
+        deleted = (await stranger.call(TXN, request)).header.revision
         assert (await anext(watch)).events == (StoreEvent("a", None, deleted, b"1", ours),)
 
     assert batch.revision == theirs
