@@ -31,7 +31,8 @@ from orchid.store.etcd.grpc_calls import (
     RequestHeaders,
     StatusReceived,
 )
-from orchid.store.etcd.grpc_connection import GrpcConnection, GrpcStream
+from orchid.store.etcd.grpc_connection import GrpcConnection
+from orchid.store.etcd.grpc_stream import GrpcStream
 from orchid.store.etcd.messages import (
     WATCH,
     Method,

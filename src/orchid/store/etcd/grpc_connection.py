@@ -40,108 +40,21 @@ from orchid.store.etcd.grpc_calls import (
     INTERNAL,
     GrpcFailure,
     NotProcessed,
-    OutcomeUnknown,
     RequestHeaders,
     StatusReceived,
     failure_of,
 )
+from orchid.store.etcd.grpc_stream import GrpcStream
 
 log = logging.getLogger(__name__)
 
 STREAM_WINDOW: Final = 1 << 20  # bytes that the peer may send ahead, on one stream
 CONNECTION_WINDOW: Final = 1 << 24
 MOST_UNREAD: Final = 4 << 20  # bytes of complete messages that wait for their reader
-LARGEST_MESSAGE: Final = 1 << 30
 DEFAULT_WINDOW: Final = 65_535  # of HTTP/2, until settings say otherwise
 TICK_SECONDS: Final = 0.1  # precision of deadlines
 PING_AFTER_SECONDS: Final = 10.0  # of silence; etcd refuses more than one ping in 5 s
 PONG_WITHIN_SECONDS: Final = 3.0
-_NOTHING: Final = memoryview(b"")
-_PREFIX: Final = 5  # of a message: whether it is compressed, and its length
-
-
-class GrpcStream:
-    """One call: its messages in both directions."""
-
-    __slots__ = (
-        "_connection",
-        "block",
-        "deadline",
-        "done",
-        "ended",
-        "failure",
-        "held",
-        "id",
-        "is_sent",
-        "messages",
-        "outgoing",
-        "send_window",
-        "status",
-        "uncredited",
-        "unread",
-        "wakeup",
-    )
-
-    def __init__(self, connection: "GrpcConnection", block: bytes, deadline: float | None) -> None:
-        self._connection = connection
-        self.block = block
-        self.deadline = deadline
-        self.id = 0  # until it is opened
-        self.outgoing = _NOTHING  # not sent yet
-        self.ended = False  # nothing more will be sent after `outgoing`
-        self.is_sent = False  # the whole request, with its end, was passed to the transport
-        self.send_window = 0
-        self.uncredited = 0  # bytes received that the peer may not send again yet
-        self.held = bytearray()  # of an incomplete message
-        self.messages: deque[bytes] = deque()
-        self.unread = 0  # bytes in `messages`
-        self.status: bytes | None = None  # of HTTP
-        self.done = False
-        self.failure: GrpcFailure | None = None
-        self.wakeup: asyncio.Future[None] | None = None
-
-    def write(self, message: bytes, *, last: bool = False) -> None:
-        """Send a message; `last` ends our side of the call."""
-        sent = b"\x00" + len(message).to_bytes(4) + message
-        self.outgoing = memoryview(bytes(self.outgoing) + sent if self.outgoing else sent)
-        self.ended = last
-        self._connection.send(self)
-
-    async def read(self) -> bytes | None:
-        """The next message; None when the call has ended with OK."""
-        while not self.messages:
-            if self.failure is not None:
-                raise self.failure
-            if self.done:
-                return None
-            self.wakeup = self._connection.loop.create_future()
-            try:
-                await self.wakeup
-            finally:
-                self.wakeup = None
-        message = self.messages.popleft()
-        self.unread -= len(message) + _PREFIX
-        if not self.done:
-            self._connection.credit(self)
-        return message
-
-    def cancel(self, failure: GrpcFailure | None = None) -> None:
-        """End the call; a reader gets the failure."""
-        if not self.done:
-            self._connection.cancel(self, failure or OutcomeUnknown("the call was cancelled"))
-
-    def finish(self, failure: GrpcFailure | None) -> None:
-        self.done, self.failure = True, failure
-        self.outgoing = _NOTHING
-        self.wake()
-
-    def wake(self) -> None:
-        if self.wakeup is not None and not self.wakeup.done():
-            self.wakeup.set_result(None)
-
-    def lost(self, reason: str) -> GrpcFailure:
-        """The failure of a call whose connection is gone: unsent calls were not executed."""
-        return OutcomeUnknown(reason) if self.is_sent else NotProcessed(reason)
 
 
 class GrpcConnection(asyncio.Protocol):
@@ -385,27 +298,11 @@ class GrpcConnection(asyncio.Protocol):
         stream.uncredited += frame.size
         if stream.uncredited > STREAM_WINDOW:
             raise ProtocolError(FLOW_CONTROL_ERROR, "more data than the stream's window")
-        self._take_messages(stream, frame.payload)
+        stream.take(frame.payload)
         if frame.flags & END_STREAM:
             self._finish(stream, StatusReceived(INTERNAL, "an answer without a status"))
         else:
             self.credit(stream)
-
-    def _take_messages(self, stream: GrpcStream, data: bytes) -> None:
-        """Parse complete messages; their boundaries are not those of frames."""
-        if stream.held:
-            stream.held += data
-            if len(stream.held) < _message_size(stream.held):
-                return
-            data, stream.held = bytes(stream.held), bytearray()
-        at, end = 0, len(data)
-        while end - at >= _PREFIX and end - at >= (size := _message_size(data, at)):
-            stream.messages.append(data[at + _PREFIX : at + size])
-            stream.unread += size
-            at += size
-            stream.wake()
-        if at < end:
-            stream.held += data[at:]
 
     def credit(self, stream: GrpcStream) -> None:
         """Let the peer send more on a stream, unless too much waits for its reader."""
@@ -493,13 +390,3 @@ class GrpcConnection(asyncio.Protocol):
         if frame.stream >= self._next_id or not frame.stream % 2:
             raise ProtocolError(PROTOCOL_ERROR, "a frame on a stream that was never opened")
         return self._streams.get(frame.stream)
-
-
-def _message_size(data: bytes | bytearray, at: int = 0) -> int:
-    """The size of a message with its prefix, or of the prefix alone while that is incomplete."""
-    if len(data) - at < _PREFIX:
-        return _PREFIX
-    size = int.from_bytes(data[at + 1 : at + _PREFIX])
-    if data[at] or size > LARGEST_MESSAGE:
-        raise ProtocolError(PROTOCOL_ERROR, "a message that is compressed or too large")
-    return _PREFIX + size
