@@ -1,7 +1,7 @@
 """`orchid host`: hosts that get credentials of their own, and for the accounts placed on them.
 
-    orchid host new web-1.example.com --for 24h > join.kubeconfig    let a host join
-    orchid host new web-1.example.com --replace > join.kubeconfig    the same after a reinstallation
+    orchid host new web-1.example.com --for 24h --out join.kubeconfig    let a host join
+    orchid host new web-1.example.com --replace --out join.kubeconfig    after a reinstallation
     orchid host place web-1.example.com web/frontend --audience https://vault.example
     orchid host list
     orchid host show web-1.example.com

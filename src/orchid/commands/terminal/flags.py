@@ -4,12 +4,16 @@
 """
 
 import argparse
+import os
+import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.objects import completed
-from orchid.commands.terminal.output import Complaint, say
+from orchid.commands.terminal.output import Complaint, remark, say
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 
@@ -76,9 +80,20 @@ def print_or_write(text: str, out: Path | None) -> None:
     """Print a text with secrets, or write it to a file that only its owner can read."""
     if out is None:
         say(text.rstrip("\n"))
+        if _is_read_by_others(sys.stdout):
+            remark("others can read the file it was written to; use --out FILE")
     else:
         write_secret(out, text.encode())
         say(f"wrote {out}")
+
+
+def _is_read_by_others(stream: IO[str]) -> bool:
+    """Whether it is a file that its group or everybody can read."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):  # a stream without a file, as in tests
+        return False
+    return stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def write_secret(path: Path, data: bytes) -> None:
