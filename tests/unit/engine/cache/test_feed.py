@@ -212,11 +212,10 @@ async def test_requests_may_join_a_wait_until_the_store_is_asked(
     """A request that has joined need not ask again; one that came later has to."""
     asked = asked_revisions(world, monkeypatch)
     joint = Arrival(SystemClock.monotonic())
-    waiting = world.feed.fresh(joint)
+    first = asyncio.create_task(world.feed.fresh(joint))
+    await until(lambda: len(asked) == 1)
     joined = Arrival(SystemClock.monotonic())
     joint.moment = SystemClock.monotonic()
-    first = asyncio.create_task(waiting)
-    await until(lambda: len(asked) == 1)
     late = Arrival(SystemClock.monotonic())
     asked[0].set()
     await first

@@ -43,6 +43,7 @@ class Server:
         self.began: dict[SharedWait[None], float] = {}  # when the store was asked
         self.too_new: list[float] = []  # arrivals for which the store was asked too early
         self.fresh_at = 0.0  # every write before this is here
+        self.then: SharedWait[None] | None = None  # what a refresh waits for after the store
         self.shares = False  # whether turns wait for the last call together
         self._asks = False
         loop = cast(asyncio.AbstractEventLoop, self.loop)
@@ -74,6 +75,8 @@ class Server:
             self.asked.append(SharedWait(cast(asyncio.AbstractEventLoop, self.loop)))
         wait = self.asked[-1]
         await wait
+        if self.then is not None:
+            await self.then
         if arrival.moment > self.began[wait]:
             self.too_new.append(arrival.moment)
         self.fresh_at = max(self.fresh_at, arrival.moment)
@@ -188,8 +191,29 @@ def test_turns_wait_together_until_the_store_is_asked() -> None:
     server.answer(0)
     server.run_turn()
     assert [len(handled) for handled in server.handled] == [10, 10, 0]
+    for handled in server.handled[:2]:
+        assert {fresh >= moment for moment, fresh in handled} == {True}  # no handler asks again
 
     server.finish()
+    server.check()
+
+
+def test_no_turn_joins_after_the_store_was_asked() -> None:
+    """Whatever else a wait is for."""
+    server = Server(2)
+    server.then = SharedWait(cast(asyncio.AbstractEventLoop, server.loop))
+    server.send(0, 10)
+    server.run_turn()
+    server.answer(0)
+    server.run_turn()
+    server.now += 0.01
+    server.send(1, 10)
+    server.run_turn()
+    assert len(server.asked) == 1
+
+    server.then.finish(None)
+    server.finish()
+
     server.check()
 
 
@@ -198,6 +222,7 @@ def test_of_turns_that_are_served_together_the_last_one_counts() -> None:
     server = Server(TOGETHER + 2)
     server.send(0, 10)
     server.run_turn()
+    server.ask(0)
     for clients in (range(1, TOGETHER), range(TOGETHER, TOGETHER + 2)):
         server.now += 0.01
         for number in clients:
