@@ -19,7 +19,7 @@ Run = Callable[[list[Step]], None]
 class SharedWait(Generic[A]):
     """The result of one call, for all that wait for it."""
 
-    __slots__ = ("_failure", "_futures", "_loop", "_result", "_steps", "has_begun", "is_over")
+    __slots__ = ("_failure", "_futures", "_loop", "_result", "_steps", "is_open", "is_over")
 
     _result: A
 
@@ -28,16 +28,12 @@ class SharedWait(Generic[A]):
         self._failure: Callable[[], Exception] | None = None
         self._futures: list[asyncio.Future[None]] = []
         self._steps: dict[Run, list[Step]] = {}
-        self.has_begun = False  # until then, the result is as new as any later request needs it
+        self.is_open = False  # whether more may join: the result will miss nothing up to now
         self.is_over = False
 
     def add(self, step: Step, run: Run) -> None:
         """Continue with a step after the result; `run` gets it with all others of its kind."""
         self._steps.setdefault(run, []).append(step)
-
-    def begin(self) -> None:
-        """The call begins: it may miss what happens from now on."""
-        self.has_begun = True
 
     def finish(self, result: A) -> None:
         self._result = result
@@ -49,7 +45,7 @@ class SharedWait(Generic[A]):
         self._end()
 
     def _end(self) -> None:
-        self.has_begun = self.is_over = True
+        self.is_open, self.is_over = False, True
         for future in self._futures:
             if not future.done():
                 future.set_result(None)

@@ -233,6 +233,20 @@ async def test_a_review_shows_nobody_requests_that_they_may_not_read(server: Api
     assert own.status == 201
 
 
+async def test_a_right_to_read_one_request_is_for_that_request(server: Api) -> None:
+    await server.make(REQUESTS, request("r"))
+    await server.make(REQUESTS, request("other"))
+    rule = {"apiGroups": ["identity.orch.io"], "resources": ["approvalreviews"]}
+    await grant(server, "bob", "reviewer", **rule, verbs=["create"])
+    one = {"apiGroups": ["certificates.orch.io"], "resources": ["certificatesigningrequests"]}
+    await grant(server, "bob", "reader", **one, resourceNames=["r"], verbs=["get"])
+
+    named = await review(server, BOB, requestName="r")
+    other = await review(server, BOB, requestName="other")
+
+    assert (named.status, other.status) == (201, 403)
+
+
 async def test_nothing_is_stored(server: Api) -> None:
     """There is nothing to get or list."""
     await review(server, **terms())

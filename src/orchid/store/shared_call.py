@@ -36,6 +36,7 @@ class SharedCall(Generic[A]):
         wait = self._next
         if wait is None:
             wait = self._next = SharedWait(loop)
+            wait.is_open = True
         if self._asking is None:
             # It is nobody's: what it starts, and who waits, must not see the variables of a caller.
             self._asking = loop.create_task(self._ask(), context=Context())
@@ -52,7 +53,7 @@ class SharedCall(Generic[A]):
         try:
             while self._next is not None:
                 asked, self._next = self._next, None
-                asked.begin()
+                asked.is_open = False
                 try:
                     answer = await self._call()
                 except StoreUnavailable as error:

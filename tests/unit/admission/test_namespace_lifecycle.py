@@ -161,6 +161,19 @@ async def test_acting_kinds_need_no_namespace(here: World) -> None:
     assert await Admission([lifecycle(here, None)]).admit(request, TOKENS, new, None) is new
 
 
+async def test_the_right_to_create_a_namespace_is_that_of_a_request_for_it(here: World) -> None:
+    """With the namespace itself as the namespace, as in its path."""
+    rights, made = Rights(("create", "namespaces", "ci")), Made()
+    policy = lifecycle(here, made, rights)
+    kind = here.catalog.of(ServiceAccount)
+    request = a_request(ask("create", "serviceaccounts", "ci"))
+
+    await policy.admit(request, kind, APP, None)
+    await policy.review(request, kind, APP, None)
+
+    assert [(one.version, one.namespace, one.name) for one in rights.asked] == [("v1", "ci", "ci")]
+
+
 @pytest.mark.parametrize("creators", [("eve",), ("someone", "dev")])
 async def test_who_is_named_needs_no_right_to_bring_a_namespace(
     here: World, creators: tuple[str, ...]

@@ -141,14 +141,14 @@ async def test_the_call_is_nobodys() -> None:
     assert seen == ["nobody", "nobody"]
 
 
-async def test_who_asks_can_see_whether_the_call_has_begun() -> None:
-    """Until then, others may join the wait; the call sees everything that happened before."""
+async def test_a_wait_is_open_until_the_call_begins() -> None:
+    """Until then, others may join it; the call sees everything that happened before."""
     waits: list[SharedWait[int]] = []
     seen: list[bool] = []
     done = asyncio.Event()
 
     async def call() -> int:
-        seen.append(waits[0].has_begun)
+        seen.append(waits[0].is_open)
         done.set()
         return 1
 
@@ -156,11 +156,11 @@ async def test_who_asks_can_see_whether_the_call_has_begun() -> None:
         wait = asking.send(None)
         assert isinstance(wait, SharedWait)
         waits.append(wait)
-        seen.append(wait.has_begun)
+        seen.append(wait.is_open)
 
     asking = SharedCall(call).ask()
     asyncio.get_running_loop().call_soon(begin)
     await done.wait()
     asking.close()
 
-    assert seen == [False, True]
+    assert seen == [True, False]

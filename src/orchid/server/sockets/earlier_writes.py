@@ -42,7 +42,7 @@ class _Waiting(Generic[C]):
 
     def join(self, channels: list[C]) -> bool:
         """Let another turn wait too, unless the store has been asked already."""
-        if self.awaited is None or self.awaited.has_begun:
+        if self.awaited is None or not self.awaited.is_open:
             return False
         self.channels += channels
         self.since = self._monotonic()

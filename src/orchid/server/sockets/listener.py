@@ -218,11 +218,14 @@ class Listener:
             connection.abort()
         for task in tuple(self._service.tasks):
             task.cancel()
+        for request in tuple(self._service.waiting):
+            request.cancel()
         try:
             async with asyncio.timeout(_SHUTDOWN_SECONDS):
                 await self._all_ended()
         except TimeoutError:
-            log.error("listener.drain_incomplete: %d", len(self._service.tasks))
+            left = len(self._service.tasks) + len(self._service.waiting)
+            log.error("listener.drain_incomplete: %d", left)
 
     # Accepting
 

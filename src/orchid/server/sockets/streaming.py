@@ -48,7 +48,7 @@ class PendingRequest:
     While it waits for a shared result (orchid/shared_wait.py), it needs no task.
     """
 
-    __slots__ = ("_arrived", "_context", "_handling", "_resume", "_service", "_task")
+    __slots__ = ("_arrived", "_awaited", "_context", "_handling", "_resume", "_service", "_task")
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class PendingRequest:
         self._handling = handling
         self._context = context
         self._task: asyncio.Task[None] | None = None
+        self._awaited: SharedWait[Any] | None = None
         service.deadlines.add(self, arrived.request.timeout)
 
     def wait_for(self, awaited: object) -> None:
@@ -71,6 +72,7 @@ class PendingRequest:
         service = self._service
         if isinstance(awaited, SharedWait):
             service.waiting.add(self)
+            self._awaited = awaited
             awaited.add(self._step, service.run_steps)
             return
         rest = self._run(carry_on(self._handling, awaited))
@@ -86,6 +88,8 @@ class PendingRequest:
         """Continue without a task."""
         if self not in self._service.waiting:
             return  # too late: the timeout was sent
+        if self._awaited is None or not self._awaited.is_over:
+            return  # cancelled since, it waits for something else
         self._service.waiting.discard(self)
         self._advance(self._handling.send, None)
 
@@ -123,6 +127,10 @@ class PendingRequest:
             self._deliver(self._service.timeout_response)
             return
         self._deliver(self._service.timeout_response)
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel the handler while it waits without a task."""
         self._service.waiting.discard(self)
         self._advance(self._handling.throw, asyncio.CancelledError())
 

@@ -154,6 +154,9 @@ class EtcdEndpoint:
 
     async def _connect(self, seconds: float) -> GrpcConnection:
         """The connection being opened, for all calls that wait for it."""
+        await asyncio.sleep(0)  # from here on there is a task, which asyncio.timeout needs
+        if self._connection is not None and self._connection.is_ready:
+            return self._connection
         clock = asyncio.get_running_loop().time
         if self._connecting is None:
             when, why = self._failed

@@ -18,6 +18,7 @@ and affects all its users.
 import asyncio
 import secrets
 from collections.abc import Sequence
+from contextvars import Context
 from functools import partial
 from itertools import count, zip_longest
 from pathlib import Path
@@ -77,6 +78,7 @@ class EtcdStore:
 
     def __init__(self, client: EtcdClient, keys: Keyspace, history: EtcdHistory) -> None:
         self._loop = asyncio.get_running_loop()
+        self._nobody = Context()
         self._client = client
         self._keys = keys
         self._history = history
@@ -138,7 +140,8 @@ class EtcdStore:
         making = self._loop.create_task(self._commit(tuple(changes), delete))
         self._commits.add(making)
         made: SharedWait[Revision] = SharedWait(self._loop)
-        making.add_done_callback(partial(self._finished, made))
+        # What follows it must not see the variables of the caller, as its seat.
+        making.add_done_callback(partial(self._finished, made), context=self._nobody)
         return await made
 
     def watch(self, span: Span, *, after: Revision) -> Following:

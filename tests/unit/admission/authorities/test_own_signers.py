@@ -21,6 +21,7 @@ from orchid.kinds.secret import Secret
 from orchid.wire.errors import ApiError, Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.references import HsmKeyReference
 from orchid.wire.struct import replace
 from tests.unit.access.world import World
 from tests.unit.access.world import world as empty_world
@@ -89,6 +90,22 @@ async def test_an_authority_takes_both_rights_on_its_signer(
 ) -> None:
     """The controllers sign and attest for its maker, so neither right alone does."""
     said = await refusal(here, Rights(*held), MADE)
+
+    assert refused in said
+    assert bool(said) == bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"), [("web-1", ""), ("web", "to import keys"), ("", "to import keys")]
+)
+async def test_a_key_in_an_hsm_takes_the_right_to_import_it(
+    here: World, name: str, refused: str
+) -> None:
+    """Under the name of the first key of the authority."""
+    key = AuthorityKeySpec(pkcs11=HsmKeyReference(label="web"))
+    new = replace(MADE, spec=replace(MADE.spec, key=key))
+
+    said = await refusal(here, Rights(SIGN, ATTEST, ("import", "signingkeys", name)), new)
 
     assert refused in said
     assert bool(said) == bool(refused)

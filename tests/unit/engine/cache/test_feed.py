@@ -172,6 +172,47 @@ async def test_the_store_is_asked_once_after_a_moment(
     assert earlier == 1
 
 
+async def test_an_answer_counts_when_what_it_names_is_here(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has announced a change that the feed does not show yet."""
+    arrival = Arrival(SystemClock.monotonic())
+    newest = world.feed.revision + 1
+
+    async def announced() -> int:
+        return newest
+
+    monkeypatch.setattr(world.store, "revision", announced)
+    first = asyncio.create_task(world.feed.fresh())
+    await until(lambda: bool(world.feed._waiting))
+    ARRIVAL.set(arrival)
+    second = asyncio.create_task(world.feed.fresh_for_request())
+    await until(lambda: len(world.feed._waiting) == 2 or second.done())
+    assert not second.done()
+
+    await world.make("a")
+    await first
+    await second
+
+
+async def test_a_request_that_arrives_with_the_question_asks_again(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a coarse clock, a write may have come between the two."""
+    asked = asked_revisions(world, monkeypatch)
+    monkeypatch.setattr(world.feed, "_monotonic", lambda: 5.0)
+    first = asyncio.create_task(world.feed.fresh())
+    await until(lambda: len(asked) == 1)
+    asked[0].set()
+    await first
+
+    ARRIVAL.set(Arrival(5.0))
+    second = asyncio.create_task(world.feed.fresh_for_request())
+    await until(lambda: len(asked) == 2)
+    asked[1].set()
+    await second
+
+
 async def test_a_question_that_is_under_way_is_no_answer_to_a_later_one(
     world: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,8 +71,9 @@ class Server:
     async def _refresh(self, arrival: Arrival) -> None:
         if not self._asks:
             return  # while the clients connect
-        if not (self.shares and self.asked and not self.asked[-1].has_begun):
+        if not (self.shares and self.asked and self.asked[-1].is_open):
             self.asked.append(SharedWait(cast(asyncio.AbstractEventLoop, self.loop)))
+            self.asked[-1].is_open = True
         wait = self.asked[-1]
         await wait
         if self.then is not None:
@@ -94,7 +95,7 @@ class Server:
         if self.asked:
             wait = self.asked[number % len(self.asked)]
             self.began.setdefault(wait, self.now)
-            wait.begin()
+            wait.is_open = False
 
     def answer(self, number: int) -> None:
         """Answer one of the calls that the store has not answered."""
@@ -202,6 +203,7 @@ def test_no_turn_joins_after_the_store_was_asked() -> None:
     """Whatever else a wait is for."""
     server = Server(2)
     server.then = SharedWait(cast(asyncio.AbstractEventLoop, server.loop))
+    server.then.is_open = True
     server.send(0, 10)
     server.run_turn()
     server.answer(0)

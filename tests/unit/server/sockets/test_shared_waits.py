@@ -181,3 +181,68 @@ async def test_the_sender_of_a_body_may_be_authenticated_by_a_shared_result() ->
         client.send(b"body")
 
         assert (await client.answer()).body == b"body"
+
+
+async def test_a_request_that_waits_is_cancelled_when_the_time_to_drain_is_up() -> None:
+    """As one with a task: it ends before drain returns, and what it waits for changes nothing."""
+    wait, ends = new_wait(), []
+
+    async def handler(request: HttpRequest) -> Response:
+        try:
+            await wait
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        ends.append("done")
+        return Response(200)
+
+    async with serving(handler) as running:
+        client = await running.connect()
+        client.get("/")
+        await until(lambda: running.listener.requests == 1)
+
+        await running.listener.drain(grace=0.01)
+
+        assert ends == ["cancelled"]
+        wait.finish("done")
+        await asyncio.sleep(0)
+    assert ends == ["cancelled"]
+
+
+async def test_a_cancelled_handler_is_not_continued_by_what_it_waited_for() -> None:
+    """While it cleans up, it waits for something else."""
+    first, second, ends = new_wait(), new_wait(), []
+
+    async def handler(request: HttpRequest) -> Response:
+        request.timeout = 0.01
+        try:
+            await first
+        finally:
+            ends.append(await second)
+        return Response(200)
+
+    async with serving(handler) as running:
+        client = await running.connect()
+        client.get("/")
+        assert (await client.answer()).status == 504
+        first.finish("first")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert ends == []
+        second.finish("second")
+        await until(lambda: bool(ends))
+
+    assert ends == ["second"]
+
+
+@pytest.mark.parametrize("end", ["finish", "fail"])
+async def test_nobody_joins_a_wait_that_is_over(end: str) -> None:
+    wait = new_wait()
+    wait.is_open = True
+
+    if end == "finish":
+        wait.finish("done")
+    else:
+        wait.fail(ValueError)
+
+    assert not wait.is_open

@@ -129,9 +129,12 @@ class Writes:
     def __init__(self, loop: Loop) -> None:
         self._wait: SharedWait[None] = SharedWait(cast(asyncio.AbstractEventLoop, loop))
         self.asked = 0
-        self.begin = self._wait.begin
+        self._wait.is_open = True
         self.arrive = functools.partial(self._wait.finish, None)
         self.fail = functools.partial(self._wait.fail, OSError)
+
+    def begin(self) -> None:
+        self._wait.is_open = False
 
     async def refresh(self, _: Arrival) -> None:
         self.asked += 1

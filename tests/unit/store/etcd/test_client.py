@@ -249,3 +249,21 @@ async def test_answer_that_cannot_be_read_leaves_the_outcome_open(
 
     with pytest.raises(Undecided, match="cannot be read"):
         await client.once(TXN, TxnRequest())
+
+
+async def test_a_call_that_has_to_connect_gets_a_task_first() -> None:
+    """A handler may call without one (server/sockets/messages.py); a time limit needs it."""
+    yielded: list[object] = []
+    begun = asyncio.Event()
+    client = EtcdClient(["http://127.0.0.1:1"], TLSFiles(), timeout=1)
+    calling = client.call(STATUS, StatusRequest())
+
+    def begin() -> None:
+        yielded.append(calling.send(None))
+        begun.set()
+
+    asyncio.get_running_loop().call_soon(begin)
+    await begun.wait()
+    calling.close()
+
+    assert yielded == [None]  # the listener then makes a task

@@ -27,8 +27,10 @@ from orchid.store.interface import (
     Compacted,
     FutureRevision,
     Record,
+    RevisionConflict,
     Span,
     StoreEvent,
+    StoreUnavailable,
     StoreUnusable,
     ValueTooLarge,
 )
@@ -385,3 +387,18 @@ async def test_span_of_one_key_reads_one_key(store: EtcdStore) -> None:
 
     assert [record.key for record in (await store.read(Span.key("a"))).records] == ["a"]
     assert [record.key for record in (await store.read(Span("a", "a"))).records] == []
+
+
+async def test_commits_leave_nothing_behind(store: EtcdStore) -> None:
+    """Those that succeed, are in conflict, or are cancelled, whose caller is not left waiting."""
+    await put(store, "a", b"1")
+    with pytest.raises(RevisionConflict):
+        await store.commit([Change("a", b"2", ABSENT)])
+    waiting = asyncio.create_task(store.commit([Change("b", b"1", ABSENT)]))
+    await asyncio.sleep(0)  # it has begun
+    for commit in tuple(store._commits):
+        commit.cancel()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await waiting
+
+    assert store._commits == set()
