@@ -107,7 +107,7 @@ class OpenConnection(Protocol):
         """Abort the connection."""
 
 
-class WaitingRequest(Protocol):
+class SuspendedRequest(Protocol):
     """A request that waits without a task."""
 
     def cancel(self) -> None:
@@ -179,7 +179,7 @@ class ListenerState:
             limits.max_unsent_answers, limits.max_unsent_answers_per_address
         )
         self.tasks: set[asyncio.Task[None]] = set()
-        self.waiting: set[WaitingRequest] = set()  # requests that wait without a task
+        self.waiting: set[SuspendedRequest] = set()  # requests that wait without a task
         self.run_steps: Run = run_all  # continues with them
         self.turn = Turn()
         self.deadlines = Deadlines(monotonic)  # of requests that wait for something
