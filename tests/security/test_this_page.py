@@ -55,6 +55,15 @@ def test_the_attack_of_every_finding_of_the_second_audit_is_kept_here() -> None:
     assert [finding for finding, attack in found if "`tests/security/" not in attack] == []
 
 
+def test_the_attack_of_every_finding_of_the_third_audit_is_kept_here() -> None:
+    """Each finding is listed once, and each has an attack under tests/security."""
+    listed = [row.split("|")[1:3] for row in rows("Found by the third audit")]
+    numbers = [finding.split()[0] for finding, _ in listed]
+
+    assert len(set(numbers)) == len(numbers)
+    assert [finding for finding, attack in listed if "`tests/security/" not in attack] == []
+
+
 def test_every_test_of_this_directory_is_on_the_page_or_beside_one_that_is() -> None:
     """A file of security tests that the page does not know would be overlooked."""
     files = {f"tests/security/{path.name}" for path in Path(__file__).parent.glob("test_*.py")}
