@@ -84,7 +84,7 @@ from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
 from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
-from orchid.wire.references import SecretReference
+from orchid.wire.references import SecretReference, belongs_to, owner_reference
 from orchid.wire.struct import replace
 
 LOOK_AGAIN_SECONDS: Final = 30.0  # for a Secret that is not watched
@@ -333,14 +333,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             raise
 
     def _owner(self, found: CertificateAuthority) -> OwnerReference:
-        kind = self._client.catalog.of(CertificateAuthority)
-        return OwnerReference(
-            api_version=kind.api_version,
-            kind=kind.name,
-            name=found.name,
-            uid=found.metadata.uid,
-            controller=True,
-        )
+        return owner_reference(found, self._client.catalog.of(CertificateAuthority).api_version)
 
     # -- the trust bundle --------------------------------------------------------------------
 
@@ -358,7 +351,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             if there is None:
                 meta = ObjectMeta(name=name, owner_references=(self._owner(found),))
                 await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
-            elif there.spec != spec or not self._is_ours(there, found):
+            elif there.spec != spec or not belongs_to(there, found):
                 # An earlier version published those of the platform without an owner.
                 owned = there.with_meta(owner_references=(self._owner(found),))
                 await self._client.update(replace(owned, spec=spec))
@@ -374,14 +367,11 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         }
         for name in self._bundles.get(found.metadata.uid, set()) - current:
             bundle = await self._client.find(ClusterTrustBundle, name)
-            if bundle is None or not self._is_ours(bundle, found):
+            if bundle is None or not belongs_to(bundle, found):
                 continue
             text = bundle.spec.trust_bundle
             if text in unused or is_past(text, self._clock.now()):
                 await self._client.delete_gone(ClusterTrustBundle, bundle)
-
-    def _is_ours(self, bundle: ClusterTrustBundle, found: CertificateAuthority) -> bool:
-        return any(owner.uid == found.metadata.uid for owner in bundle.metadata.owner_references)
 
     async def _key_changed(self, event: WatchedChange[SigningKey]) -> AsyncIterator[Key]:
         found = event.object

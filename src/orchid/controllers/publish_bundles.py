@@ -48,6 +48,7 @@ from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
+from orchid.wire.references import belongs_to, owner_reference
 from orchid.wire.struct import replace
 
 LARGEST: Final = 1 << 20  # bytes of PEM
@@ -152,13 +153,8 @@ class PublishBundles(Controller[PublishedBundle]):
         if event.type == DELETED or found.metadata.deletion_timestamp is not None:
             self._made.pop(found.name, None)
         elif found.name not in self._made and not any(name_problems(found.name)):
-            kind = self._client.catalog.of(CertificateAuthority)
-            owner = OwnerReference(
-                api_version=kind.api_version,
-                kind=kind.name,
-                name=found.name,
-                uid=found.metadata.uid,
-                controller=True,
+            owner = owner_reference(
+                found, self._client.catalog.of(CertificateAuthority).api_version
             )
             self._made[found.name] = bundle_of_signers(
                 found.name, sorted(found.signers), owner, trust_domain=found.spec.trust_domain
@@ -245,7 +241,7 @@ class PublishBundles(Controller[PublishedBundle]):
         except AlreadyExists:
             # Of this second: stored before a crash, or by the previous leader.
             there = await self._client.find(ConfigMap, name, self._home)
-            if there is None or there.data != data or not _is_owned(there, found):
+            if there is None or there.data != data or not belongs_to(there, found):
                 raise TryAgain(f"there is another ConfigMap {name}") from None
 
     async def _with_consumers(
@@ -332,10 +328,6 @@ def pause(content: AnchorSet, now: datetime) -> float:
     if content.next_end is None:
         return LONGEST_PAUSE_SECONDS
     return min(LONGEST_PAUSE_SECONDS, max((content.next_end - now).total_seconds(), 1.0))
-
-
-def _is_owned(there: ConfigMap, found: PublishedBundle) -> bool:
-    return any(owner.uid == found.metadata.uid for owner in there.metadata.owner_references)
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> PublishBundles:

@@ -19,8 +19,9 @@ from orchid.kinds.published_bundle import (
     BundleConsumers,
     PublishedBundle,
 )
-from orchid.wire.meta import ObjectMeta, OwnerReference
+from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.references import owner_reference
 
 EDITIONS: Final = "trust."  # the beginning of the names of all editions
 is_edition = re.compile(r"trust\..+\.[0-9]{10,}").fullmatch
@@ -99,18 +100,11 @@ def owned_map(
     bundle: PublishedBundle, api_version: str, names: Naming, name: str, **content: Any
 ) -> ConfigMap:
     """A ConfigMap that belongs to a bundle."""
-    owner = OwnerReference(
-        api_version=api_version,
-        kind=PublishedBundle.__name__,
-        name=bundle.name,
-        uid=bundle.metadata.uid,
-        controller=True,
-    )
     meta = ObjectMeta(
         name=name,
         namespace=names.system_namespace,
         labels={label(names): bundle.metadata.uid},
-        owner_references=(owner,),
+        owner_references=(owner_reference(bundle, api_version),),
     )
     return ConfigMap(metadata=meta, **content)
 

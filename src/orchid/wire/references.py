@@ -1,9 +1,15 @@
-"""References to other objects, used by several kinds."""
+"""References to other objects, used by several kinds, and whether an object belongs to another.
+
+A name says nothing of a relation: somebody else may take it, and dependents may outlive the object
+that had it. An object belongs to the owner that its controlling reference names by kind, name and
+uid (`belongs_to`).
+"""
 
 from collections.abc import Iterator
 from typing import Annotated, Final
 
 from orchid.wire.fields import FieldError, Path, invalid, required, too_long
+from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.rules.names import label_errors, subdomain_errors
 from orchid.wire.struct import Wire, always, describe, proto
 
@@ -71,3 +77,31 @@ def reference_errors(reference: SecretReference, path: Path) -> Iterator[FieldEr
             yield required(path / name)
         for problem in rule(text) if text else ():
             yield invalid(path / name, text, problem)
+
+
+# --- owners -----------------------------------------------------------------------------------
+
+
+def owner_reference(owner: Object, api_version: str) -> OwnerReference:
+    """The controlling reference of a dependent."""
+    return OwnerReference(
+        api_version=api_version,
+        kind=type(owner).__name__,
+        name=owner.name,
+        uid=owner.metadata.uid,
+        controller=True,
+    )
+
+
+def controller_of(meta: ObjectMeta) -> OwnerReference | None:
+    """The controlling reference, of which an object has at most one."""
+    return next((one for one in meta.owner_references if one.controller), None)
+
+
+def belongs_to(dependent: Object, owner: Object) -> bool:
+    """Whether an object is the controlling owner of another; false for an owner without a uid."""
+    reference = controller_of(dependent.metadata)
+    if reference is None or not reference.uid:
+        return False
+    named = reference.kind, reference.name, reference.uid
+    return named == (type(owner).__name__, owner.name, owner.metadata.uid)

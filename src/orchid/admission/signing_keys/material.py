@@ -75,7 +75,7 @@ from orchid.wire.fields import (
 )
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
-from orchid.wire.references import SecretReference
+from orchid.wire.references import SecretReference, owner_reference
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
 from orchid.wire.struct import replace
 from orchid.wire.text import quote, timestamp
@@ -430,13 +430,7 @@ def private_key_secret(
 
 
 def owner_of(kind: Kind[Any], owner: Object) -> OwnerReference:
-    return OwnerReference(
-        api_version=kind.api_version,
-        kind=kind.name,
-        name=owner.name,
-        uid=owner.metadata.uid,
-        controller=True,
-    )
+    return owner_reference(owner, kind.api_version)
 
 
 def later_than(stored: Iterable[SigningKey], now: datetime) -> datetime:

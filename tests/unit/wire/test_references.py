@@ -1,0 +1,61 @@
+"""An object belongs to an owner by kind, name and uid, and never because a name fits."""
+
+import pytest
+
+from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.published_bundle import PublishedBundle
+from orchid.wire.meta import ObjectMeta, OwnerReference
+from orchid.wire.references import belongs_to, controller_of, owner_reference
+from orchid.wire.struct import replace
+
+OWNER = CertificateAuthority(metadata=ObjectMeta(name="web", uid="one"))
+REFERENCE = owner_reference(OWNER, "identity.orch.io/v1beta1")
+
+
+def dependent(*owners: OwnerReference) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name="dependent", owner_references=owners))
+
+
+def test_a_dependent_belongs_to_the_owner_of_its_reference() -> None:
+    """The reference names the owner completely, and has its uid."""
+    assert REFERENCE.controller
+    assert belongs_to(dependent(REFERENCE), OWNER)
+    assert controller_of(dependent(REFERENCE).metadata) == REFERENCE
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"uid": "two"},
+        {"name": "other"},
+        {"kind": "PublishedBundle"},
+        {"controller": None},
+        {"controller": False},
+    ],
+    ids=str,
+)
+def test_a_reference_that_differs_is_to_another_owner(other: dict[str, object]) -> None:
+    """Each part counts: the uid of an earlier object of that name does not fit."""
+    assert not belongs_to(dependent(replace(REFERENCE, **other)), OWNER)
+
+
+def test_only_the_controlling_reference_counts() -> None:
+    """So nobody makes an object the dependent of two owners of one kind."""
+    plain, controlling = replace(REFERENCE, controller=False), replace(REFERENCE, uid="two")
+
+    assert not belongs_to(dependent(plain, controlling), OWNER)
+    assert belongs_to(dependent(replace(plain, uid="two"), REFERENCE), OWNER)
+
+
+def test_an_owner_of_another_kind_is_another_owner() -> None:
+    """Even with the same uid."""
+    assert not belongs_to(dependent(REFERENCE), PublishedBundle(metadata=OWNER.metadata))
+
+
+def test_objects_without_owner_or_uid_belong_to_nobody() -> None:
+    """An object that was not stored has no uid, and owns nothing."""
+    unsaved = replace(OWNER, metadata=ObjectMeta(name="web"))
+
+    assert not belongs_to(dependent(), OWNER)
+    assert not belongs_to(dependent(owner_reference(unsaved, "v1")), unsaved)
