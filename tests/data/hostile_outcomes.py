@@ -27,7 +27,7 @@ email-two-ats email-nul name-other name-x400 name-directory name-edi name-regist
 name-unknown name-universal name-constructed-dns names-none names-1000 ca-true
 ca-giant-path-length ca-negative-path-length ca-loose-boolean ca-garbage ca-empty
 usage-cert-sign usage-bad-bits usage-any name-constraints unknown-critical authority-key-id
-poison thousand giant no-list challenge-password rsa-1024-signed ec-honest-compressed
+poison giant no-list challenge-password rsa-1024-signed ec-honest-compressed
 pem-begins-and-good pem-windows
 """
 CERTIFICATE = """

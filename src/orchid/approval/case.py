@@ -28,6 +28,7 @@ from orchid.credentials.x509.requested_certificate import (
 from orchid.credentials.x509.signing_request import SigningRequest
 from orchid.expressions.cel import NOW, REQUEST, USER, ExpressionInput
 from orchid.wire.struct import replace
+from orchid.wire.text import first_few
 from orchid.wire.user import UserInfo
 
 NAME_LISTS: Final = ("dnsNames", "ipAddresses", "uris", "emailAddresses")
@@ -130,7 +131,7 @@ def case_of(
         requested_certificate(read, certified, lifetime),
         user,
         now,
-        (*hidden_parts(read, usages), *refusals),
+        (*first_few(hidden_parts(read, usages)), *refusals),
     )
 
 

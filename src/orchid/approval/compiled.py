@@ -31,7 +31,7 @@ from orchid.expressions.cel import (
 from orchid.expressions.isolated import Evaluator, NotEvaluated, Overrun, Result
 from orchid.wire.options import seconds_of
 from orchid.wire.struct import replace
-from orchid.wire.text import human_duration, quote
+from orchid.wire.text import first_few, human_duration, quote
 from orchid.wire.user import UserInfo
 
 ACCOUNT_PREFIX = "system:serviceaccount:"
@@ -72,7 +72,7 @@ class JudgedPolicy(msgspec.Struct, frozen=True):
         if self.problem:
             return self.problem
         refused = (*self.selection, *(check for check in self.checks if not check.allowed))
-        return "; ".join(dict.fromkeys(check.message for check in refused))
+        return "; ".join(first_few([*dict.fromkeys(check.message for check in refused)]))
 
 
 class CompiledPolicy:

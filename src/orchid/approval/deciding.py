@@ -14,6 +14,7 @@ import msgspec
 from orchid.approval.case import Case
 from orchid.approval.compiled import CompiledPolicy, JudgedPolicy
 from orchid.expressions.isolated import Evaluator
+from orchid.wire.text import first_few
 
 MayUse = Callable[[str], Awaitable[bool]]  # whether the requester may use the policy of this name
 LONGEST_MESSAGE = 4096
@@ -71,7 +72,7 @@ async def decide(verdicts: Sequence[JudgedPolicy], may_use: MayUse) -> PolicyDec
         text = (
             "A policy allows this request, but its requester may not use, or wrote, that policy: "
         )
-        text += ", ".join(verdict.policy.name for verdict in allowing) + "."
+        text += ", ".join(first_few([verdict.policy.name for verdict in allowing])) + "."
         return PolicyDecision(Outcome.LEAVE, text, may_change=True)
     unsettled = any(verdict.problem for verdict in selected)
     return PolicyDecision(Outcome.LEAVE, _joined(selected), may_change=unsettled)
@@ -95,6 +96,10 @@ async def _is_denied(selected: Sequence[JudgedPolicy], may_use: MayUse) -> bool:
 
 
 def _joined(verdicts: Sequence[JudgedPolicy]) -> str:
-    reasons = " ".join(f"{verdict.policy.name}: {verdict.message}." for verdict in verdicts)
-    text = f"No policy allows this request. {reasons}"
+    """The reasons of all policies, each reason once with the policies that have it."""
+    policies: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        policies.setdefault(verdict.message, []).append(verdict.policy.name)
+    reasons = (f"{', '.join(first_few(names))}: {why}." for why, names in policies.items())
+    text = f"No policy allows this request. {' '.join(reasons)}"
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

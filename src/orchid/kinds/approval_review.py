@@ -28,9 +28,11 @@ from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.rules.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, describe, proto, replace
+from orchid.wire.text import shortened
 from orchid.wire.user import UserInfo
 
 SPEC: Final = Path() / "spec"
+MOST_CHECKS: Final = 64  # of one policy: a request may have a thousand names
 
 
 class ApprovalReviewSpec(Wire):
@@ -78,7 +80,11 @@ class PolicyVerdict(Wire):
     ] = always(bool)
     allowed: Annotated[bool, proto(5), describe("Whether it allows the request.")] = always(bool)
     message: Annotated[str, proto(6), describe("Why not.")] = ""
-    checks: Annotated[tuple[ApprovalCheck, ...], proto(7), describe("All checks.")] = ()
+    checks: Annotated[
+        tuple[ApprovalCheck, ...],
+        proto(7),
+        describe("The checks; of more than 64, those that fail first."),
+    ] = ()
 
 
 class ReviewedCertificate(Wire):
@@ -226,6 +232,9 @@ def reviewed(certificate: RequestedCertificate) -> ReviewedCertificate:
 
 def verdict_of(answer: PolicyAnswer) -> PolicyVerdict:
     verdict = answer.verdict
+    checks = (*verdict.selection, *verdict.checks)
+    if len(checks) > MOST_CHECKS:
+        checks = tuple(sorted(checks, key=lambda check: check.allowed)[:MOST_CHECKS])
     return PolicyVerdict(
         name=verdict.policy.name,
         revision=verdict.policy.revision,
@@ -235,8 +244,11 @@ def verdict_of(answer: PolicyAnswer) -> PolicyVerdict:
         message=verdict.message,
         checks=tuple(
             ApprovalCheck(
-                field=check.field, value=check.value, allowed=check.allowed, message=check.message
+                field=check.field,
+                value=shortened(check.value),
+                allowed=check.allowed,
+                message=shortened(check.message),
             )
-            for check in (*verdict.selection, *verdict.checks)
+            for check in checks
         ),
     )

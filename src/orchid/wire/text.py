@@ -1,10 +1,13 @@
 """Short texts as Kubernetes prints them: quoted strings, durations, times."""
 
 import datetime
+from collections.abc import Sequence
 
 # Responses repeat values of the request, some several times. Longer values are omitted.
 LONGEST_SHOWN = 16 * 1024
 OMITTED = "<value omitted>"
+LONGEST_SENTENCE = 1024  # characters, as of the message of a rule
+MOST_SENTENCES = 8  # reasons that one sentence lists; the others are counted
 REDACTED = "<secret contents redacted>"  # replaces confidential values
 
 _LAST_ASCII, _LAST_SHORT = 0x7F, 0xFFFF
@@ -17,6 +20,22 @@ _ESCAPES = {
 def shown(text: str) -> str:
     """A text of a request as a response may repeat it: unchanged, or omitted if too long."""
     return text if len(text) <= LONGEST_SHOWN else OMITTED
+
+
+def shortened(sentence: str) -> str:
+    if len(sentence) <= LONGEST_SENTENCE:
+        return sentence
+    return f"{sentence[: LONGEST_SENTENCE - 1]}…"
+
+
+def first_few(sentences: Sequence[str]) -> tuple[str, ...]:
+    """The first sentences, each of a limited length, and the number of the others.
+
+    A caller chooses how many there are and how long they are.
+    """
+    few = [shortened(text) for text in sentences[:MOST_SENTENCES]]
+    more = len(sentences) - len(few)
+    return (*few, f"and {more} more") if more else tuple(few)
 
 
 def header_text(value: str) -> str:

@@ -15,6 +15,7 @@ from orchid.approval.deciding import (
     decide,
 )
 from orchid.expressions.isolated import Evaluator
+from orchid.wire.text import MOST_SENTENCES
 from tests.unit.approval.cases import case, policy
 
 GOOD, BAD = "a.web.example.com", "evil.com"
@@ -113,9 +114,32 @@ async def test_a_policy_that_is_not_ready_does_not_keep_others_from_approving() 
     assert decision.outcome is Outcome.APPROVE
 
 
+async def test_policies_with_one_reason_share_one_text() -> None:
+    """The reason once, and the first policies that have it."""
+    many = [await verdict(f"p{number}", BAD) for number in range(20)]
+
+    decision = await decided(*many, await verdict("other", "evil.org"), usable=())
+
+    assert decision.message.count('dnsNames does not allow "evil.com"') == 1
+    assert "p6, p7, and 12 more: dnsNames" in decision.message
+    assert 'other: dnsNames does not allow "evil.org".' in decision.message
+
+
+async def test_a_policy_names_its_first_reasons_and_counts_the_others() -> None:
+    """A request may have a thousand names."""
+    judged = await policy().judge(
+        case(*(f"{number}.evil.com" for number in range(100))), Evaluator(REQUEST_SAMPLE)
+    )
+
+    assert judged.message.count("dnsNames does not allow") == MOST_SENTENCES
+    assert judged.message.endswith("; and 92 more")
+
+
 async def test_a_message_does_not_grow_without_end() -> None:
     """A condition is no place for a thousand reasons."""
-    many = [await verdict(f"p{number}", BAD, otherwise="deny") for number in range(200)]
+    many = [
+        await verdict(f"p{number}", f"evil-{number}.com", otherwise="deny") for number in range(200)
+    ]
 
     decision = await decided(*many, usable=tuple(f"p{number}" for number in range(200)))
 

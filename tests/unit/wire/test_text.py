@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from orchid.wire.text import quote, timestamp
+from orchid.wire.text import LONGEST_SENTENCE, MOST_SENTENCES, first_few, quote, timestamp
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,13 @@ def test_timestamp_is_utc_in_whole_seconds(moment: datetime, text: str) -> None:
 def test_quotes_escape_what_cannot_be_printed(text: str, quoted: str) -> None:
     """As the reference quotes strings in its messages."""
     assert quote(text) == quoted
+
+
+def test_the_first_sentences_are_listed_and_the_others_counted() -> None:
+    """Also one of a caller that is as long as a page."""
+    sentences = [str(number) for number in range(MOST_SENTENCES + 3)]
+
+    assert first_few(sentences[:MOST_SENTENCES]) == tuple(sentences[:MOST_SENTENCES])
+    assert first_few(sentences) == (*sentences[:MOST_SENTENCES], "and 3 more")
+    assert first_few(["x" * LONGEST_SENTENCE])[0] == "x" * LONGEST_SENTENCE
+    assert first_few(["x" * (LONGEST_SENTENCE + 1)])[0] == "x" * (LONGEST_SENTENCE - 1) + "…"

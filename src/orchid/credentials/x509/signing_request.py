@@ -9,6 +9,7 @@ Messages are those of Kubernetes where it has one, because clients show them.
 """
 
 import ipaddress
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,7 @@ from orchid.credentials.x509 import der, pem
 from orchid.credentials.x509.names import MAX_NAMES, DistinguishedName, IPAddress, read_subject
 
 MAX_DER = 64 * 1024
+MOST_REQUESTED = 64  # attributes, their values and extensions together; usual requests have three
 # The cache of `parse_once`: at most 2 MiB of text, whatever the size of requests.
 _CACHED_SIZE = 4 * 1024
 _CACHE_ENTRIES, _REMEMBERED_LARGE = 512, 8
@@ -268,12 +270,24 @@ def _extension_elements(data: bytes, begin: int, limit: int) -> Iterator[der.Ele
     if begin == limit:
         return
     attributes = der.element(data, begin, limit, _ATTRIBUTES)
-    for attribute in der.children(data, attributes.start, attributes.stop):
+    count = itertools.count()
+    for attribute in _few_children(data, attributes, count):
         oid = der.element(data, attribute.start, attribute.stop, der.OID)
         if data[oid.start : oid.stop] == _EXTENSION_REQUEST:
             values = der.element(data, oid.stop, attribute.stop, der.SET)
-            for extensions in der.children(data, values.start, values.stop):
-                yield from der.children(data, extensions.start, extensions.stop)
+            for extensions in _few_children(data, values, count):
+                yield from _few_children(data, extensions, count)
+
+
+def _few_children(data: bytes, parent: der.Element, count: Iterator[int]) -> Iterator[der.Element]:
+    """The parts of an element, while the shared count is below the limit."""
+    for child in der.children(data, parent.start, parent.stop):
+        if next(count) == MOST_REQUESTED:
+            raise MalformedRequest(
+                f"x509: a certificate request has at most {MOST_REQUESTED} attributes and "
+                "requested extensions"
+            )
+        yield child
 
 
 class _AlternativeNames:

@@ -425,3 +425,35 @@ def test_any_bytes_are_refused_by_name(data: bytes) -> None:
     """Any input gives a named refusal."""
     with pytest.raises(MalformedRequest):
         signing_request.parse_der(data)
+
+
+def _attribute(*values: bytes) -> bytes:
+    oid = der.encode_oid("1.2.840.113549.1.9.14")
+    return der.encode(der.SEQUENCE, oid, der.encode(der.SET, *values))
+
+
+_NOTHING = der.encode(der.SEQUENCE)
+_MOST = signing_request.MOST_REQUESTED
+ATTRIBUTES = {
+    "attributes": (_attribute(), _MOST),
+    "values": (_attribute(*[_NOTHING] * (_MOST - 1)), 1),
+    "extensions": (
+        _attribute(
+            der.encode(
+                der.SEQUENCE, *(samples.extension(f"1.2.{n}", b"") for n in range(_MOST - 2))
+            )
+        ),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ATTRIBUTES)
+def test_what_a_request_asks_for_has_a_limit(kind: str) -> None:
+    """Attributes, their values and extensions count together."""
+    part, count = ATTRIBUTES[kind]
+    subject = name((utf8(CN, "a"),))
+
+    signing_request.parse_der(raw_request(subject, attributes=part * count))
+    with pytest.raises(MalformedRequest, match=f"at most {_MOST} attributes"):
+        signing_request.parse_der(raw_request(subject, attributes=part * count + _attribute()))

@@ -1,0 +1,75 @@
+"""The attack: a small request that makes the server do much work in one turn of the event loop.
+
+A certificate request of 82 kB had 6,681 extensions. Each became a sentence, every policy joined all
+of them, and one review of policies had 24 MB: with 20 policies each such request blocked the event
+loop for half a second.
+"""
+
+import base64
+from typing import Any
+
+import pytest
+
+from orchid.credentials.x509.signing_request import MOST_REQUESTED
+from orchid.kinds.approval_review import MOST_CHECKS
+from tests.api.test_approval_policies import POLICIES, body
+from tests.api.test_approval_reviews import REQUESTS, REVIEWS, terms
+from tests.api.world import Api
+from tests.unit.acme.acme_client import b64
+from tests.unit.acme.conftest import prepared
+from tests.unit.acme.test_acme_accounts import problem
+from tests.unit.credentials.samples import as_pem, extension, name, raw_request
+
+FORTY_POLICIES = 40
+REVIEW_BYTES = 256 * 1024
+
+
+def with_extensions(count: int) -> bytes:
+    """A signed request (DER) with many extensions of nine bytes."""
+    return raw_request(name(), *(extension(f"1.2.{number}", b"") for number in range(count)))
+
+
+def sent(der: bytes) -> dict[str, Any]:
+    return {**terms(), "request": base64.b64encode(as_pem(der)).decode()}
+
+
+async def test_a_request_with_thousands_of_extensions_is_refused(server: Api) -> None:
+    """As an object, and in a review."""
+    spec = sent(with_extensions(4000))
+
+    answers = [
+        await server.call("POST", REQUESTS, {"metadata": {"name": "many"}, "spec": spec}),
+        await server.call("POST", REVIEWS, {"spec": spec}),
+    ]
+
+    assert [answer.status for answer in answers] == [422, 422]
+    assert all(f"at most {MOST_REQUESTED} attributes" in answer.text for answer in answers)
+    assert all(len(answer.text) < 2 * len(spec["request"]) for answer in answers)
+
+
+async def test_a_finalized_order_with_thousands_of_extensions_is_refused(server: Api) -> None:
+    world = await prepared(server)
+    client = await world.client()
+    new = await client.order("web-1.example.com")
+
+    csr = b64(with_extensions(4000))
+    answer = await client.post(new.json["finalize"], {"csr": csr})
+
+    assert problem(answer) == (400, "badCSR")
+    assert f"at most {MOST_REQUESTED} attributes" in answer.json["detail"]
+
+
+@pytest.mark.parametrize("otherwise", ["leave", "deny"])
+async def test_a_review_by_many_policies_is_short(server: Api, otherwise: str) -> None:
+    """As many extensions as are allowed, and names of which no policy allows any."""
+    for number in range(FORTY_POLICIES):
+        await server.make(POLICIES, body(f"p{number}", otherwise=otherwise))
+    spec = sent(with_extensions(MOST_REQUESTED - 2))
+
+    answer = await server.call("POST", REVIEWS, {"spec": spec})
+
+    status = answer.json["status"]
+    assert len(status["policies"]) == FORTY_POLICIES
+    assert len(answer.body) < REVIEW_BYTES
+    assert max(len(policy["checks"]) for policy in status["policies"]) <= MOST_CHECKS
+    assert status["message"].count("it asks for the extension 1.2.0,") == 1
