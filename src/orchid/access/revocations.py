@@ -106,7 +106,17 @@ class Revocations:
         jti = claims.get("jti")
         if isinstance(jti, str) and jti in self._tokens:
             self._refuse_unnamed(jti, issuer)
-        self.refuse_user(username, claims.get("iat"))  # always a number
+        issued_at = claims.get("iat")
+        is_time = isinstance(issued_at, int | float)  # a verified token always has one
+        self.refuse_user(username, issued_at if is_time else None)
+
+    def has_revoked(self, issuer: str, username: str, claims: Mapping[str, Any]) -> bool:
+        """Whether a token of an external issuer is revoked, by its id or its user."""
+        try:
+            self.refuse_outside_token(issuer, claims, username)
+        except Rejected:
+            return True
+        return False
 
     def refuse_origin(self, issuer: str, jti: str) -> None:
         """Raise Rejected if the token of another issuer for which ours was exchanged is revoked."""

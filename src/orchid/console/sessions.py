@@ -3,7 +3,8 @@
 The id of a session is 256 random bits that only the cookie of the browser has. The object is named
 by its SHA-256, and the tokens in it are sealed with a key that is derived from the id. A reader of
 the store or of a backup has neither the cookie nor the tokens. Every request reads the object:
-deleting it signs the user out everywhere.
+deleting it signs the user out everywhere. A session ends with the user and with its ID token: it is
+deleted, with its refresh token, when either is revoked.
 """
 
 import base64
@@ -11,9 +12,9 @@ import binascii
 import hashlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from orchid.console.api import CONFLICT, NOT_FOUND, Api, Json, Refused
+from orchid.console.decoding import claims_of
 from orchid.console.text import parse_time
 
 IDLE: Final = timedelta(minutes=30)
@@ -31,6 +33,9 @@ PAGE: Final = 500
 PURPOSE: Final = b"orchid console session"
 NONCE_BYTES: Final = 12
 KIND: Final = "consolesessions"
+
+# Whether a token of an issuer with these claims is revoked, or a user who has it.
+IsRevoked = Callable[[str, str, Mapping[str, Any]], bool]
 
 _is_id = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
 
@@ -89,10 +94,18 @@ def _key(session_id: str) -> bytes:
 class Sessions:
     """The sessions of all users, through the API with the account of the console."""
 
-    def __init__(self, api: Api, now: Callable[[], datetime], lifetime: timedelta) -> None:
+    def __init__(
+        self,
+        api: Api,
+        now: Callable[[], datetime],
+        lifetime: timedelta,
+        is_revoked: IsRevoked,
+    ) -> None:
+        """`is_revoked`: of an issuer, a user and claims, as new as what `api` has read last."""
         self._api = api
         self.now = now
         self._lifetime = lifetime
+        self._is_revoked = is_revoked
 
     async def begin(self, username: str, issuer: str, address: str, tokens: Tokens) -> OpenSession:
         """A new session; the oldest ones of a user with too many end."""
@@ -118,7 +131,7 @@ class Sessions:
         return OpenSession(session_id, username, end, now, tokens, stored)
 
     async def find(self, session_id: str) -> OpenSession | None:
-        """The session of a cookie; None if it has ended."""
+        """The session of a cookie; None if it has ended. A revoked one is deleted."""
         if not _is_id(session_id):
             return None
         try:
@@ -134,7 +147,20 @@ class Sessions:
         end, seen = parse_time(spec.get("expires")), parse_time(spec.get("lastSeen"))
         if tokens is None or end is None or seen is None:
             return None
+        if self._has_ended(found, claims_of(tokens.id_token)):
+            await self.end(name_of(session_id))
+            return None
         return OpenSession(session_id, str(spec.get("username") or ""), end, seen, tokens, found)
+
+    def _has_ended(self, stored: Json, *tokens: Json) -> bool:
+        """Whether the user has been revoked since the session began, or one of its tokens is.
+
+        A renewed ID token is newer than the revocation, so the beginning of the session counts.
+        """
+        spec, began = stored["spec"], parse_time(stored["metadata"].get("creationTimestamp"))
+        user = str(spec.get("issuer") or ""), str(spec.get("username") or "")
+        beginning = {"iat": began.timestamp() if began else None}
+        return any(self._is_revoked(*user, claims) for claims in (beginning, *tokens))
 
     def _is_over(self, spec: Json) -> bool:
         end, seen, now = (
@@ -150,10 +176,13 @@ class Sessions:
             return
         await self._update(session, lastSeen=_time(self.now()))
 
-    async def renew(self, session: OpenSession, tokens: Tokens) -> OpenSession:
-        """Replace the tokens of a session; it stays as idle as it is."""
+    async def renew(self, session: OpenSession, tokens: Tokens) -> OpenSession | None:
+        """Replace the tokens of a session; it stays as idle as it is.
+
+        None if it has ended while the provider made them: they are used by nobody.
+        """
         await self._update(session, sealed=seal(session.id, tokens))
-        return msgspec.structs.replace(session, tokens=tokens)
+        return await self.find(session.id)
 
     async def _update(self, session: OpenSession, **change: str) -> None:
         body = {**session.stored, "spec": {**session.stored["spec"], **change}}
@@ -175,9 +204,9 @@ class Sessions:
         return [one for one in await self._listed() if one["spec"].get("username") == username]
 
     async def sweep(self) -> None:
-        """Delete the sessions that have ended."""
+        """Delete the sessions that have ended, by time or by a revocation."""
         for one in await self._listed():
-            if self._is_over(one.get("spec") or {}):
+            if self._is_over(one["spec"]) or self._has_ended(one):
                 await self.end(str(one["metadata"]["name"]))
 
     async def _listed(self) -> list[Json]:

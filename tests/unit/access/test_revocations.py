@@ -9,7 +9,12 @@ from orchid.credentials.x509.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Rejected
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.wire.meta import ObjectMeta
-from orchid.wire.revoked_credentials import RevokedAccount, RevokedAuthority, RevokedToken
+from orchid.wire.revoked_credentials import (
+    RevokedAccount,
+    RevokedAuthority,
+    RevokedToken,
+    RevokedUser,
+)
 from tests.unit.access.presenting import START
 from tests.unit.access.world import REVOCABLE, World, world_of
 from tests.unit.credentials import chains
@@ -82,3 +87,32 @@ async def test_the_id_of_a_token_counts_for_its_issuer_only() -> None:
         ):
             with pytest.raises(Rejected):
                 refuse()
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_revoked"),
+    [
+        ({"iat": NOW.timestamp()}, True),
+        ({"iat": NOW.timestamp() + 0.9}, True),
+        ({"iat": int(NOW.timestamp()) + 1}, False),
+        ({}, True),
+        ({"iat": None}, True),
+        ({"iat": "tomorrow"}, True),
+        ({"iat": int(NOW.timestamp()) + 1, "jti": "stolen"}, True),
+        ({"iat": int(NOW.timestamp()) + 1, "jti": ["stolen"]}, False),
+    ],
+)
+async def test_a_token_of_a_user_without_a_time_of_issue_is_revoked(
+    claims: dict[str, object], is_revoked: bool
+) -> None:
+    """By the user or by the id; a claim of another type is no time."""
+    outside = "https://outside.example"
+    async with world_of(*REVOCABLE) as here:
+        revocations = Revocations(here.feed)
+        user = RevokedUser(username="jane", issued_before=NOW)
+        await put(here, "user", CredentialRevocationSpec(user=user))
+        token = RevokedToken(jti="stolen", issuer=outside)
+        await put(here, "token", CredentialRevocationSpec(token=token))
+
+        assert revocations.has_revoked(outside, "jane", claims) is is_revoked
+        assert revocations.has_revoked(outside, "joe", {**claims, "jti": "other"}) is False

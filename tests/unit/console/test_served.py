@@ -1,7 +1,9 @@
 """Sessions of the console of a server: their ends, renewal and limits."""
 
 import asyncio
+import base64
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +26,7 @@ from orchid.outbound.answer import Answer
 from orchid.wire.naming import ORCH
 
 URL = "https://console.example"
+ISSUER = "https://login.example"
 OWN = {"origin": URL, "sec-fetch-site": "same-origin", "content-type": FORM}
 RENDERER = Renderer()
 CONNECT: Any = str  # the transport of a token is the token itself
@@ -40,7 +43,11 @@ class Stored:
         given = json.loads(body) if body else {}
         if method == "POST":
             made = {
-                "metadata": {**given["metadata"], "resourceVersion": "1"},
+                "metadata": {
+                    **given["metadata"],
+                    "resourceVersion": "1",
+                    "creationTimestamp": given["spec"]["lastSeen"],
+                },
                 "spec": given["spec"],
             }
             self.objects[given["metadata"]["name"]] = made
@@ -58,6 +65,12 @@ class Stored:
         raise NotImplementedError
 
 
+def id_token(name: str, **claims: Any) -> str:
+    """A token that is not verified here; its signature is its name."""
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"header.{payload}.{name}"
+
+
 class Pages:
     """A site that reports who asks; a page waits for `gate` if it is closed."""
 
@@ -65,6 +78,7 @@ class Pages:
         self.gate = asyncio.Event()
         self.gate.set()
         self.running = self.most = 0
+        self.stream: AsyncIterator[bytes] | None = None
         self.changed = asyncio.Condition()
 
     async def running_at_once(self, count: int) -> None:
@@ -78,7 +92,8 @@ class Pages:
             self.changed.notify_all()
         await self.gate.wait()
         self.running -= 1
-        return WebResponse(200, str(viewer.api._transport).encode())  # the token, see `connect`
+        token = str(viewer.api._transport)  # see `connect`
+        return WebResponse(200, token.rpartition(".")[2].encode(), stream=self.stream)
 
 
 class Provider:
@@ -87,15 +102,19 @@ class Provider:
     def __init__(self) -> None:
         self.renewals = 0
         self.failure: SignInFailed | None = None
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
         self.settings: Any = None
 
     async def renew(self, tokens: Tokens) -> Tokens:
         self.renewals += 1
         await asyncio.sleep(0)
+        if self.meanwhile is not None:
+            await self.meanwhile()
         if self.failure is not None:
             raise self.failure
-        later = datetime.now(UTC).timestamp() + 600
-        return Tokens(f"renewed-{self.renewals}", later, tokens.refresh_token)
+        now = datetime.now(UTC).timestamp()
+        token = id_token(f"renewed-{self.renewals}", iat=now + 1)
+        return Tokens(token, now + 600, tokens.refresh_token)
 
     async def redeem(self, login: Any, query: Any) -> Tokens:
         raise SignInFailed("no")
@@ -113,7 +132,8 @@ class World:
         self.stored, self.provider, self.pages = Stored(), Provider(), Pages()
         transport: Any = self.stored
         api = Api(transport, ORCH)
-        self.sessions = Sessions(api, lambda: self.now, timedelta(hours=8))
+        self.revoked_until = 0.0  # the last time of issue of a revoked token of jane
+        self.sessions = Sessions(api, lambda: self.now, timedelta(hours=8), self.is_revoked)
         site: Any = self.pages
         provider: Any = self.provider
         parts: Any = {"url": URL, "server": "https://api.example", "names": ORCH}
@@ -126,10 +146,16 @@ class World:
             monotonic=lambda: 0.0,
         )
 
-    async def begin(self, seconds: float = 600, refresh: str = "again") -> str:
+    def is_revoked(self, issuer: str, username: str, claims: Mapping[str, Any]) -> bool:
+        assert issuer == ISSUER
+        issued = claims.get("iat")
+        return username == "jane" and (issued is None or issued <= self.revoked_until)
+
+    async def begin(self, seconds: float = 600, refresh: str = "again", user: str = "jane") -> str:
         """Sign in; returns the cookie."""
-        tokens = Tokens("first", datetime.now(UTC).timestamp() + seconds, refresh)
-        made = await self.sessions.begin("jane", "https://login.example", "192.0.2.1:1", tokens)
+        token = id_token("first", iat=self.now.timestamp())
+        tokens = Tokens(token, datetime.now(UTC).timestamp() + seconds, refresh)
+        made = await self.sessions.begin(user, ISSUER, "192.0.2.1:1", tokens)
         return f"__Host-orchid={made.id}"
 
     async def get(self, cookie: str, path: str = "/", method: str = "GET") -> WebResponse:
@@ -208,6 +234,101 @@ async def test_a_refused_renewal_ends_the_session(world: World) -> None:
     assert world.stored.objects == {}
 
 
+async def test_of_two_servers_the_slower_one_ends_no_session(world: World) -> None:
+    """The provider refuses the used refresh token; the other server has stored a new ID token."""
+    cookie = await world.begin(seconds=30)
+    world.provider.failure = SignInFailed("invalid_grant")
+
+    async def renewed_elsewhere() -> None:
+        session = await world.sessions.find(cookie.partition("=")[2])
+        assert session is not None
+        token = id_token("elsewhere", iat=world.now.timestamp())
+        await world.sessions.renew(session, Tokens(token, world.now.timestamp() + 600, "new"))
+
+    world.provider.meanwhile = renewed_elsewhere
+
+    assert (await world.get(cookie)).body == b"elsewhere"
+    assert len(world.stored.objects) == 1
+
+
+async def test_a_revocation_during_a_renewal_ends_the_session(world: World) -> None:
+    """The token of the provider is newer than the revocation; the session is not."""
+    cookie = await world.begin(seconds=30)
+
+    async def revoked() -> None:
+        world.revoked_until = world.now.timestamp()
+
+    world.provider.meanwhile = revoked
+
+    assert (await world.get(cookie)).status == 303
+    assert world.stored.objects == {}
+
+
+async def test_signing_out_during_a_renewal_ends_the_session(world: World) -> None:
+    """No page is served with the token that arrives afterwards."""
+    cookie = await world.begin(seconds=30)
+
+    async def signed_out() -> None:
+        world.stored.objects.clear()
+
+    world.provider.meanwhile = signed_out
+
+    assert (await world.get(cookie)).status == 303
+
+
+@pytest.mark.parametrize(("began", "issued"), [(0, 60), (60, 0), (0, 0), (None, 60)])
+async def test_a_session_ends_with_its_beginning_and_with_its_token(
+    world: World, began: int | None, issued: int
+) -> None:
+    """Either may be older than the revocation; without a time of creation it counts as older."""
+    world.revoked_until = world.now.timestamp() + 30
+    token = id_token("first", iat=world.now.timestamp() + issued)
+    end = world.now.timestamp() + 600
+    session = await world.sessions.begin("jane", ISSUER, "192.0.2.1:1", Tokens(token, end, "x"))
+    metadata = world.stored.objects[session.name]["metadata"]
+    del metadata["creationTimestamp"]
+    if began is not None:
+        metadata["creationTimestamp"] = (world.now + timedelta(seconds=began)).isoformat()
+
+    assert await world.sessions.find(session.id) is None
+    assert world.stored.objects == {}
+
+
+async def test_a_session_after_the_revocation_goes_on(world: World) -> None:
+    world.revoked_until = world.now.timestamp() - 30
+    cookie = await world.begin()
+    await world.sessions.sweep()
+
+    assert (await world.get(cookie)).status == 200
+
+
+async def test_the_sweep_ends_the_sessions_of_a_revoked_user_alone(world: World) -> None:
+    await world.begin()
+    other = await world.begin(user="joe")
+    world.revoked_until = world.now.timestamp()
+
+    await world.sessions.sweep()
+
+    assert [one["spec"]["username"] for one in world.stored.objects.values()] == ["joe"]
+    assert (await world.get(other)).status == 200
+
+
+async def test_an_open_stream_ends_with_its_session(world: World) -> None:
+    """What changes after the end is not shown."""
+
+    async def changes() -> AsyncIterator[bytes]:
+        yield b"before"
+        world.stored.objects.clear()
+        yield b"after"
+
+    cookie = await world.begin()
+    world.pages.stream = changes()
+    found = await world.get(cookie)
+
+    assert found.stream is not None
+    assert [piece async for piece in found.stream] == [b"before"]
+
+
 async def test_a_provider_that_is_down_ends_no_session_with_a_valid_token(world: World) -> None:
     cookie = await world.begin(seconds=30)
     world.provider.failure = ProviderUnavailable("down")
@@ -226,15 +347,19 @@ async def test_without_a_refresh_token_the_session_ends_with_the_id_token(world:
 
 
 async def test_a_user_has_a_limited_number_of_sessions(world: World) -> None:
-    """The least recently used one ends."""
-    first = await world.begin()
-    for _ in range(MOST_PER_USER):
+    """The least recently used one ends, not the oldest; those of others do not count."""
+    oldest, unused, other = await world.begin(), await world.begin(), await world.begin(user="joe")
+    world.now += timedelta(minutes=6)
+    assert (await world.get(oldest)).status == 200
+    for _ in range(MOST_PER_USER - 1):
         world.now += timedelta(seconds=1)
         last = await world.begin()
 
-    assert len(world.stored.objects) == MOST_PER_USER
-    assert (await world.get(first)).status == 303
-    assert (await world.get(last)).status == 200
+    assert len(world.stored.objects) == MOST_PER_USER + 1
+    assert name_of(unused.partition("=")[2]) not in world.stored.objects
+    assert (await world.get(unused)).status == 303
+    for cookie in (oldest, other, last):
+        assert (await world.get(cookie)).status == 200
 
 
 async def test_a_session_has_few_pages_at_a_time_and_all_are_served(world: World) -> None:

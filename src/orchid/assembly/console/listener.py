@@ -68,6 +68,7 @@ class ServedConsole:
             Api(PageTransport(server.clients.transport(CONSOLE)), server.settings.names),
             server.clock.now,
             timedelta(seconds=server.settings.console_session),
+            server.access.revocations.has_revoked,
         )
         self._renderer = Renderer()
         self._streams: set[asyncio.Task[None]] = set()
