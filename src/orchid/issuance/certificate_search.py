@@ -196,6 +196,7 @@ def _item(record: IssuedCertificate) -> FoundCertificate:
         serial_number=spec.serial_number,
         signer_name=spec.signer_name,
         subject=spec.subject,
+        username=record.username,
         names=spec.names,
         requester=spec.requester.username,
         request=spec.request.name,

@@ -118,6 +118,7 @@ class FoundCertificate(Wire):
     cluster: Annotated[str, proto(14), describe("The Cluster that issued it, if any.")] = ""
     key_algorithm: Annotated[str, proto(15), describe("Algorithm and size of its key.")] = ""
     sha256: Annotated[str, proto(16), describe("SHA-256 of the certificate, in hex.")] = ""
+    username: Annotated[str, proto(18), describe("The common name of the subject.")] = ""
 
 
 class CertificateSearchStatus(Wire):

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from orchid.credentials.x509.issued_facts import IssuedFacts
+from orchid.credentials.x509.issued_facts import IssuedFacts, common_name_of
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.tables import AGE, NAME
@@ -142,6 +142,11 @@ class IssuedCertificateSpec(Wire):
         proto(18),
         describe("The SigningKey that it certifies, if it is of an intermediate authority."),
     ] = ""
+    username: Annotated[
+        str,
+        proto(19),
+        describe("The user that a client certificate authenticates: the common name."),
+    ] = ""
 
 
 class Revoked(Wire):
@@ -171,9 +176,15 @@ class IssuedCertificate(Object):
 
     @property
     def username(self) -> str:
-        """The user that a client certificate authenticates: the common name."""
-        parts = (part.partition("=") for part in self.spec.subject.split(","))
-        return next((value for name, _, value in parts if name == "CN"), "")
+        """The user that a client certificate authenticates: the common name.
+
+        Earlier versions did not record it: it is read from the certificate. Never from the text of
+        the subject, where a comma or a line of another attribute can look like a common name.
+        """
+        spec = self.spec
+        if spec.username or "CN=" not in spec.subject or not spec.certificate:
+            return spec.username
+        return common_name_of(spec.certificate)
 
 
 def cluster_record_name(cluster: str, sha256: str) -> str:
@@ -239,6 +250,7 @@ def record_of(
             serial_number=facts.serial,
             sha256=facts.sha256,
             subject=facts.subject,
+            username=facts.username,
             names=facts.names,
             usages=facts.usages,
             key=CertificateKey(algorithm=facts.key_algorithm, sha256=facts.key_sha256),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.x509 import pem
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.objects import stored_form
 from orchid.engine.request import Options
@@ -15,6 +17,7 @@ from orchid.kinds.issued_certificate import (
 )
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from tests.unit.credentials import samples
 from tests.unit.credentials.samples import NOW
 
 KIND = declare(ORCH)
@@ -22,6 +25,9 @@ GOOD = IssuedCertificateStatus()
 REVOKED = IssuedCertificateStatus(revoked=Revoked(reason="keyCompromise"))
 # None of these is the field: two texts with its name in quotes, and a label of that name.
 TEXTS = ('CN="revoked"', 'CN="revoked":{}', "CN=revoked")
+JANE = pem.first(
+    samples.certificate_for(Authority.create("test", now=NOW), samples.request("jane"), now=NOW)
+).data
 LABELLED = ObjectMeta(name="a1", uid="u", labels={"revoked": "true"})
 
 
@@ -94,3 +100,22 @@ def test_the_subject_column_shows_the_first_name_of_a_certificate_without_a_subj
     (column,) = (one for one in KIND.columns if one.name == "Subject")
 
     assert column.cell(IssuedCertificate(spec=spec), NOW) == shown
+
+
+@pytest.mark.parametrize(
+    ("recorded", "subject", "certificate", "username"),
+    [
+        ("jane", "CN=joe", b"", "jane"),
+        ("", "serialNumber=1,CN=joe", JANE, "jane"),
+        ("", "", JANE, ""),
+        ("", "CN=joe", b"no certificate", ""),
+        ("", "CN=joe", b"", ""),
+    ],
+)
+def test_the_user_is_never_read_from_the_text_of_a_subject(
+    recorded: str, subject: str, certificate: bytes, username: str
+) -> None:
+    """From the field or, for a record of an earlier version, from the certificate."""
+    spec = IssuedCertificateSpec(username=recorded, subject=subject, certificate=certificate)
+
+    assert IssuedCertificate(spec=spec).username == username

@@ -17,7 +17,6 @@ import argparse
 import base64
 import datetime
 import fnmatch
-import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -202,25 +201,27 @@ def escaped(value: str) -> str:
 
 
 def _is_named(pattern: str, one: Json) -> bool:
-    names = [*one["spec"].get("names", ()), *_common_names(one)]
+    names = filter(None, [*one["spec"].get("names", ()), common_name(one)])
     return not pattern or any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
 
-def _common_names(one: Json) -> list[str]:
-    parts = re.split(r"(?<!\\),", one["spec"].get("subject", ""))  # RFC 4514
-    names = [part.removeprefix("CN=") for part in parts if part.startswith("CN=")]
-    return [re.sub(r"\\(.)", r"\1", name) for name in names]
-
-
 def common_name(one: Json) -> str:
-    """The user that a client certificate names; empty if there is none."""
-    return next(iter(_common_names(one)), "")
+    """The user that a client certificate names; empty if there is none.
+
+    A server of an earlier version does not say it; it is in the certificate then.
+    """
+    spec = one["spec"]
+    if "username" in spec or not spec.get("certificate"):
+        return str(spec.get("username", ""))
+    from orchid.credentials.x509.issued_facts import common_name_of
+
+    return common_name_of(base64.b64decode(spec["certificate"]))
 
 
 def concerns(one: Json, user: str) -> bool:
     """Whether a certificate names a user, or was requested by one."""
     requester: str = one["spec"].get("requester", {}).get("username", "")
-    return requester == user or user in _common_names(one)
+    return user in (requester, common_name(one))
 
 
 def is_live(one: Json) -> bool:

@@ -355,8 +355,12 @@ def _require_nodes_group(request: Named, group: str) -> None:
 
 
 def _require_node_user(request: Named, prefix: str) -> None:
-    if not request.subject.common_name.startswith(prefix):
+    subject = request.subject
+    if not subject.common_name.startswith(prefix):
         raise NotPermitted(f"subject common name does not begin with {prefix}")
+    # Stricter than Kubernetes: nothing else in the subject can be mistaken for a host.
+    if len(subject.attributes) != len(subject.organizations) + 1:
+        raise NotPermitted("the subject may have one common name and organizations only")
 
 
 def _refuse_alternative_names(request: Named, *kinds: str) -> None:

@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from orchid.credentials.authorities.authority_keys import algorithm_by_prefix, algorithm_name
+from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.inspection import bits_of, purposes_of
 from orchid.credentials.x509.usages import usages_of
@@ -34,6 +35,7 @@ class IssuedFacts(msgspec.Struct, frozen=True):
     serial: str  # lower-case hex
     sha256: str  # of the DER
     subject: str  # RFC 4514
+    username: str  # the common name, as authentication reads it
     names: tuple[str, ...]  # alternative names: hosts, addresses, e-mail addresses, URIs
     usages: tuple[str, ...]
     key_algorithm: str
@@ -63,6 +65,7 @@ def read_issued(chain: bytes) -> IssuedFacts:
         serial=certificates.serial_name(parts.serial),
         sha256=hashlib.sha256(data).hexdigest(),
         subject=subject.text or certificate.subject.rfc4514_string(),
+        username=subject.common_name,
         names=extended.names,
         usages=extended.usages,
         key_algorithm=algorithm_by_prefix(parts.key) or algorithm_of(certificate),
@@ -71,6 +74,14 @@ def read_issued(chain: bytes) -> IssuedFacts:
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
     )
+
+
+def common_name_of(data: bytes) -> str:
+    """The common name of a DER certificate; empty if it has none or cannot be read."""
+    try:
+        return certificates.read_once(data).subject.common_name
+    except Refusal:
+        return ""
 
 
 def _read_extensions(certificate: x509.Certificate) -> _Extended:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.approval.platform_signers import platform_profiles
@@ -373,3 +374,38 @@ def test_an_svid_has_nothing_else(
     """Verifiers refuse some of these, and none of them is needed."""
     with pytest.raises(NotPermitted, match=text):
         SVIDS.check(asked, usages)
+
+
+@pytest.mark.parametrize(
+    ("profile", "names", "usages"),
+    [(NODE_CLIENT, (), CLIENT_USAGES), (NODE_SERVING, (DNS,), SERVING_USAGES)],
+    ids=["client", "serving"],
+)
+@pytest.mark.parametrize(
+    "oid",
+    [
+        x509.NameOID.SERIAL_NUMBER,
+        x509.NameOID.ORGANIZATIONAL_UNIT_NAME,
+        x509.NameOID.DOMAIN_COMPONENT,  # dropped when the certificate is signed
+        x509.NameOID.COMMON_NAME,
+    ],
+)
+def test_the_subject_of_a_node_has_nothing_but_its_name_and_groups(
+    profile: profiles.Profile,
+    names: tuple[x509.GeneralName, ...],
+    usages: tuple[str, ...],
+    oid: x509.ObjectIdentifier,
+) -> None:
+    """Not even a second common name: the text of another attribute can look like one."""
+    subject = [
+        x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "nodes"),
+        x509.NameAttribute(oid, "node:n0"),
+        x509.NameAttribute(x509.NameOID.COMMON_NAME, "node:n1"),
+    ]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    made = builder.sign(samples.P256, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    with pytest.raises(NotPermitted, match="one common name and organizations only"):
+        profile.check(signing_request.parse(made), usages)
