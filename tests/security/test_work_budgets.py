@@ -5,11 +5,14 @@ of them, and one review of policies had 24 MB: with 20 policies each such reques
 loop for half a second.
 """
 
+import asyncio
 import base64
 from typing import Any
 
 import pytest
 
+from orchid import shared_turn
+from orchid.credentials.x509 import signing_request
 from orchid.credentials.x509.signing_request import MOST_REQUESTED
 from orchid.kinds.approval_review import MOST_CHECKS
 from tests.api.test_approval_policies import POLICIES, body
@@ -73,3 +76,65 @@ async def test_a_review_by_many_policies_is_short(server: Api, otherwise: str) -
     assert len(answer.body) < REVIEW_BYTES
     assert max(len(policy["checks"]) for policy in status["policies"]) <= MOST_CHECKS
     assert status["message"].count("it asks for the extension 1.2.0,") == 1
+
+
+async def test_slow_requests_of_one_turn_are_verified_in_several(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to 32 were verified in one turn, whatever each took: P-521 and many names 5 ms.
+
+    With a budget that a single one exceeds, each has a turn of its own.
+    """
+    monkeypatch.setattr(shared_turn, "LONGEST_TURN", 0.0, raising=False)
+    verified = [0]
+    prove = signing_request._prove_key
+
+    def count(data: bytes) -> Any:
+        verified[-1] += 1
+        return prove(data)
+
+    monkeypatch.setattr(signing_request, "_prove_key", count)
+    specs = [sent(with_extensions(number)) for number in range(40)]
+    asking = asyncio.gather(
+        *(
+            server.call("POST", REQUESTS, {"metadata": {"name": f"r{number}"}, "spec": spec})
+            for number, spec in enumerate(specs)
+        )
+    )
+    while not asking.done():
+        await asyncio.sleep(0)
+        verified.append(0)
+
+    assert {answer.status for answer in await asking} == {201}
+    assert sum(verified) >= len(specs)
+    assert max(verified) == 1
+
+
+class PanicException(BaseException):
+    """As the X.509 library raises it: not an ordinary Exception."""
+
+
+async def test_a_panic_fails_no_other_request_of_its_turn(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others got no answer until their deadline."""
+    parse = signing_request.parse_once
+    bad = as_pem(with_extensions(1))
+
+    def panic_for_one(text: bytes) -> signing_request.SigningRequest:
+        if text == bad:
+            raise PanicException
+        return parse(text)
+
+    monkeypatch.setattr(signing_request, "parse_once", panic_for_one)
+    texts = [as_pem(with_extensions(2)), bad, as_pem(with_extensions(3))]
+    specs = [{**terms(), "request": base64.b64encode(text).decode()} for text in texts]
+    async with asyncio.timeout(20):
+        answers = await asyncio.gather(
+            *(
+                server.call("POST", REQUESTS, {"metadata": {"name": f"r{number}"}, "spec": spec})
+                for number, spec in enumerate(specs)
+            )
+        )
+
+    assert [answer.status for answer in answers] == [201, 500, 201]

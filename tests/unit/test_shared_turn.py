@@ -1,11 +1,12 @@
 """Work of several requests is done together, and each gets its own result."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
-from orchid.shared_turn import MOST_AT_ONCE, SharedTurn
+from orchid.shared_turn import LONGEST_TURN, MOST_AT_ONCE, SharedTurn
 
 
 def test_work_is_done_together_after_all_have_asked() -> None:
@@ -48,32 +49,119 @@ def test_a_failure_reaches_its_own_request_only() -> None:
     assert isinstance(second, ValueError)
 
 
-@pytest.mark.parametrize("count", [MOST_AT_ONCE, MOST_AT_ONCE + 1, 5 * MOST_AT_ONCE])
-def test_very_much_work_is_done_in_several_turns(count: int) -> None:
-    """Other callbacks of the event loop run in between; nothing is lost."""
-    rounds: list[int] = []
+class Turns:
+    """Counts the work of each turn of the event loop; each piece takes some time of a clock."""
 
-    async def scenario() -> list[int]:
-        turn = SharedTurn()
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.now = 0.0
+        self.counts: list[int] = []
+        self._seconds = seconds
 
-        def work(number: int) -> int:
-            rounds[-1] += 1
-            return number
+    def work(self, number: int) -> int:
+        self.now += self._seconds
+        self.counts[-1] += 1
+        return number
 
-        async def watch() -> None:
-            while True:
-                rounds.append(0)
-                await asyncio.sleep(0)
-
-        watching = asyncio.create_task(watch())
-        results = await asyncio.gather(
-            *(turn.run(partial(work, number)) for number in range(count))
-        )
+    async def results(self, count: int) -> list[int]:
+        """The results of so many requests of one turn."""
+        turn = SharedTurn(lambda: self.now)
+        watching = asyncio.create_task(self._watch())
+        works = (turn.run(partial(self.work, number)) for number in range(count))
+        results = await asyncio.gather(*works)
         watching.cancel()
         return results
 
-    assert asyncio.run(scenario()) == list(range(count))
-    assert sum(rounds) == count
+    async def _watch(self) -> None:
+        while True:
+            self.counts.append(0)
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("count", [MOST_AT_ONCE, MOST_AT_ONCE + 1, 5 * MOST_AT_ONCE])
+def test_a_turn_has_a_number_of_works(count: int) -> None:
+    """The rest is done in the next turns, and nothing is lost."""
+    turns = Turns()
+
+    assert asyncio.run(turns.results(count)) == list(range(count))
+    assert sum(turns.counts) == count
+    assert max(turns.counts) == MOST_AT_ONCE
+    assert sum(map(bool, turns.counts)) == -(-count // MOST_AT_ONCE)
+
+
+@pytest.mark.parametrize(("each", "most"), [(0.3, 4), (1.0, 1), (20.0, 1), (0.0001, MOST_AT_ONCE)])
+def test_a_turn_has_a_time(each: float, most: int) -> None:
+    """Work that takes longer than all of it is done alone."""
+    turns = Turns(each * LONGEST_TURN)
+
+    assert asyncio.run(turns.results(40)) == list(range(40))
+    assert sum(turns.counts) == 40
+    assert max(turns.counts) == most
+
+
+def test_work_that_comes_during_the_turns_joins_the_last() -> None:
+    """In the order of arrival."""
+    order: list[int] = []
+    clock = Turns(LONGEST_TURN)
+    begun = asyncio.Event()
+
+    async def ask(turn: SharedTurn, number: int) -> None:
+        def work() -> None:
+            clock.now += LONGEST_TURN
+            order.append(number)
+            begun.set()
+
+        await turn.run(work)
+
+    async def scenario() -> None:
+        turn = SharedTurn(lambda: clock.now)
+        asking = [asyncio.create_task(ask(turn, number)) for number in range(3)]
+        await begun.wait()
+        await asyncio.gather(*asking, ask(turn, 3))
+        await ask(turn, 4)
+
+    asyncio.run(scenario())
+    assert order == [0, 1, 2, 3, 4]
+
+
+class PanicException(BaseException):
+    """As the X.509 library's."""
+
+
+def test_a_panic_reaches_its_own_request_only() -> None:
+    """It is no Exception; before, all other requests of the turn waited until their deadline."""
+
+    def panic() -> str:
+        raise PanicException
+
+    async def ask(turn: SharedTurn, work: Callable[[], str]) -> str:
+        try:
+            return await turn.run(work)
+        except PanicException:
+            return "panic"
+
+    async def scenario() -> list[str]:
+        turn = SharedTurn()
+        works = (lambda: "one", panic, lambda: "three")
+        return await asyncio.gather(*(ask(turn, work) for work in works))
+
+    assert asyncio.run(scenario()) == ["one", "panic", "three"]
+
+
+def test_an_interrupted_turn_goes_on_in_the_next() -> None:
+    """By a clock that fails, say: each request gets its result."""
+    readings = iter([0.0, 0.0, OSError(), *[0.0] * 10])
+
+    def clock() -> float:
+        if isinstance(reading := next(readings), OSError):
+            raise reading
+        return reading
+
+    async def scenario() -> list[int]:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        turn = SharedTurn(clock)
+        return await asyncio.gather(*(turn.run(partial(int, number)) for number in range(5)))
+
+    assert asyncio.run(scenario()) == list(range(5))
 
 
 def test_a_request_that_is_cancelled_affects_no_other() -> None:
