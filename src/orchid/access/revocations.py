@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from orchid.access.cache_index import CacheIndex
 from orchid.credentials.authorities.profiles import Profile
-from orchid.credentials.refusals import CertificateRefused, NotPermitted, Refusal, panics_as
+from orchid.credentials.refusals import CertificateRefused, NotPermitted, Refusal, library_errors_as
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.verified_chain import VerifiedChain, has_issued
 from orchid.engine.cache.entry import Entry
@@ -215,7 +215,7 @@ class Revocations:
         if entry is None or b'"sha256":"%b"' % chain.sha256.encode() in entry.tail:
             return entry  # quotes inside a value are escaped: this is a field
         try:
-            with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
+            with library_errors_as(CertificateRefused, "x509: certificate cannot be verified"):
                 recorded = certificates.parse(entry.object.spec.certificate)
                 is_same_issuer = has_issued(chain.issuer, recorded)
         except Refusal:

@@ -27,7 +27,7 @@ from orchid.controllers.runtime.context import ClusterConnection, ControllerCont
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
-from orchid.credentials.refusals import CertificateRefused, Refusal, panics_as
+from orchid.credentials.refusals import CertificateRefused, Refusal, library_errors_as
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.issued_facts import IssuedFacts, read_issued
 from orchid.credentials.x509.verified_chain import has_issued
@@ -259,7 +259,7 @@ def _facts(request: CertificateSigningRequest, authorities: list[Any]) -> Issued
     if not request.status.certificate:
         return None
     try:
-        with panics_as(CertificateRefused, "x509: certificate cannot be read"):
+        with library_errors_as(CertificateRefused, "x509: certificate cannot be read"):
             facts = read_issued(request.status.certificate)
             issued = any(has_issued(one, facts.certificate) for one in authorities)
     except (Refusal, StopIteration):

@@ -13,7 +13,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from orchid.credentials.keys import VerificationKey, b64url_encode, jwk_public
-from orchid.credentials.refusals import Refusal, UnreadableKey, UnsupportedKey
+from orchid.credentials.refusals import UnreadableKey, UnsupportedKey
 
 ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "RS256")
 LARGEST_RSA: Final = 4096  # bits
@@ -53,13 +53,8 @@ def read_jwk(jwk: Jwk) -> AccountKey:
     given = {name: text for name, text in msgspec.structs.asdict(jwk).items() if text}
     if any(len(text) > LONGEST_MEMBER for text in given.values()):
         raise UnsupportedKey(f"RSA keys must have 2048 to {LARGEST_RSA} bits")
-    try:
-        public = jwk_public(given)
-        key = VerificationKey.of(public)
-    except Refusal:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnreadableKey("the JWK is not a public key") from None
+    public = jwk_public(given)
+    key = VerificationKey.of(public)
     if isinstance(public, rsa.RSAPublicKey) and public.key_size > LARGEST_RSA:
         raise UnsupportedKey(f"RSA keys must have 2048 to {LARGEST_RSA} bits")
     members = key.jwk()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
@@ -24,7 +24,7 @@ from orchid.credentials.refusals import (
     Refusal,
     UnreadableKey,
     UnsupportedKey,
-    panics_as,
+    library_errors_as,
 )
 from orchid.credentials.secret import SecretValue
 from orchid.credentials.x509 import pem
@@ -281,7 +281,7 @@ def _from_jwk(entry: Mapping[str, Any], permitted: Collection[str]) -> list[Veri
     try:
         public = jwk_public(entry)
         fixed = algorithm_of(public)
-    except (ValueError, KeyError, TypeError, AttributeError, Refusal):
+    except Refusal:
         return []
     fitting = _RSA_ALGORITHMS if isinstance(public, rsa.RSAPublicKey) else (fixed,)
     named = entry.get("alg")
@@ -296,7 +296,12 @@ def _from_jwk(entry: Mapping[str, Any], permitted: Collection[str]) -> list[Veri
 
 
 def jwk_public(entry: Mapping[str, Any]) -> PublicKey:
-    """The key of a JWK; raises ValueError, KeyError, TypeError, AttributeError or Refusal."""
+    """The key of a JWK; raises UnreadableKey or UnsupportedKey."""
+    with library_errors_as(UnreadableKey, "the JWK is not a public key"):
+        return _jwk_public(entry)
+
+
+def _jwk_public(entry: Mapping[str, Any]) -> PublicKey:
     kind = entry.get("kty")
     if kind == "RSA":
         numbers = rsa.RSAPublicNumbers(_int(entry["e"]), _int(entry["n"]))
@@ -314,13 +319,11 @@ def jwk_public(entry: Mapping[str, Any]) -> PublicKey:
 def _private_from(block: pem.Block, source: str, *, proves_primes: bool = True) -> object:
     if block.headers:
         raise UnreadableKey(f"{source}: encrypted private keys are not supported")
-    try:
+    # The library's message may quote the input: never passed on.
+    with library_errors_as(UnreadableKey, f"{source} does not contain a readable private key"):
         return serialization.load_der_private_key(
             block.data, None, unsafe_skip_rsa_key_validation=not proves_primes
         )
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        # The library's message may quote the input: never passed on.
-        raise UnreadableKey(f"{source} does not contain a readable private key") from None
 
 
 def _supported(key: object, source: str) -> PrivateKey:
@@ -332,16 +335,13 @@ def _supported(key: object, source: str) -> PrivateKey:
 def _public_from(block: pem.Block, source: str) -> PublicKey | None:
     if block.label in _PRIVATE_LABELS:
         return _supported(_private_from(block, source), source).public_key()
-    try:
-        with panics_as(UnreadableKey, f"{source} holds a certificate that cannot be read"):
-            if block.label in ("PUBLIC KEY", "RSA PUBLIC KEY"):
-                key: object = serialization.load_der_public_key(block.data)
-            elif block.label == pem.CERTIFICATE:
-                key = x509.load_der_x509_certificate(block.data).public_key()
-            else:
-                return None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise UnreadableKey(f"{source} holds a {block.label} that cannot be read") from None
+    with library_errors_as(UnreadableKey, f"{source} holds a {block.label} that cannot be read"):
+        if block.label in ("PUBLIC KEY", "RSA PUBLIC KEY"):
+            key: object = serialization.load_der_public_key(block.data)
+        elif block.label == pem.CERTIFICATE:
+            key = x509.load_der_x509_certificate(block.data).public_key()
+        else:
+            return None
     if not isinstance(key, PublicKey):
         raise UnsupportedKey(f"{source}: only RSA, ECDSA and Ed25519 keys are supported")
     return key

@@ -170,12 +170,12 @@ class UnsoundCertificate(SigningFailed):
     """The bytes to be signed differ from the template."""
 
 
-class panics_as:  # noqa: N801 - used like a function, in a with statement
-    """Convert a panic of the X.509 library into a named refusal.
+class library_errors_as:  # noqa: N801 - used like a function, in a with statement
+    """Convert every exception of the X.509 library into a named refusal.
 
-    The library's PanicException derives from BaseException, so that a hostile certificate would
-    pass every `except Exception`. All other exceptions (cancellation, exit, ordinary errors) pass
-    through.
+    Certificates of strangers raise what no documentation lists: KeyError for a TLS feature,
+    UnsupportedGeneralNameType for a name, and PanicException, which derives from BaseException and
+    would pass every `except Exception`. Refusals, cancellation and exit pass through.
     """
 
     __slots__ = ("_refusal", "_text")
@@ -189,12 +189,19 @@ class panics_as:  # noqa: N801 - used like a function, in a with statement
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        _error: BaseException | None,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        if kind is not None and is_panic(kind):
+        if error is not None and is_library_error(error):
             raise self._refusal(self._text) from None
+
+
+def is_library_error(problem: BaseException) -> bool:
+    """Whether the library may have raised it: everything but our refusals, and ends of a task."""
+    if isinstance(problem, Exception):
+        return not isinstance(problem, Refusal)
+    return is_panic(type(problem))
 
 
 def is_panic(kind: type[BaseException]) -> bool:

@@ -396,9 +396,9 @@ def issued_errors(new: PodCertificateRequest) -> Iterator[FieldError]:
             yield required(REFRESH, text)
         return
     yield from period_errors(leaf, begins, ends, new.spec.max_expiration_seconds or 0)
-    if refresh < begins + REFRESH_MARGIN:
+    if refresh - begins < REFRESH_MARGIN:
         yield invalid(REFRESH, refresh, "must be at least 10 minutes after status.notBefore")
-    elif refresh > ends - REFRESH_MARGIN:
+    elif ends - refresh < REFRESH_MARGIN:
         yield invalid(REFRESH, refresh, "must be at least 10 minutes before status.notAfter")
 
 

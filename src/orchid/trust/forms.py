@@ -14,6 +14,7 @@ from cryptography import x509
 
 from orchid.credentials.keys import VerificationKey
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509.certificates import public_key_of
 from orchid.credentials.x509.java_store import bundle_certificates, java_store
 
 PASSWORD: Final = b"changeit"  # of Java's own trust store; the content is public
@@ -37,8 +38,11 @@ def spiffe_bundle(text: bytes, *, sequence: int, refresh_seconds: int) -> bytes:
 
 
 def _jwk(der: bytes, certificate: x509.Certificate) -> dict[str, Any] | None:
+    public = public_key_of(certificate)
+    if public is None:
+        return None
     try:
-        key = VerificationKey.of(certificate.public_key()).jwk()  # type: ignore[arg-type]  # refused
+        key = VerificationKey.of(public).jwk()  # type: ignore[arg-type]  # refused
     except (Refusal, ValueError):
         return None
     members = {name: key[name] for name in _KEY_MEMBERS if name in key}

@@ -338,6 +338,15 @@ def test_each_part_of_an_outcome_has_its_rule(status: dict[str, Any], text: str)
     assert found.startswith(text)
 
 
+@pytest.mark.parametrize("moment", ["0001-01-01", "9999-12-31"])
+@pytest.mark.parametrize("part", ["not_before", "begin_refresh_at", "not_after"])
+def test_the_ends_of_time_are_compared(part: str, moment: str) -> None:
+    """A time may be the first or the last there is."""
+    assert outcome_refusals(
+        issued(**{part: datetime.datetime.fromisoformat(f"{moment}T00:00:00Z")})
+    )
+
+
 @pytest.mark.parametrize(
     ("life", "text"),
     [

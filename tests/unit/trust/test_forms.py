@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.x509 import certificates
+from orchid.credentials.x509 import certificates, der, pem
 from orchid.trust import forms
 from tests.system_packages import require_program
+from tests.unit.credentials import unusual
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -110,3 +111,14 @@ def test_a_key_without_a_jwk_is_left_out_of_the_spiffe_form() -> None:
     made = json.loads(forms.spiffe_bundle(text, sequence=7, refresh_seconds=300))
 
     assert [key["kty"] for key in made["keys"]] == ["EC"]
+
+
+def test_a_root_whose_key_nobody_can_read_is_left_out_of_a_spiffe_bundle() -> None:
+    """Such a root may be in a trust bundle; the others go on being served."""
+    algorithm = unusual.sequence(der.encode_oid("1.2.3"))
+    key = unusual.sequence(algorithm, der.encode_bits(b"x"))
+    unknown = pem.encode(pem.CERTIFICATE, unusual.certificate(unusual.AUTHORITY, key=key))
+
+    bundle = json.loads(forms.spiffe_bundle(unknown + root("a"), sequence=1, refresh_seconds=60))
+
+    assert len(bundle["keys"]) == 1

@@ -90,7 +90,7 @@ class ClusterRevocations:
             return False
         requested, begins = record.object.spec.request.created, record.object.spec.not_before
         # A later request can be given an old certificate, by those who may sign it.
-        return bool(requested and begins and requested > moment and begins + BACKDATED > moment)
+        return bool(requested and begins and requested > moment and begins - moment > -BACKDATED)
 
     # -- following the cache ------------------------------------------------------------------
 

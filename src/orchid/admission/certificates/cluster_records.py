@@ -8,7 +8,7 @@ recorded by the server alone (record_issued.py): nobody can create such a record
 
 from typing import Any, NoReturn
 
-from orchid.credentials.refusals import CertificateRefused, Refusal, panics_as
+from orchid.credentials.refusals import CertificateRefused, Refusal, library_errors_as
 from orchid.credentials.x509 import certificates, pem
 from orchid.credentials.x509.issued_facts import IssuedFacts, read_issued
 from orchid.credentials.x509.verified_chain import has_issued, refuse_other_encodings
@@ -81,7 +81,7 @@ def _facts(kind: Kind[Any], sent: IssuedCertificate, cluster: Cluster) -> Issued
     if not data:
         _refuse(kind, sent, required(CERTIFICATE))
     try:
-        with panics_as(CertificateRefused, "x509: certificate cannot be read"):
+        with library_errors_as(CertificateRefused, "x509: certificate cannot be read"):
             certificate = certificates.parse(data)
             refuse_other_encodings(certificate, data)
             issuers = certificates.parse_blocks(authorities) if authorities else []

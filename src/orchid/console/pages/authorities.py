@@ -12,6 +12,8 @@ from orchid.console import decoding
 from orchid.console.api import Json
 from orchid.console.page import ConsolePage, Visit
 from orchid.console.pages import shared
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509.revocation_list import read_list as read_crl
 
 MOST_LISTS: Final = 3  # revocation lists that a page reads
 WELL: Final = 200
@@ -76,8 +78,8 @@ async def fetched_list(
     file = name if name.endswith(".crl") else f"{name}.crl"
     status, data = await visit.api.raw(f"/crl/{quote(file, safe='')}")
     try:
-        return file, x509.load_der_x509_crl(data) if status == WELL else None
-    except ValueError:
+        return file, read_crl(data) if status == WELL else None
+    except Refusal:
         return file, None
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -29,10 +28,10 @@ from orchid.credentials.refusals import (
     NotYetAuthority,
     PathTooLong,
     Refusal,
-    panics_as,
+    library_errors_as,
 )
 from orchid.credentials.x509 import pem
-from orchid.credentials.x509.certificates import encode, is_authority
+from orchid.credentials.x509.certificates import encode, is_authority, public_key_of
 
 MAX_CHAIN = 8
 
@@ -115,12 +114,12 @@ def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> boo
 
 def spki_of(certificate: x509.Certificate) -> bytes:
     """The canonical encoding of a certificate's key, or b"" if it cannot be parsed."""
-    try:
-        return certificate.public_key().public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    key = public_key_of(certificate)
+    if key is None:
         return b""
+    return key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
 
 
 def _refuse_no_authority(link: x509.Certificate) -> None:
@@ -132,12 +131,8 @@ def _refuse_no_authority(link: x509.Certificate) -> None:
 
 
 def _refuse_unconnected(lower: x509.Certificate, upper: x509.Certificate) -> None:
-    with panics_as(BrokenChain, "the certificates do not form a chain"):
-        try:
-            lower.verify_directly_issued_by(upper)
-        except Exception:
-            # For any exception of the library the result is the same: nothing is signed.
-            raise BrokenChain("the certificates do not form a chain") from None
+    with library_errors_as(BrokenChain, "the certificates do not form a chain"):
+        lower.verify_directly_issued_by(upper)
 
 
 def _refuse_long_path(chain: Sequence[x509.Certificate]) -> None:

@@ -43,7 +43,7 @@ def read(text: str) -> tuple[Anchor, ...]:
     for der in blocks:
         try:
             end = certificates.parse(der).not_valid_after_utc
-        except (Refusal, ValueError):
+        except Refusal:
             continue
         found.append(Anchor(hashlib.sha256(der).hexdigest(), der, end))
     return tuple(found)

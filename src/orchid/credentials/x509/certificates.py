@@ -14,14 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.utils import CryptographyDeprecationWarning
 
 from orchid.credentials.refusals import (
     CertificateRefused,
     MalformedCertificate,
-    is_panic,
+    is_library_error,
+    library_errors_as,
 )
 from orchid.credentials.x509 import der, pem
 from orchid.credentials.x509.certificate_body import ALTERNATIVE_NAMES
@@ -38,15 +39,8 @@ _MAX_CERTIFICATE = 128 * 1024
 _CACHED_SIZE, _CACHED_TEXT, _CACHE_ENTRIES = 4096, 8192, 64
 
 _UNREADABLE = "x509: malformed certificate"
-_UNREADABLE_FOR = (
-    ValueError,
-    TypeError,
-    Warning,
-    UnsupportedAlgorithm,
-    x509.DuplicateExtension,
-    x509.InvalidVersion,
-)
 _VERSION = 0xA0
+_TELETEX, _EMPTY_SET = b"\x14", b"\x31\x00"
 _EC_KEY = der.encode_oid("1.2.840.10045.2.1")
 _KNOWN_CURVES = tuple(
     der.encode_oid(curve)
@@ -92,7 +86,7 @@ def read(data: bytes) -> "ReadCertificate":
             certificate = _load(data)
     else:
         certificate = _load(data)
-    return ReadCertificate(certificate, parts, _readable_subject(parts))
+    return ReadCertificate(certificate, parts, _readable_subject(certificate, parts))
 
 
 def read_once(data: bytes) -> "ReadCertificate":
@@ -217,6 +211,15 @@ def is_authority(certificate: x509.Certificate) -> bool:
     return False
 
 
+def public_key_of(certificate: x509.Certificate) -> CertificatePublicKeyTypes | None:
+    """The public key; None if the library cannot read it."""
+    try:
+        with library_errors_as(MalformedCertificate, _UNREADABLE):
+            return certificate.public_key()
+    except MalformedCertificate:
+        return None
+
+
 def describe(certificate: x509.Certificate) -> str:
     """A certificate for a message: serial number and key ids, nothing that a client chose."""
     subject_key = authority_key = b""
@@ -284,27 +287,47 @@ def _read_body(body: bytes) -> CertificateParts:
 def _load(data: bytes) -> x509.Certificate:
     try:
         certificate = x509.load_der_x509_certificate(data)
-        # The library parses lazily; force it, so that a malformed certificate is refused here.
+        # The library parses lazily. All that may fail is read here, so that a certificate with an
+        # unusual extension or the year 0 is refused, and nothing raises later.
         certificate.extensions  # noqa: B018 - read for its refusal
-    except _UNREADABLE_FOR:
-        # A warning arrives here only if warnings are errors: the library will refuse it soon.
-        raise MalformedCertificate(_fault(data)) from None
-    except BaseException as problem:  # as `panics_as`, which costs as much as the parsing itself
-        if is_panic(type(problem)):
-            raise MalformedCertificate(_UNREADABLE) from None
+        certificate.not_valid_before_utc  # noqa: B018 - as above
+        certificate.not_valid_after_utc  # noqa: B018 - as above
+    except BaseException as problem:  # as `library_errors_as`, which costs as much as the parsing
+        if is_library_error(problem):
+            raise MalformedCertificate(_fault(data)) from None
         raise
     return certificate
 
 
-def _readable_subject(parts: CertificateParts) -> DistinguishedName:
+def _readable_subject(certificate: x509.Certificate, parts: CertificateParts) -> DistinguishedName:
     """The subject, if the lazily parsed parts are valid: names, and keys on unusual curves."""
     subject = read_name(parts.subject)
-    if parts.issuer != parts.subject:
-        read_name(parts.issuer)
+    issuer = subject if parts.issuer == parts.subject else read_name(parts.issuer)
+    if _is_unusual(parts.subject, subject) or _is_unusual(parts.issuer, issuer):
+        _refuse_unreadable_names(certificate)
     algorithm = parts.key.find(_EC_KEY, 0, _BEFORE_ALGORITHM + len(_EC_KEY))
     if algorithm > 0 and not parts.key.startswith(_KNOWN_CURVES, algorithm + len(_EC_KEY)):
         raise MalformedCertificate("x509: unsupported elliptic curve")
     return subject
+
+
+def _is_unusual(encoded: bytes, name: DistinguishedName) -> bool:
+    """Whether the library may refuse a name that is read here. Most are not: it takes a while."""
+    return (
+        _TELETEX in encoded
+        or _EMPTY_SET in encoded
+        or any(attribute.value is None for attribute in name.attributes)
+    )
+
+
+def _refuse_unreadable_names(certificate: x509.Certificate) -> None:
+    # It warns about long and empty attributes, which are accepted.
+    with (
+        library_errors_as(MalformedCertificate, "x509: invalid RDNSequence"),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        certificate.subject  # noqa: B018 - read for its refusal
+        certificate.issuer  # noqa: B018 - as above
 
 
 def _fault(data: bytes) -> str:

@@ -25,13 +25,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.credentials import files
 from orchid.credentials.keys import refuse_weak_rsa
-from orchid.credentials.refusals import CertificateRefused, Refusal, UnsupportedKey, panics_as
+from orchid.credentials.refusals import (
+    CertificateRefused,
+    Refusal,
+    UnsupportedKey,
+    library_errors_as,
+)
 from orchid.credentials.x509.certificates import (
     describe,
     encode,
     is_authority,
     parse,
     parse_blocks,
+    public_key_of,
 )
 from orchid.credentials.x509.verified_chain import VerifiedChain, has_issued, refuse_other_encodings
 
@@ -95,7 +101,7 @@ class ClientVerifier:
         certificate = parse(leaf)
         try:
             # The library parses keys on access: force all of it.
-            with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
+            with library_errors_as(CertificateRefused, "x509: certificate cannot be verified"):
                 refuse_other_encodings(certificate, leaf)
                 # OpenSSL sends the root, too, if the client trusts it: it is in the pool already.
                 sent = (data for data in intermediates[:MAX_CHAIN] if data not in self._encoded)
@@ -175,20 +181,20 @@ def _refuse_unfit_authority(certificate: x509.Certificate) -> None:
             f"certificate {describe(certificate)} in the pool is not an authority's"
         )
     _refuse_weak_key(certificate)
-    if isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
+    if isinstance(public_key_of(certificate), ed25519.Ed25519PublicKey):
         # The path builder of the X.509 library does not support Ed25519 issuers: fail at the start,
         # not with the first client.
         raise CertificateRefused("client authorities with Ed25519 keys are not supported")
 
 
 def _refuse_weak_key(certificate: x509.Certificate) -> None:
-    try:
-        key = certificate.public_key()
-        if isinstance(key, rsa.RSAPublicKey):
+    key = public_key_of(certificate)
+    if isinstance(key, rsa.RSAPublicKey):
+        try:
             refuse_weak_rsa(key)
-            return
-    except (UnsupportedKey, UnsupportedAlgorithm, ValueError):
-        raise CertificateRefused("x509: the certificate's key is not acceptable") from None
+        except UnsupportedKey:
+            raise CertificateRefused("x509: the certificate's key is not acceptable") from None
+        return
     if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
         return
     if not isinstance(key, ed25519.Ed25519PublicKey):

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 
 from orchid.credentials.authorities.authority_keys import algorithm_by_prefix, algorithm_name
 from orchid.credentials.refusals import Refusal
@@ -106,8 +105,5 @@ def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:
 
 def algorithm_of(certificate: x509.Certificate) -> str:
     """The algorithm of the key; empty if the key cannot be parsed."""
-    try:
-        key = certificate.public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return ""
-    return algorithm_name(key)  # type: ignore[arg-type]  # unknown kinds have a name there too
+    key = certificates.public_key_of(certificate)
+    return "" if key is None else algorithm_name(key)  # type: ignore[arg-type]  # unknown kinds have a name there too

@@ -11,7 +11,7 @@ import datetime
 import msgspec
 from cryptography import x509
 
-from orchid.credentials.refusals import BadRevocation, UnsoundCertificate, panics_as
+from orchid.credentials.refusals import BadRevocation, UnsoundCertificate, library_errors_as
 from orchid.credentials.x509 import der
 from orchid.credentials.x509.certificate_body import encode_authority_key, encode_extension
 
@@ -163,7 +163,9 @@ def refuse_unsound_list(
 ) -> None:
     """Parse a list with the X.509 library and refuse it if it differs from the input."""
     try:
-        with panics_as(UnsoundCertificate, "the revocation list to be signed cannot be read"):
+        with library_errors_as(
+            UnsoundCertificate, "the revocation list to be signed cannot be read"
+        ):
             found = x509.load_der_x509_crl(data)
             wanted = x509.Extensions(
                 [
@@ -186,6 +188,14 @@ def refuse_unsound_list(
         sound = False
     if not sound:
         raise UnsoundCertificate("the revocation list to be signed is not what was meant")
+
+
+def read_list(data: bytes) -> x509.CertificateRevocationList:
+    """A list that others may have written; raises BadRevocation if it cannot be read."""
+    with library_errors_as(BadRevocation, "the revocation list cannot be read"):
+        found = x509.load_der_x509_crl(data)
+        found.last_update_utc, found.next_update_utc  # noqa: B018 - parsed when they are read
+        return found
 
 
 def list_url(base: str, name: str) -> str:

@@ -33,7 +33,7 @@ from orchid.credentials.refusals import (
     MalformedRequest,
     TooMuchPem,
     UnsupportedKey,
-    is_panic,
+    is_library_error,
 )
 from orchid.credentials.x509 import der, pem
 from orchid.credentials.x509.names import MAX_NAMES, DistinguishedName, IPAddress, read_subject
@@ -355,11 +355,8 @@ def _prove_key(data: bytes) -> CertifiedKey:
         request = x509.load_der_x509_csr(data)
         public = _public_key(request)
         _verify(request, public)
-    except (ValueError, Warning, x509.InvalidVersion):
-        # A warning arrives here only if warnings are errors: the library will refuse it soon.
-        raise MalformedRequest(_UNREADABLE) from None
-    except BaseException as problem:  # as `panics_as`, whose three calls are measurable here
-        if is_panic(type(problem)):
+    except BaseException as problem:  # as `library_errors_as`, whose calls are measurable here
+        if is_library_error(problem):
             raise MalformedRequest(_UNREADABLE) from None
         raise
     return public

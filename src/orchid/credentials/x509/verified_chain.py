@@ -13,18 +13,18 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import (
     decode_dss_signature,
     encode_dss_signature,
 )
 
-from orchid.credentials.refusals import CertificateRefused
+from orchid.credentials.refusals import CertificateRefused, library_errors_as
 from orchid.credentials.x509 import der
 from orchid.credentials.x509.certificates import (
     CertificateContents,
     encode,
+    public_key_of,
     read,
     read_contents,
     read_parts,
@@ -78,15 +78,16 @@ def has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
     if certificate.issuer != issuer.subject:
         return False
     try:
-        certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        with library_errors_as(CertificateRefused, "the signature cannot be verified"):
+            certificate.verify_directly_issued_by(issuer)
+    except CertificateRefused:
         return False
     return True
 
 
 def has_ecdsa_key(issuer: x509.Certificate) -> bool:
     """Whether a certificate that it issues is valid in two encodings."""
-    return isinstance(issuer.public_key(), ec.EllipticCurvePublicKey)
+    return isinstance(public_key_of(issuer), ec.EllipticCurvePublicKey)
 
 
 def other_fingerprints(
@@ -109,7 +110,7 @@ def _fingerprints(certificates: Sequence[x509.Certificate]) -> Iterator[str]:
 
 
 def _other_fingerprint(certificate: x509.Certificate, issuer: x509.Certificate) -> str:
-    key = issuer.public_key()
+    key = public_key_of(issuer)
     if not isinstance(key, ec.EllipticCurvePublicKey):
         return ""
     r, s = decode_dss_signature(certificate.signature)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from orchid.credentials.x509 import names
+from orchid.credentials.x509 import der, names
 from orchid.credentials.x509.requested_certificate import hidden_parts
 from orchid.credentials.x509.signing_request import parse
+from tests.unit.credentials import unusual
 from tests.unit.credentials.samples import CLIENT_USAGES, as_pem, name, raw_request, utf8
 
 USER = utf8(names.COMMON_NAME, "jane")
@@ -24,3 +25,21 @@ def test_different_attributes_in_one_relative_name_are_hidden() -> None:
     found = hidden_parts(parse(as_pem(raw_request(name((GROUP, USER))))), CLIENT_USAGES)
 
     assert found == ("the subject has different attributes in one relative name",)
+
+
+@pytest.mark.parametrize(
+    "extension",
+    [
+        unusual.extension(unusual.TLS_FEATURE, unusual.sequence(der.encode_integer(7))),
+        unusual.extension(
+            unusual.ALTERNATIVE_NAMES, unusual.sequence(unusual.GENERAL_NAMES["directory name"])
+        ),
+        unusual.extension(unusual.ALTERNATIVE_NAMES, unusual.sequence(unusual.X400_ADDRESS)),
+    ],
+    ids=["TLS feature 7", "directory name", "x400Address"],
+)
+def test_what_the_library_cannot_read_is_hidden(extension: bytes) -> None:
+    """No exception of the library leaves the comparison: a review of the request would be 500."""
+    request = parse(as_pem(raw_request(name((USER,)), extension)))
+
+    assert hidden_parts(request, CLIENT_USAGES)

@@ -20,6 +20,7 @@ from orchid.credentials.refusals import BadRevocation, NotPermittedToSign, Unsou
 from orchid.credentials.x509 import (
     certificate_body,
     certificates,
+    der,
     pem,
     revocation_list,
     signing_request,
@@ -28,6 +29,7 @@ from orchid.credentials.x509.revocation_list import REASONS, Edition, RevokedCer
 from orchid.wire.struct import replace
 from tests.linting import unexplained
 from tests.system_packages import require_program
+from tests.unit.credentials import unusual
 from tests.unit.credentials.chains import authority
 from tests.unit.credentials.own_authorities import (
     KNOWN_TO_OPENSSL,
@@ -335,3 +337,19 @@ def test_lists_have_no_lint() -> None:
             for found in result.finding_descriptions
             if found.finding.severity <= ValidationFindingSeverity.NOTICE
         ] == []
+
+
+@pytest.mark.parametrize("begin", [b"20260101000000Z", b"00000101000000Z", None])
+def test_a_list_that_others_wrote_is_read_or_refused(begin: bytes | None) -> None:
+    """Its times are read at once: Python has no year 0."""
+    algorithm = unusual.sequence(der.encode_oid("1.2.840.10045.4.3.2"))
+    time = der.encode(0x18, begin or b"")
+    issuer = unusual.name(unusual.text("ca"))
+    body = unusual.sequence(der.encode_integer(1), algorithm, issuer, time, time)
+    data = unusual.sequence(body, algorithm, der.encode_bits(b"none")) if begin else b"none"
+
+    if begin and begin.startswith(b"2026"):
+        assert len(revocation_list.read_list(data)) == 0
+    else:
+        with pytest.raises(BadRevocation):
+            revocation_list.read_list(data)
