@@ -33,7 +33,8 @@ async def exchanging(
 ) -> AsyncIterator[Api]:
     """A server with the keys of the issuer, the account ci/deployer, and no policy.
 
-    A file exchange.json that is already there is used as it is.
+    A file exchange.json that is already there is used as it is. With settings of --oidc, people of
+    the issuer are users of the API, too.
     """
     path = place / "exchange.json"
     file = str(path) if path.exists() else issuer.exchange_configuration(path)
@@ -41,6 +42,8 @@ async def exchanging(
         parts = server.server.exchange
         assert parts is not None
         running = asyncio.create_task(parts.run())
+        if people := server.server.access.oidc:
+            running = asyncio.gather(running, people.run())
         try:
             if waits:
                 await keys_fetched(server)

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from orchid.access.cache_index import CacheIndex
 from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import CertificateRefused, NotPermitted, Refusal, library_errors_as
+from orchid.credentials.tokens import ExchangeClaims
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.verified_chain import VerifiedChain, has_issued
 from orchid.engine.cache.entry import Entry
@@ -118,11 +119,13 @@ class Revocations:
             return True
         return False
 
-    def refuse_origin(self, issuer: str, jti: str) -> None:
-        """Raise Rejected if the token of another issuer for which ours was exchanged is revoked."""
-        self._index.catch_up()
-        if jti in self._tokens:
-            self._refuse_unnamed(jti, issuer)
+    def refuse_origin(self, issuer: str, exchange: ExchangeClaims, issued_at: int) -> None:
+        """Raise Rejected if the token of another issuer for which ours was exchanged is revoked.
+
+        `issued_at`: when ours was issued, for clocks that differ.
+        """
+        claims = {"jti": exchange.jti, "iat": min(exchange.iat, issued_at)}
+        self.refuse_outside_token(issuer, claims, exchange.user)
 
     def refuse_credential_ids(self, ids: Iterable[str]) -> None:
         """Raise Rejected if a credential with one of these ids, from another server, is revoked."""

@@ -52,7 +52,7 @@ from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials.authorities.hsm import KeysOfHsm
 from orchid.credentials.files import Reloading
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.tokens import KeySet
+from orchid.credentials.tokens import KeySet, Payload
 from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
@@ -139,6 +139,10 @@ class Access:
         self.subject_tokens = self._subject_tokens() if given.token_exchange_config else None
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator(_anonymous_paths(given, configured_paths))
+
+    def username_of(self, issuer: str, claims: Payload) -> str:
+        """The user of a verified token of an external issuer; "" if it authenticates none."""
+        return self.oidc.username_of(issuer, claims) if self.oidc else ""
 
     def _subject_tokens(self) -> "SubjectTokens":
         from orchid.assembly import token_exchange  # noqa: PLC0415 -- most servers have none

@@ -168,6 +168,7 @@ class Assembly:
             self.store,
             issuer=access.issuer,
             revocations=access.revocations,
+            username_of=access.username_of,
             authorizer=access.authorizer,
             offload=self.offload,
             clock=self.clock,

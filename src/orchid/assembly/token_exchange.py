@@ -11,6 +11,7 @@ from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.tokens import Payload
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.offload import Offload
@@ -75,6 +76,7 @@ class TokenExchangeParts:
         *,
         issuer: TokenIssuer,
         revocations: Revocations,
+        username_of: Callable[[str, Payload], str],
         authorizer: Authorizer,
         offload: Offload,
         clock: Clock,
@@ -93,6 +95,7 @@ class TokenExchangeParts:
             policies=self.policies,
             judge=self.judge,
             revocations=revocations,
+            username_of=username_of,
             clock=clock,
         )
         self.explainer = PolicyExchangeExplainer(

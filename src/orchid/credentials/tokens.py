@@ -68,10 +68,15 @@ class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExchangeClaims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The policy that allowed an exchange, and the id of the token that was exchanged."""
+    """The policy that allowed an exchange, and the token that was exchanged.
+
+    With its user and time of issue, if its issuer also authenticates users of the API.
+    """
 
     jti: str = ""
     policy: Reference = Reference()
+    user: str = ""
+    iat: int = 0
 
 
 class AccountClaims(msgspec.Struct, frozen=True, omit_defaults=True):

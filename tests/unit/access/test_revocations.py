@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from orchid.access.revocations import Revocations
+from orchid.credentials.tokens import ExchangeClaims
 from orchid.credentials.x509.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Rejected
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
@@ -78,11 +79,11 @@ async def test_the_id_of_a_token_counts_for_its_issuer_only() -> None:
         token = RevokedToken(jti="1", issuer=outside)
         await put(here, "token", CredentialRevocationSpec(token=token))
 
-        revocations.refuse_origin(other, "1")
+        revocations.refuse_origin(other, ExchangeClaims("1"), 0)
         revocations.refuse_outside_token(other, {"jti": "1", "iat": 0}, "jane")
         revocations.refuse_token(ROBOT, "1", 0, "https://orchid.test")
         for refuse in (
-            lambda: revocations.refuse_origin(outside, "1"),
+            lambda: revocations.refuse_origin(outside, ExchangeClaims("1"), 0),
             lambda: revocations.refuse_outside_token(outside, {"jti": "1", "iat": 0}, "jane"),
         ):
             with pytest.raises(Rejected):
@@ -116,3 +117,32 @@ async def test_a_token_of_a_user_without_a_time_of_issue_is_revoked(
 
         assert revocations.has_revoked(outside, "jane", claims) is is_revoked
         assert revocations.has_revoked(outside, "joe", {**claims, "jti": "other"}) is False
+
+
+@pytest.mark.parametrize(
+    ("user", "subject", "own", "is_refused"),
+    [
+        ("jane", 0, 0, True),
+        ("jane", 0, 60, True),  # the person's token is older
+        ("jane", 60, 0, True),  # the clock of the issuer is ahead of ours
+        ("jane", 60, 60, False),
+        ("joe", 0, 0, False),
+        ("", 0, 0, False),  # of a CI job
+    ],
+)
+async def test_an_exchanged_token_ends_with_the_person(
+    user: str, subject: int, own: int, is_refused: bool
+) -> None:
+    """By the time of issue of either token, in seconds after the revocation."""
+    now = int(NOW.timestamp())
+    async with world_of(*REVOCABLE) as here:
+        revocations = Revocations(here.feed)
+        revoked = RevokedUser(username="jane", issued_before=NOW)
+        await put(here, "user", CredentialRevocationSpec(user=revoked))
+        claims = ExchangeClaims("1", user=user, iat=now + subject)
+
+        if is_refused:
+            with pytest.raises(Rejected, match="of this user have been revoked"):
+                revocations.refuse_origin("https://outside.example", claims, now + own)
+        else:
+            revocations.refuse_origin("https://outside.example", claims, now + own)

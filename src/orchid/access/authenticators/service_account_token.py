@@ -215,7 +215,7 @@ class ServiceAccountTokenAuthenticator:
             self._revocations.refuse_token(account, found.claims.jti, issued_at, verified.issuer)
             if found.account.exchange is not None:
                 actor = found.claims.act or Actor()
-                self._revocations.refuse_origin(actor.iss, found.account.exchange.jti)
+                self._revocations.refuse_origin(actor.iss, found.account.exchange, issued_at)
             revocations = self._revocations.cache
             generation = revocations.generation
         if any(entry.identity.deletion_timestamp is not None for _, entry in there):

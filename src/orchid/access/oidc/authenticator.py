@@ -16,7 +16,7 @@ import msgspec
 from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.oidc.configuration import ALGORITHMS, IssuerSettings
 from orchid.access.oidc.keys import Fetch, KeySource, fetching
-from orchid.access.oidc.mapping import user_of
+from orchid.access.oidc.mapping import user_of, username_of
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.credentials.keys import VerificationKey, b64url_decode
@@ -86,6 +86,11 @@ class OidcAuthenticator:
             claims = verified.claims.claims
             self._revocations.refuse_outside_token(verified.issuer, claims, user.username)
         return Authenticated(user, good)
+
+    def username_of(self, issuer: str, claims: Payload) -> str:
+        """The user of a verified token, also one for another audience; "" if it has none."""
+        settings = self._settings.get(issuer)
+        return username_of(claims, settings) if settings else ""
 
     async def _open(self, token: str) -> Verified[_Token]:
         try:

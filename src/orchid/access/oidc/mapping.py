@@ -38,6 +38,14 @@ def user_of(claims: Payload, settings: IssuerSettings, names: Naming) -> UserInf
     return user
 
 
+def username_of(claims: Payload, settings: IssuerSettings) -> str:
+    """The user whose token it is, whatever it may be used for; "" if it names none."""
+    try:
+        return _username(claims, settings.username, ExpressionInput(claims))
+    except Rejected:
+        return ""
+
+
 def _username(claims: Payload, mapping: ClaimOrExpression, given: ExpressionInput) -> str:
     if isinstance(mapping, Expression):
         name = _one_text(mapping, given, "username")

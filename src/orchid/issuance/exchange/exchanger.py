@@ -6,6 +6,7 @@ for the holder of the token, which names only values of the token, and one for t
 which names the policy and the rule.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from math import ceil
 from typing import Final, NoReturn
@@ -14,7 +15,7 @@ import msgspec
 
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
-from orchid.credentials.tokens import Actor, ExchangeClaims, Reference
+from orchid.credentials.tokens import Actor, ExchangeClaims, Payload, Reference
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Rejected
@@ -106,8 +107,10 @@ class TokenExchanger:
         policies: ExchangePolicyIndex,
         judge: PolicyJudge,
         revocations: Revocations,
+        username_of: Callable[[str, Payload], str],
         clock: Clock,
     ) -> None:
+        """`username_of`: the user of an issuer and claims, if it authenticates users."""
         self._annotation = agreement_annotation(names)
         self._reserved = reserved_namespaces(names)
         self._subjects = subjects
@@ -116,6 +119,7 @@ class TokenExchanger:
         self._policies = policies
         self._judge = judge
         self._revocations = revocations
+        self._username_of = username_of
         self._clock = clock
         self._limit: RateLimit[tuple[str, str]] = RateLimit(PER_MINUTE, 60.0, clock.monotonic)
         self.exchanges = Counter(
@@ -150,7 +154,7 @@ class TokenExchanger:
             text = f"the subject {subject.subject!r} exchanges too many tokens"
             raise ExchangeRefused(LIMITED, text, retry_after=ceil(wait))
         await self._policies.fresh()
-        self._refuse_revoked(subject)
+        user = self._user(subject)
         now = self._clock.now()
         matching = await self._matching(subject, wanted.account, now)
         try:
@@ -165,7 +169,9 @@ class TokenExchanger:
             ),
             spec=TokenRequestSpec(audiences=audiences, expiration_seconds=seconds),
         )
-        origin = ExchangeClaims(subject.jti, Reference(policy.name, policy.uid))
+        issued_at = subject.issued_at if user else 0
+        policy_of = Reference(policy.name, policy.uid)
+        origin = ExchangeClaims(subject.jti, policy_of, user, issued_at)
         bound = Bound(exchange=origin, actor=Actor(subject.issuer, subject.subject))
         issued = await self._issuer.sign(request, bound, now)
         return ExchangedToken(issued.token, issued.credential_id, seconds, subject, policy)
@@ -183,15 +189,18 @@ class TokenExchanger:
         """A verified token that is not revoked; raises ExchangeRefused."""
         subject = await self.verified(token)
         await self._policies.fresh()
-        self._refuse_revoked(subject)
+        self._user(subject)
         return subject
 
-    def _refuse_revoked(self, subject: SubjectToken) -> None:
+    def _user(self, subject: SubjectToken) -> str:
+        """The user of a token, or "". A revoked token or user is refused, as by the API."""
+        user = self._username_of(subject.issuer, subject.claims)
         try:
-            self._revocations.refuse_origin(subject.issuer, subject.jti)
-        except Rejected:
-            text = "the subject token has been revoked"
+            self._revocations.refuse_outside_token(subject.issuer, subject.claims, user)
+        except Rejected as refusal:
+            text = f"the subject token is refused: {refusal}"
             raise ExchangeRefused(INVALID, text) from None
+        return user
 
     async def _matching(
         self, subject: SubjectToken, account: tuple[str, str] | None, now: datetime

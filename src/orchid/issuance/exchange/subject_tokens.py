@@ -41,6 +41,7 @@ LONGEST_LIFETIME: Final = 24 * 3600  # seconds that are left of a subject token
 MOST_CLAIMS: Final = 256
 LONGEST_SUBJECT: Final = 1024
 LONGEST_ID: Final = 256
+DELEGATION: Final = ("act", "may_act")  # RFC 8693, 4.1 and 4.4
 RETRY_AFTER: Final = 10  # seconds
 
 Configuration = tuple[ExchangeIssuer, ...]
@@ -61,6 +62,7 @@ class SubjectToken(msgspec.Struct, frozen=True):
     subject: str
     claims: Payload
     expires: int
+    issued_at: int
     jti: str = ""
 
     def __repr__(self) -> str:
@@ -247,14 +249,16 @@ class SubjectTokens:
             _refuse(f"it has more than {MOST_CLAIMS} claims")
         if claims.get("cnf") is not None:
             _refuse("it is bound to a key (cnf), so it is not a bearer token")
+        for name in DELEGATION:
+            if name in claims:  # the exchanged token would not name the other party
+                _refuse(f"it has the claim {name}: tokens that act for others are not exchanged")
         _check_audience(claims, self._followed[verified.issuer].issuer.audiences)
-        expires = _expiry(verified, now)
+        expires, issued_at = _times(verified, now)
         subject = _text(claims, "sub", LONGEST_SUBJECT)
         if not subject:
             _refuse("it has no subject")
-        return SubjectToken(
-            verified.issuer, subject, claims, expires, _text(claims, "jti", LONGEST_ID)
-        )
+        jti = _text(claims, "jti", LONGEST_ID)
+        return SubjectToken(verified.issuer, subject, claims, expires, issued_at, jti)
 
 
 def configuration_reader(
@@ -288,8 +292,8 @@ def _check_audience(claims: Payload, wanted: Collection[str]) -> None:
         _refuse(f"its audience is {shown}, which is not one of this server")
 
 
-def _expiry(verified: Verified[Payload], now: float) -> int:
-    """The expiry of a token that is valid now."""
+def _times(verified: Verified[Payload], now: float) -> tuple[int, int]:
+    """Expiry and time of issue of a token that is valid now."""
     expires, issued = verified.expires, verified.issued_at
     if expires is None:
         _refuse("it has no expiry")
@@ -301,7 +305,7 @@ def _expiry(verified: Verified[Payload], now: float) -> int:
         _refuse("it has no time of issue")
     if max(verified.not_before or 0, issued) > now + LEEWAY:
         _refuse("it is not valid yet")
-    return expires
+    return expires, issued
 
 
 def _text(claims: Payload, name: str, longest: int) -> str:
