@@ -138,6 +138,25 @@ REFUSED: dict[str, tuple[str, str, Callable[[], bytes], int, str]] = {
         lambda: message("ServiceAccount", "v1", field(1, field(11, b"") * 1_000_000)),
         400, f"more than {bounds.MOST_VALUES} elements",
     ),
+    "protobuf, unknown fields": (
+        ACCOUNTS, PROTOBUF,
+        lambda: message("ServiceAccount", "v1", field(1, b""), b"\xb8\x3e\x01" * 900_000),
+        400, f"more than {bounds.MOST_VALUES} elements",
+    ),
+    "protobuf, a name many times": (
+        ACCOUNTS, PROTOBUF,
+        lambda: message("ServiceAccount", "v1", field(1, field(1, b"") * 1_400_000)),
+        400, f"more than {bounds.MOST_FIELDS} fields",
+    ),
+    "protobuf, a number many times": (
+        ACCOUNTS, PROTOBUF,
+        lambda: message("ServiceAccount", "v1", field(1, b""), b"\x20\x01" * 1_400_000),
+        400, f"more than {bounds.MOST_FIELDS} fields",
+    ),
+    "protobuf, a type many times": (
+        ACCOUNTS, PROTOBUF, lambda: b"k8s\0" + b"\x1a\x00" * 1_400_000,
+        400, f"more than {bounds.MOST_FIELDS} fields",
+    ),
     "protobuf, labels, one too many": (
         ACCOUNTS, PROTOBUF,
         lambda: message(

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.codec.bounds import MOST_FIELDS, MOST_VALUES
 from orchid.wire.codec.field_validation import Undecodable
 from orchid.wire.codec.protobuf import message_of, opened, sealed
 from orchid.wire.meta import ManagedFieldsEntry, ObjectMeta
@@ -105,6 +106,40 @@ def test_unknown_groups_are_skipped_to_a_depth() -> None:
     assert read(b"\xc3\x3e" * 100 + b"\xc4\x3e" * 100) == ServiceAccount()
     with pytest.raises(Undecodable, match="too deeply"):
         read(b"\xc3\x3e" * 101 + b"\xc4\x3e" * 101)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "most"),
+    [
+        ("ServiceAccount", b"\xb8\x3e\x01", MOST_VALUES),  # unknown
+        ("ServiceAccount", b"\xc3\x3e\xc4\x3e", MOST_VALUES // 2),  # a group: its start and end
+        ("ServiceAccount", b"\xc3\x3e" + b"\xb8\x3e\x01" * 98 + b"\xc4\x3e", MOST_VALUES // 100),
+        ("ServiceAccount", b"\x20\x01", MOST_FIELDS),  # a repeated number
+        ("Event", b"\x22\x00", MOST_FIELDS),  # a repeated text
+        ("Secret", b"\x1a\x00", MOST_FIELDS),
+    ],
+    ids=["unknown", "groups", "in a group", "number", "text", "kind"],
+)
+def test_every_field_is_counted(kind: str, field: bytes, most: int) -> None:
+    """Those that are skipped, and those of which only the last one counts."""
+    read(field * most, kind)
+    with pytest.raises(Undecodable, match="more than"):
+        read(field * (most + 1), kind)
+
+
+def test_fields_of_all_messages_count_together() -> None:
+    """A message may be in a message."""
+    inner = b"\x0a\x00" * (MOST_FIELDS // 4)
+    reference = b"\x12" + varint(len(inner)) + inner
+
+    read(reference * 3)
+    with pytest.raises(Undecodable, match=f"more than {MOST_FIELDS} fields"):
+        read(reference * 5)
+
+
+def test_the_count_begins_again_with_each_message() -> None:
+    for _ in range(2):
+        read(b"\x20\x01" * MOST_FIELDS)
 
 
 def test_refusal_shows_no_content() -> None:

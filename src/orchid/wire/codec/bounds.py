@@ -18,6 +18,8 @@ from orchid.wire.schema import Fields, Mapping, Node, Sequence
 # that cannot be interrupted; it must stay well below 50 ms.
 MOST_VALUES: Final = 25_000
 MOST_STORED: Final = 2 * MOST_VALUES  # of an object with its managedFields
+# Of a protobuf message, in which clients also write empty fields, and entries of maps as messages.
+MOST_FIELDS: Final = 4 * MOST_VALUES
 MOST_OF_PATCH: Final = 50_000  # of a JSON patch: clients may send 10,000 operations
 
 

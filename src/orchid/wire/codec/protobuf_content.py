@@ -2,7 +2,7 @@
 
 Each of `once`, `content`, `appended`, `number_field`, `appended_number` and `packed` makes a
 function that decodes one field; protobuf_reader.py chooses. `skip` returns the position behind an
-unknown field. `budget` counts elements and is reset for each message.
+unknown field. `budget` counts elements and fields and is reset for each message.
 """
 
 import binascii
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from orchid.wire.codec.bounds import MOST_VALUES, too_many
+from orchid.wire.codec.bounds import MOST_FIELDS, MOST_VALUES, too_many
 from orchid.wire.codec.field_validation import Undecodable
 from orchid.wire.codec.protobuf_scalars import (
     END_GROUP,
@@ -37,9 +37,15 @@ _DEEPEST_GROUP = 100  # as elsewhere; Kubernetes clients send none
 
 
 class _Budget(threading.local):
-    """The number of elements and entries that the current message may still have, per thread."""
+    """What the current message may still have, per thread.
 
-    left = 0
+    `left`: elements, entries and skipped fields; `fields`: all fields.
+    """
+
+    left = fields = 0
+
+    def reset(self) -> None:
+        self.left, self.fields = MOST_VALUES, MOST_FIELDS
 
     def spend(self) -> None:
         self.left -= 1
@@ -181,6 +187,7 @@ def skip(data: bytes, position: int, number: int, wire_type: int) -> int:
     """The position behind an unknown field."""
     open_groups = 0
     while True:
+        budget.spend()
         if not 0 < number <= _LARGEST_NUMBER:
             raise Undecodable(f"{number} is not a field number")
         if wire_type == GROUP:

@@ -5,15 +5,16 @@ wire type, a length beyond the end, a number of more than 64 bits and invalid UT
 `Undecodable`, with a message that shows no content. Unknown fields are skipped. Of a repeated
 scalar the last one counts. A repeated single message is refused: merging would take quadratic time.
 
-Elements are counted, because the smallest takes two bytes and becomes an object of hundreds. The
-types limit the depth, since none contains itself, and skipped groups are counted, not recursed
-into: deep nesting does no harm.
+Elements are counted, because the smallest takes two bytes and becomes an object of hundreds; fields
+are counted, because each takes time, also one that is skipped or repeated. The types limit the
+depth, since none contains itself, and skipped groups are counted, not recursed into: deep nesting
+does no harm.
 """
 
 from functools import cache
 from typing import Any
 
-from orchid.wire.codec.bounds import MOST_VALUES, too_many
+from orchid.wire.codec.bounds import MOST_FIELDS, MOST_VALUES, too_many
 from orchid.wire.codec.documents import convert, plain
 from orchid.wire.codec.field_validation import MICRO_TIME, Undecodable
 from orchid.wire.codec.protobuf_content import (
@@ -59,7 +60,7 @@ def reader_of(schema: Fields) -> Make:
     make = _message(schema, schema.open)
 
     def read(data: bytes, **given: Any) -> Any:
-        budget.left = MOST_VALUES
+        budget.reset()
         try:
             return make(data, **given)
         except IndexError:
@@ -93,7 +94,10 @@ class _Readers(dict[int, Read]):
         """Decode a message into `values`. Most of every message is strings."""
         position, end = 0, len(data)
         texts = self.texts
-        while position < end:
+        for count in range(budget.fields + 1):
+            if position >= end:
+                budget.fields -= count
+                break
             tag = data[position]
             position += 1
             if tag > LAST_OF_BYTE:
@@ -112,6 +116,8 @@ class _Readers(dict[int, Read]):
                 position = self[tag](data, position, values)
             else:
                 position = self._skip(data, position, tag)
+        else:
+            raise Undecodable(f"the message has more than {MOST_FIELDS} fields")
 
     def _skip(self, data: bytes, position: int, tag: int) -> int:
         number, wire_type = tag >> 3, tag & 7
@@ -157,6 +163,7 @@ def _message(schema: Fields, raw: bool) -> Make:
     # metadata of a review. Structs are immutable, so one instance serves all.
     nothing, empty = None, None
     zeros = writer_of(schema)(type_())
+    budget.reset()
     nothing, empty = zeros, make_struct(zeros)
     return make_struct
 
