@@ -36,6 +36,7 @@ from orchid.commands.terminal.connection import (
     add_flags,
     connect,
     path,
+    retried,
 )
 from orchid.commands.terminal.flags import write_secret
 from orchid.commands.terminal.objects import (
@@ -272,7 +273,7 @@ def _put(server: ServerConnection, name: str, field: str, value: str) -> Json:
         except CommandRefused as refused:
             if refused.status != CONFLICT:
                 raise
-    raise Complaint(f"{name} changes all the time; try again")
+    raise CommandRefused(CONFLICT, f"{name} changes all the time; try again")
 
 
 def _create_successor(server: ServerConnection, authority: str, found: list[Json]) -> str:
@@ -357,22 +358,10 @@ def _step(
     chosen: argparse.Namespace, server: ServerConnection, name: str, state: str, done: str
 ) -> int:
     """Change the state of a key, once the server allows it."""
-    refusal: CommandRefused | None = None
-    for _ in polls(chosen.wait):
-        try:
-            changed = _put(server, name, "state", state)
-        except CommandRefused as refused:
-            if refused.status != REJECTED:
-                raise
-            if str(refused) != str(refusal) and chosen.wait:
-                remark(f"not yet: {refused}")
-            refusal = refused
-            continue
-        if not print_for_programs(chosen.output, changed):
-            say(f"{name} {done}")
-        return 0
-    assert refusal is not None
-    raise refusal
+    changed = retried(lambda: _put(server, name, "state", state), chosen.wait, {REJECTED})
+    if not print_for_programs(chosen.output, changed):
+        say(f"{name} {done}")
+    return 0
 
 
 # -- import and new ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import Json, ServerConnection, connect, path
+from orchid.commands.terminal.connection import Json, ServerConnection, connect, path, retried
 from orchid.commands.terminal.output import (
     REFUSED,
     USAGE,
@@ -24,7 +24,6 @@ from orchid.commands.terminal.output import (
     say,
     table,
 )
-from orchid.commands.terminal.polling import polls
 
 DEFAULT_FILE: Final = Path("orchid-data/encryption.yaml")
 SERVER_LASTS: Final = 60.0  # seconds without renewal, after which a server is not shown
@@ -125,13 +124,16 @@ def rotate(chosen: argparse.Namespace) -> int:
 
 def _wait(server: ServerConnection, seconds: float, name: str) -> None:
     others: set[str] = set()
-    for _ in polls(seconds):
-        found = state_of(server)
-        others = {key for (key, _), count in found.counts.items() if count and key != name}
-        others |= {key for keys in found.seals.values() for key in keys if key != name}
-        if not others:
-            return
-    raise Complaint(f"not yet: {', '.join(sorted(others))} still needed", REFUSED)
+
+    def is_over() -> bool | None:
+        nonlocal others
+        state = state_of(server)
+        others = {key for (key, _), count in state.counts.items() if count and key != name}
+        others |= {key for keys in state.seals.values() for key in keys if key != name}
+        return None if others else True
+
+    if not retried(is_over, seconds):
+        raise Complaint(f"not yet: {', '.join(sorted(others))} still needed", REFUSED)
 
 
 def retire(chosen: argparse.Namespace, name: str) -> int:
@@ -145,11 +147,13 @@ def retire(chosen: argparse.Namespace, name: str) -> int:
         raise Complaint(f"{chosen.file}: {problem}", USAGE) from None
     server = connect(chosen)
     reasons: list[str] = []
-    for _ in polls(chosen.wait):
+
+    def is_unneeded() -> bool | None:
+        nonlocal reasons
         reasons = state_of(server).needing(name)
-        if not reasons:
-            break
-    else:
+        return None if reasons else True
+
+    if not retried(is_unneeded, chosen.wait):
         raise Complaint(f"{name} is needed: {'; '.join(reasons)}", REFUSED)
     kept = chosen.file.with_name(f"{chosen.file.name}.{quote(name, safe='')}")
     _write(kept, before)

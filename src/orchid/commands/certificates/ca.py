@@ -23,7 +23,13 @@ from typing import Any
 from orchid.commands.accounts import key
 from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import confirmed
-from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
+from orchid.commands.terminal.connection import (
+    CommandRefused,
+    Json,
+    ServerConnection,
+    path,
+    retried,
+)
 from orchid.commands.terminal.flags import add_wait, name_argument, names_argument, no_arguments
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
@@ -35,7 +41,6 @@ from orchid.commands.terminal.output import (
     print_for_programs,
     say,
 )
-from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 KIND, VERSION = "CertificateAuthority", "v1beta1"
@@ -275,14 +280,22 @@ def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> i
 def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
     """Wait until the authority is ready; a problem ends the wait."""
     name = made["metadata"]["name"]
-    for _ in polls(seconds):
-        found = server.get(url(server, name))
-        ready = _condition(found, "Ready")
+
+    def ready_authority() -> Json | None:
+        authority = server.get(url(server, name))
+        ready = _condition(authority, "Ready")
         if ready.get("status") == "True" or ready.get("reason") == WAITS:
-            return found
+            return authority
         if ready:
             raise Complaint(f"{name} is not ready: {ready['reason']}: {ready['message']}")
-    raise Complaint(f"{name} is made, but nobody has made its key; do controllers run?")
+        return None
+
+    if (authority := retried(ready_authority, seconds)) is None:
+        raise Complaint(
+            f"{name} was created, but no controller has created its key yet: "
+            "are controllers running?"
+        )
+    return authority
 
 
 # -- list, show, delete --------------------------------------------------------------------

@@ -2,36 +2,43 @@
 
 import base64
 import binascii
+from itertools import count
 from typing import Any, Final
 
 from orchid.commands.certificates import policy_reason
 from orchid.commands.certificates.request_flags import url
 from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import Json, ServerConnection
+from orchid.commands.terminal.connection import Json, ServerConnection, retried
 from orchid.commands.terminal.output import Complaint, remark
-from orchid.commands.terminal.polling import polls
 
 PATIENCE: Final = 6  # attempts, about two seconds: then a person wants to know why
 
 
 def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
     """Wait until a request has its certificate; a refusal ends the wait."""
-    found: Json = {}
-    for attempt, _ in enumerate(polls(seconds)):
-        found = server.get(url(server, name))
-        if status_of(found).get("certificate"):
-            return found
-        for condition in conditions_of(found):
+    request: Json = {}
+    attempts = count()
+
+    def certified() -> Json | None:
+        nonlocal request
+        request = server.get(url(server, name))
+        if status_of(request).get("certificate"):
+            return request
+        for condition in conditions_of(request):
             if condition.get("type") in ("Denied", "Failed"):
                 title, reason = condition_row(condition)
                 raise Complaint(f"{name} was {title.lower()}: {reason or 'no reason is given'}")
-        if attempt == PATIENCE and not conditions_of(found):
-            why = policy_reason.reason(server, found)
+        if next(attempts) == PATIENCE and not conditions_of(request):
+            why = policy_reason.reason(server, request)
             remark(
                 f"{name} waits for a decision" + (f": no policy approves it ({why})" if why else "")
             )
-    why = "" if conditions_of(found) else policy_reason.reason(server, found)
-    raise Complaint(_overdue(found, name, seconds, why))
+        return None
+
+    if retried(certified, seconds) is None:
+        why = "" if conditions_of(request) else policy_reason.reason(server, request)
+        raise Complaint(_overdue(request, name, seconds, why))
+    return request
 
 
 def _overdue(found: Json, name: str, seconds: float, why: str) -> str:

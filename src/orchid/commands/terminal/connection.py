@@ -14,17 +14,18 @@ import argparse
 import os
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.kubeconfig_file import SERVER_FLAG, FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint, printable, remark
+from orchid.commands.terminal.polling import polls
 from orchid.credentials.secret import SecretValue
 from orchid.outbound.api_connection import (
     SUCCESS,
@@ -39,17 +40,33 @@ from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
 from orchid.outbound.tls import UnusableTls
 from orchid.wire.naming import CLIENT_CONFIG, Naming
 
-__all__ = ["CommandRefused", "Json", "ServerConnection", "add_flags", "connect", "path"]
+__all__ = [
+    "CommandRefused",
+    "Json",
+    "NoAnswer",
+    "ServerConnection",
+    "add_flags",
+    "connect",
+    "path",
+    "retried",
+]
+
+A = TypeVar("A")
 
 PAGE = 500
 FORMS = ("text", "json", "yaml")
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
+PASSING = frozenset({CONFLICT, 429, 500, 502, 503, 504})  # the same request may succeed later
 
 # Reasons of OpenSSL for refusing a certificate.
 NOT_YET_VALID, EXPIRED = 9, 10
 
 # Sent with POST, though they change nothing.
 _ONLY_ASKED = ("reviews", "reviewbatches", "searches", "/token")
+
+
+class NoAnswer(Complaint):
+    """The server did not answer."""
 
 
 class CommandRefused(Complaint):
@@ -60,6 +77,30 @@ class CommandRefused(Complaint):
         super().__init__(text)
         self.status = status
         self.about = about
+
+
+def retried(
+    attempt: Callable[[], A | None], seconds: float, not_yet: Collection[int] = ()
+) -> A | None:
+    """Repeat an attempt until it has a result; when the time is over, raise its last refusal.
+
+    A server that restarts meanwhile does not end the wait. `not_yet`: further statuses that do not.
+    """
+    refusal: Complaint | None = None
+    for _ in polls(seconds):
+        before, refusal = refusal, None
+        try:
+            if (result := attempt()) is not None:
+                return result
+        except (NoAnswer, CommandRefused) as error:
+            if isinstance(error, CommandRefused) and error.status not in PASSING.union(not_yet):
+                raise
+            refusal = error
+            if seconds and str(error) != str(before):
+                remark(f"not yet: {error}")
+    if refusal is not None:
+        raise refusal
+    return None
 
 
 def add_flags(
@@ -316,10 +357,10 @@ class ServerConnection:
     def _unreachable(self, error: Exception) -> Complaint:
         where = f"{self.access.server}, the server of {self.source}"
         if isinstance(error, ConnectionRefusedError):
-            return Complaint(f"nothing listens at {where}. Start it with: orchid serve")
+            return NoAnswer(f"nothing listens at {where}. Start it with: orchid serve")
         if isinstance(error, ssl.SSLCertVerificationError):
             return Complaint(_untrusted(where, error, is_by_flag=self.source == SERVER_FLAG))
-        return Complaint(f"cannot reach {where}: {failure_reason(error)}")
+        return NoAnswer(f"cannot reach {where}: {failure_reason(error)}")
 
 
 def _untrusted(where: str, error: ssl.SSLCertVerificationError, *, is_by_flag: bool) -> str:

@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from orchid.commands.terminal.connection import ServerConnection
+from orchid.commands.terminal.connection import (
+    CommandRefused,
+    NoAnswer,
+    ServerConnection,
+    retried,
+)
 from orchid.commands.terminal.kubeconfig_file import ENVIRONMENT, SERVER_FLAG, FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint
 from orchid.outbound.kubeconfig import ServerAccess
@@ -56,6 +61,55 @@ def test_other_server_may_be_asked() -> None:
     server.post("/api/v1/namespaces/ci/serviceaccounts/a/token", {})
 
     assert len(server.sent) == 3
+
+
+class Attempts:
+    """An attempt that fails as listed, then has a result."""
+
+    def __init__(self, *refusals: Exception | None) -> None:
+        self.rest = list(refusals)
+
+    def __call__(self) -> str | None:
+        if not self.rest:
+            return "signed"
+        if (refusal := self.rest.pop(0)) is not None:
+            raise refusal
+        return None
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [NoAnswer("nothing listens"), None]
+    + [CommandRefused(status, "later") for status in (409, 422, 429, 500, 502, 503, 504)],
+)
+def test_what_passes_does_not_end_a_wait(refusal: Exception | None) -> None:
+    """A server that restarts, or a key that is not published everywhere yet."""
+    assert retried(Attempts(refusal), 1, {422}) == "signed"
+
+
+@pytest.mark.parametrize(
+    "refusal", [Complaint("denied")] + [CommandRefused(status, "no") for status in (400, 403, 422)]
+)
+def test_a_final_refusal_ends_a_wait(refusal: Exception) -> None:
+    """No later attempt can succeed."""
+    attempts = Attempts(refusal)
+
+    with pytest.raises(Complaint, match=str(refusal)):
+        retried(attempts, 60)
+
+
+def test_when_the_time_is_over_the_last_refusal_is_raised(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And each is printed once; without a wait, none but the last."""
+    with pytest.raises(NoAnswer, match="nothing listens"):
+        retried(Attempts(*[NoAnswer("nothing listens")] * 9), 0.3)
+    assert capsys.readouterr().err == "not yet: nothing listens\n"
+
+    with pytest.raises(CommandRefused):
+        retried(Attempts(CommandRefused(503, "later")), 0)
+    assert capsys.readouterr().err == ""
+    assert retried(Attempts(None), 0) is None
 
 
 @pytest.mark.parametrize(
