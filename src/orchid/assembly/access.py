@@ -37,6 +37,7 @@ from orchid.access.authority_keys import AuthorityKeyIndex
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.clusters.revoked import ClusterRevocations
 from orchid.access.json_endpoint import JsonEndpoint
+from orchid.access.past_keys import PastKeys
 from orchid.access.platform_authority import PlatformAuthority
 from orchid.access.revocations import Revocations
 from orchid.access.server_leases import ServerLeases
@@ -124,6 +125,7 @@ class Access:
         self.keys_changed: list[Callable[[], None]] = []  # called when other keys verify tokens
         self.keys: TokenKeys = self._token_keys()
         self.lifetimes = TokenLifetimes(feed, objects, names, clock)
+        self.past_keys = PastKeys(store)
         self.long_tokens = LongTokens(store, feed, self.revocations)
         self.issuer = self._token_issuer(token_issued)
         self.verifier = account_verifier(settings.issuers, KeySet(()), names)

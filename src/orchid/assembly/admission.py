@@ -171,6 +171,7 @@ class Policies:
             publish_time=self._settings.given.token_key_publish_time,
             authority_keys=self._access.authority_keys.of,
             revoked=self._access.revocations.revoked_keys,
+            past=self._access.past_keys.name,
             crl_url=self._settings.given.crl_url,
             unsealed=REFUSAL if self._settings.is_unsealed else "",
             hsm=self._access.hsm,

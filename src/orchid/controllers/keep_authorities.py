@@ -255,7 +255,11 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         chain = own.chain_pem.decode("ascii")
         same = [key for key in stored if key.key_id == authority_key_id(chain)]
         if not same:
-            await self._create_key(found, SigningKeySpec())
+            try:
+                await self._create_key(found, SigningKeySpec())
+            except NoKey:
+                if not stored:  # such as a retired key, in place of which another one signs
+                    raise
         elif same[0].status.certificate != chain and same[0].state != RETIRED:
             renewed = replace(same[0], status=replace(same[0].status, certificate=chain))
             await self._client.update_status(renewed)

@@ -97,6 +97,14 @@ def spki(public: PublicKey | mldsa.MLDSA65PublicKey) -> bytes:
     )
 
 
+def pem_sha256(public: str) -> str:
+    """SHA-256 of a public key (SPKI) in PEM, in hex; raises Refusal."""
+    block = pem.first(public)
+    if block is None:
+        raise UnreadableKey("there is no public key")
+    return hashlib.sha256(block.data).hexdigest()
+
+
 def algorithm_of(public: PublicKey) -> str:
     """The only algorithm of a key; raises UnsupportedKey for other keys."""
     if isinstance(public, rsa.RSAPublicKey):

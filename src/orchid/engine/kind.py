@@ -18,6 +18,7 @@ import msgspec
 
 from orchid.engine.request import Request, Target
 from orchid.engine.strategy import Strategy
+from orchid.engine.tombstones import Tombstone
 from orchid.ledger.entries import Fact
 from orchid.wire.codec.documents import Decoder
 from orchid.wire.errors import ErrorSubject
@@ -126,6 +127,8 @@ class Kind(Generic[T]):
     known_versions: tuple[str, ...] = ()
     # Ledger entries for a change of an object (new, old, request), in the same commit.
     records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
+    # What is remembered for good of a change (new, old), in the same commit: tombstones.py.
+    tombstones: Callable[[T | None, T | None], Iterable[Tombstone]] | None = None
     # Server-side notes, updated when an object is created or changed: stored with the object,
     # deleted with it, and never sent to a client.
     note: Note[T] | None = None

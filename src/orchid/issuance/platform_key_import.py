@@ -18,15 +18,18 @@ from cryptography import x509
 
 from orchid.admission.signing_keys.material import owner_of, private_key_secret
 from orchid.clock import Clock, whole_seconds
+from orchid.credentials import keys
 from orchid.credentials.authorities.authority import FIRST_NAME, Authority
 from orchid.credentials.authorities.authority_keys import ALGORITHMS, ECDSA_P256, algorithm_name
 from orchid.credentials.authorities.issuer_chain import spki_of
 from orchid.credentials.authorities.validity import BACKDATE
+from orchid.credentials.refusals import AuthorityUnusable
 from orchid.credentials.x509 import certificates, pem
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import stored_form
 from orchid.engine.interfaces import Randomness
+from orchid.engine.tombstones import read_tombstone
 from orchid.kinds.certificate_authority import (
     CLUSTER,
     DURATION,
@@ -58,7 +61,12 @@ from orchid.wire.conditions import READY, TRUE, Condition
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
-from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
+from orchid.wire.signing_key_status import (
+    KeyDependents,
+    SigningKeyStatus,
+    SigningKeyTimes,
+    key_tombstone,
+)
 from orchid.wire.struct import replace
 
 log = logging.getLogger(__name__)
@@ -121,6 +129,9 @@ class PlatformKeyImport:
 
     async def _store_first(self) -> None:
         pair = self._files.require()
+        if past := await self._past_name(pair):
+            text = f"the key of {past}, which was retired or revoked, is in the files: replace them"
+            raise AuthorityUnusable(text)
         authority = self._authority(pair)
         # Nothing was issued before the server itself created it, a moment ago.
         age = self._clock.now() - pair.certificate.not_valid_before_utc - BACKDATE
@@ -140,11 +151,15 @@ class PlatformKeyImport:
         pair = self._files.load()
         if pair is None:
             return False
-        key_id = authority_key_id(pair.chain_pem.decode("ascii"))
-        same = [key for key in self._stored() if key.key_id == key_id and not key.is_file]
+        key_id, public = authority_key_id(pair.chain_pem.decode("ascii")), _public_key(pair)
+        stored = [key for key in self._stored() if not key.is_file]
+        same = [key for key in stored if key.status.public_key == public]
         if same:
             return await self._put_back(same[0], pair)
-        if key_id in self._revoked():
+        if any(key.key_id == key_id for key in stored) or key_id in self._revoked():
+            return False  # an identifier can be chosen
+        if past := await self._past_name(pair):
+            log.warning("authority.past_key_in_file", extra={"key": past})
             return False
         key, secret = self._key(authority, pair, VERIFYING, IMPORTED)
         await self._commit([key, secret], [])
@@ -162,6 +177,10 @@ class PlatformKeyImport:
             return False  # another server was faster, or this one cannot open the Secret
         log.warning("authority.secret_restored", extra={"key": key.name})
         return True
+
+    async def _past_name(self, pair: Authority) -> str | None:
+        """The name of the retired or revoked key that the pair has; None if it never was one."""
+        return await read_tombstone(self._store, key_tombstone(keys.pem_sha256(_public_key(pair))))
 
     def _authority(self, pair: Authority) -> CertificateAuthority:
         algorithm, kind = algorithm_name(pair.public_key), self._authorities.kind
@@ -219,7 +238,7 @@ class PlatformKeyImport:
             status=SigningKeyStatus(
                 key_id=key_id,
                 source=source,
-                public_key=pem.encode(pem.PUBLIC_KEY, spki_of(pair.certificate)).decode("ascii"),
+                public_key=_public_key(pair),
                 algorithm=algorithm_name(pair.public_key),
                 times=times,
                 publish_time=self._publish_time,
@@ -274,6 +293,10 @@ def _status(
         not_after=min(one.not_valid_after_utc for one in pair.chain),
         keys=(reference,),
     )
+
+
+def _public_key(pair: Authority) -> str:
+    return pem.encode(pem.PUBLIC_KEY, spki_of(pair.certificate)).decode("ascii")
 
 
 def _listed(authority: CertificateAuthority) -> list[str]:

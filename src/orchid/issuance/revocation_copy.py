@@ -20,8 +20,9 @@ from orchid.clock import Clock
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.cache.objects import stored_form
+from orchid.engine.tombstones import tombstone_changes
 from orchid.issuance import revocation_file
-from orchid.kinds.credential_revocation import CredentialRevocation, restored
+from orchid.kinds.credential_revocation import CredentialRevocation, restored, revoked_keys
 from orchid.ledger import store_keys
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
 
@@ -74,9 +75,10 @@ class RevocationCopy:
             if there:  # a hold of that name was lifted after the backup; the name is taken
                 found = found.with_meta(name=f"{found.name[:200]}-{found.metadata.uid[:8]}")
                 store_key = self._cache.kind.key("", found.name)
-            entry = store_keys.pending([restored(found)], found.metadata.uid, now)
+            more = store_keys.pending([restored(found)], found.metadata.uid, now)
+            more += await tombstone_changes(self._store, revoked_keys(found, None))
             try:
-                await self._store.commit([Change(store_key, stored_form(found), ABSENT), *entry])
+                await self._store.commit([Change(store_key, stored_form(found), ABSENT), *more])
             except RevisionConflict:
                 continue  # another server was faster
             log.warning("revocation.put_back", extra={"revocation": found.name})

@@ -30,6 +30,7 @@ from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
+from orchid.engine.tombstones import Tombstone
 from orchid.ledger.entries import Fact
 from orchid.wire.conditions import Condition, is_true
 from orchid.wire.fields import (
@@ -55,6 +56,7 @@ from orchid.wire.revoked_credentials import (
     certificate_errors,
     token_errors,
 )
+from orchid.wire.signing_key_status import key_tombstone
 from orchid.wire.struct import Wire, describe, merge_key, proto, replace
 from orchid.wire.user import ANONYMOUS
 
@@ -357,6 +359,7 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
             "spec.cluster": lambda one: one.spec.cluster,
         },
         records=revocations,
+        tombstones=revoked_keys,
         endpoints=(Endpoint("status", writes=("status.conditions",), rules=ConditionRules()),),
     )
 
@@ -373,6 +376,15 @@ def revocations(
     if new is None and (ended or not revocation.can_be_lifted):
         return  # expired; others cannot be deleted earlier
     yield _fact(revocation, "released" if new is None else "revoked", request.user.username)
+
+
+def revoked_keys(
+    new: CredentialRevocation | None, old: CredentialRevocation | None
+) -> Iterator[Tombstone]:
+    """A revoked key is remembered, so that no Secret, file or import brings it back."""
+    about = new or old
+    if about is not None and about.spec.key and about.spec.key.sha256:
+        yield Tombstone(key_tombstone(about.spec.key.sha256), about.spec.key.name)
 
 
 def restored(found: CredentialRevocation) -> Fact:

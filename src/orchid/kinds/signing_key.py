@@ -32,6 +32,7 @@ from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
+from orchid.engine.tombstones import Tombstone
 from orchid.ledger.entries import Fact
 from orchid.wire.conditions import READY, is_true
 from orchid.wire.fields import (
@@ -54,7 +55,7 @@ from orchid.wire.references import (
     hsm_key_errors,
     reference_errors,
 )
-from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus
+from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, key_tombstone
 from orchid.wire.struct import Wire, always, describe, proto, replace
 from orchid.wire.text import human_duration
 
@@ -220,6 +221,11 @@ class SigningKey(Object):
     def secret_name(self) -> str:
         """The Secret of the system namespace with a private key that the server stored."""
         return f"signing-key-{self.metadata.uid}"
+
+    @property
+    def public_key_sha256(self) -> str:
+        """SHA-256 of the public key (SPKI), in hex: its identity, whatever a certificate says."""
+        return keys.pem_sha256(self.status.public_key) if self.status.public_key else ""
 
     @property
     def certified(self) -> CertifiedKey:
@@ -393,6 +399,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
             "spec.state": lambda key: key.state,
         },
         records=key_changes,
+        tombstones=past_keys,
         endpoints=(
             Endpoint(
                 "status",
@@ -499,6 +506,13 @@ def key_changes(new: SigningKey | None, old: SigningKey | None, request: Request
         yield Fact(f"{word}.activated", _named(about))
     if after == RETIRED and before != RETIRED:
         yield Fact(f"{word}.retired", _named(about))
+
+
+def past_keys(new: SigningKey | None, old: SigningKey | None) -> Iterator[Tombstone]:
+    """A Retired key is remembered, so that no Secret, file or import brings it back."""
+    key = new or old
+    if key is not None and key.state == RETIRED and key.public_key_sha256:
+        yield Tombstone(key_tombstone(key.public_key_sha256), key.name)
 
 
 def _named(key: SigningKey) -> dict[str, str]:

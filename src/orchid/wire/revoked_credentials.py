@@ -123,6 +123,11 @@ class RevokedKey(Wire):
     key_id: Annotated[str, proto(2), describe("The `kid` of the key. The server fills it in.")] = (
         field(name="keyID", default="")
     )
+    sha256: Annotated[
+        str,
+        proto(3),
+        describe("SHA-256 of the public key (SPKI), in hex. Filled in by the server."),
+    ] = ""
 
 
 def certificate_errors(named: RevokedCertificate, path: Path) -> Iterator[FieldError]:

@@ -11,6 +11,11 @@ from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto
 MOST_HOLDERS: Final = 5  # that the status names
 
 
+def key_tombstone(sha256: str) -> str:
+    """The name of the tombstone of a key that was retired or revoked; of its public key (SPKI)."""
+    return f"keys/{sha256}"
+
+
 class SigningKeyTimes(Wire):
     """When a key reached each state."""
 

@@ -60,6 +60,8 @@ class RepeatedRevocations:
 
 def stays(kind: Kind[Any], old: CredentialRevocation) -> Forbidden:
     """The refusal to delete a revocation before its end."""
+    if old.spec.key:
+        return Forbidden(kind.about(old.name), "the revocation of a key stays for good")
     expires = old.status.expires
     until = f"until {timestamp(expires)}, when" if expires else "until"
     text = f"it stays {until} what it revokes has ended; only certificateHold can be lifted"

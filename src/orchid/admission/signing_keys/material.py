@@ -11,7 +11,8 @@ key that the authority has now (admission/signing_keys/authority_material.py).
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
@@ -104,11 +105,13 @@ class SigningKeyMaterial(AdmissionPolicy):
         publish_time: str,
         authority_keys: AuthorityKeysOf,
         revoked: Callable[[], Container[str]],
+        past: Callable[[str], Awaitable[str | None]],
         crl_url: str = "",
         unsealed: str = "",
         hsm: KeysOfHsm = NO_HSM,
     ) -> None:
-        """`authority_keys`: the keys of an authority. `revoked`: the ids of revoked keys.
+        """`authority_keys`: the keys of an authority. `revoked`: the ids of revoked keys. `past`:
+        the name of the key that had a public key (SHA-256) and was retired or revoked.
         `crl_url`: the base URL of revocation lists. `unsealed`: why no private key may be stored
         here; empty if it may.
         """
@@ -122,6 +125,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._publish_time = publish_time
         self._authority_keys = authority_keys
         self._revoked = revoked
+        self._past = past
         self._crl_url = crl_url
         self._unsealed = unsealed
         self._private_keys = PrivateKeys(self._data_of, hsm)
@@ -144,7 +148,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         stored = [entry.object for entry in self._keys.entries.values()]
         self._refuse_other_name(kind, new, stored)
         status = await self._status(request, kind, new)
-        self._refuse_same(kind, new, status, stored)
+        await self._refuse_same(kind, new, status, stored)
         return replace(new, status=status)
 
     def _refuse_other_name(
@@ -158,16 +162,22 @@ class SigningKeyMaterial(AdmissionPolicy):
             text = f"the next key is {quote(wanted)}"
             _refuse(kind, new, invalid(METADATA / "name", new.name, text))
 
-    def _refuse_same(
+    async def _refuse_same(
         self,
         kind: Kind[Any],
         new: SigningKey,
         status: SigningKeyStatus,
         stored: Sequence[SigningKey],
     ) -> None:
-        same = [key.name for key in stored if key.key_id == status.key_id and not key.is_file]
-        if same:
-            _refuse(kind, new, duplicate(SPEC, f"{same[0]} has the same key"))
+        """Refuse a key that is stored, or ever was: by public key, since ids can be chosen."""
+        identity = status.key_id, status.public_key
+        for key in stored:
+            if not key.is_file and _is_any_same(identity, (key.key_id, key.status.public_key)):
+                _refuse(kind, new, duplicate(SPEC, f"{key.name} has the same key"))
+        past = await self._past(keys.pem_sha256(status.public_key))
+        if past is not None:
+            text = f"it is the key of {past}, which was retired or revoked, and never counts again"
+            _refuse(kind, new, forbidden(_source(new), text))
 
     def _refuse_shared(self, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus) -> None:
         """Refuse a key of the HSM that is in use: one authority could issue in another's place."""
@@ -229,7 +239,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         except Refusal as refusal:
             shown = str(new.spec.secret_ref or new.spec.algorithm or new.hsm_label)
             _refuse(kind, new, invalid(_source(new), shown, str(refusal)))
-        self._refuse_same(kind, new, made.status, stored)
+        await self._refuse_same(kind, new, made.status, stored)
         if new.hsm_label:
             self._refuse_shared(kind, new, made.status)
         if authority.is_platform and made.status.algorithm not in FOR_CLIENTS:
@@ -440,10 +450,16 @@ def later_than(stored: Iterable[SigningKey], now: datetime) -> datetime:
     return now if latest is None else max(now, latest + SECOND)
 
 
+def _is_any_same(one: Iterable[str], other: Iterable[str]) -> bool:
+    return any(map(operator.eq, one, other))
+
+
 def _source(key: SigningKey) -> Path:
-    """The field that names the source of a key of an authority."""
+    """The field that names the source of a key."""
     if key.spec.secret_ref:
         return SPEC / "secretRef"
+    if key.spec.public_key:
+        return SPEC / "publicKey"
     return SPEC / ("pkcs11" if key.spec.pkcs11 else "algorithm")
 
 

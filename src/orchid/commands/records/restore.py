@@ -115,7 +115,7 @@ def _restore(
             directory / DATABASE,
             first=first_revision(now.timestamp()),
             stamp=stamp,
-            keeps=revived.ISSUED,
+            keeps=(revived.ISSUED, revived.TOMBSTONES),
             entries_of=revived.ledger_entries,
             drops=[*revived.token_lifetimes(), *revived.published_editions(database)],
         )

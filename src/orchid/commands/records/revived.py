@@ -21,6 +21,7 @@ from orchid.commands.terminal.output import remark, say
 ACCOUNTS: Final = "core/serviceaccounts/"
 ISSUED: Final = "identity/issuedcertificates/"
 REVOKED: Final = "identity/credentialrevocations/"
+TOMBSTONES: Final = "~tombstones/"  # keys that were retired or revoked
 # Kinds whose deletion invalidates a credential or removes a permission.
 REVIVED: Final = {
     ACCOUNTS: "service accounts, with their tokens",

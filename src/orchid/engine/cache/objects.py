@@ -13,6 +13,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.kind import Kind, Note
 from orchid.engine.request import Request
+from orchid.engine.tombstones import Tombstone, tombstone_changes
 from orchid.ledger.store_keys import pending
 from orchid.store import interface as store
 from orchid.wire.codec.bounds import MOST_STORED, require_few_values
@@ -86,8 +87,11 @@ class Objects:
         return self.feed.cache(kind).find(kind, namespace, name)
 
     async def remove(self, old: Entry[T], request: Request) -> store.Revision:
-        change = store.Change(old.key, None, old.revision)
-        return await self._commit([change, *_recorded(old.kind, None, old, request)])
+        changes = [store.Change(old.key, None, old.revision)]
+        changes += _recorded(old.kind, None, old, request)
+        if old.kind.tombstones is not None:
+            changes += await self._remembered(old.kind.tombstones(None, old.object))
+        return await self._commit(changes)
 
     async def remove_unreadable(self, kind: Kind[T], namespace: str, name: str) -> bool:
         """Delete a stored object if it cannot be decoded; return whether it was deleted."""
@@ -125,6 +129,8 @@ class Objects:
         changes = [change]
         if kind.records is not None:
             changes += _recorded(kind, new, old, request)
+        if kind.tombstones is not None:
+            changes += await self._remembered(kind.tombstones(new, old.object if old else None))
         for companion in companions:
             changes += self._inserted(companion, request)
         revision = await self._commit(changes)
@@ -139,6 +145,13 @@ class Objects:
         meta = new.metadata
         change = store.Change(kind.key(meta.namespace, meta.name), value, store.ABSENT)
         return [change, *_recorded(kind, new, None, request)]
+
+    async def _remembered(self, tombstones: Iterable[Tombstone]) -> list[store.Change]:
+        added = tuple(tombstones)
+        try:
+            return await tombstone_changes(self._store, added) if added else []
+        except store.StoreError as failure:
+            raise refusal_of(failure) from failure
 
     async def _commit(self, changes: list[store.Change]) -> store.Revision:
         try:

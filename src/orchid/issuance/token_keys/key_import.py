@@ -22,6 +22,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import stored_form
 from orchid.engine.interfaces import Randomness
+from orchid.engine.tombstones import read_tombstone
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     ACTIVE,
@@ -42,7 +43,7 @@ from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
-from orchid.wire.signing_key_status import KeyDependents, SigningKeyTimes
+from orchid.wire.signing_key_status import KeyDependents, SigningKeyTimes, key_tombstone
 from orchid.wire.struct import replace
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class TokenKeyImport:
             try:
                 if not known:
                     await self._store_first(stored, signing)
-                elif missing := self._missing(known, signing, others):
+                elif missing := await self._missing(known, signing, others):
                     await self._store_verifying(stored, missing)
                 else:
                     break
@@ -109,26 +110,35 @@ class TokenKeyImport:
         others = [key for path in self._files.others for key in keys.load_verification_keys(path)]
         return signing, others
 
-    def _missing(
+    async def _missing(
         self,
         known: set[str],
         signing: keys.TokenKey | None,
         others: list[keys.VerificationKey],
     ) -> keys.VerificationKey | None:
-        """A key of a file that no object has."""
+        """A key of a file that no object has, and none had that was retired or revoked."""
         found = list(others)
         if signing is not None and (self._files.is_shared or self._files.is_configured):
             found.insert(0, signing.public)
         elif signing is not None and signing.kid not in known:
             # One server has the store to itself: it is no key that ever signed for this store.
             log.warning("tokens.file_not_used", extra={"file": self._files.signing.name})
-        return next((key for key in found if key.kid not in known), None)
+        for key in found:
+            if key.kid not in known and not await self._is_past(key):
+                return key
+        return None
+
+    async def _is_past(self, key: keys.VerificationKey) -> bool:
+        name = await read_tombstone(self._store, key_tombstone(keys.pem_sha256(key.pem())))
+        if name is not None:
+            log.warning("tokens.past_key_in_file", extra={"key": name})
+        return name is not None
 
     async def _store_first(self, stored: list[SigningKey], signing: keys.TokenKey | None) -> None:
         private, source = signing, IMPORTED
-        if private is None:
+        if private is None or await self._is_past(private.public):
             private, source = await create_key("ES256"), MADE
-            if not self._files.is_shared:
+            if signing is None and not self._files.is_shared:
                 write_private(self._files.signing, private.pem().reveal().encode())
         now, uid = whole_seconds(self._clock.now()), self._random.uid()
         key = self._object(stored, private.public, uid)

@@ -128,15 +128,15 @@ def restore(
     *,
     first: Revision,
     stamp: str,
-    keeps: str = "",
+    keeps: Sequence[str] = (),
     entries_of: EntriesOf = lambda _: (),
     drops: Sequence[str] = (),
 ) -> Restored:
     """Check the backup, then replace the target by it. Raises StoreUnusable, AlreadyInUse.
 
     `first` is the least revision to continue from; `stamp` goes into the new name of the previous
-    file. Values of the target below the prefix `keeps` that the backup lacks are kept, each with
-    the result of `entries_of`; the keys `drops` of the backup are omitted.
+    file. Values of the target below the prefixes `keeps` that the backup lacks are kept, each
+    with the result of `entries_of`; the keys `drops` of the backup are omitted.
     """
     if target.exists() and target.samefile(backup):
         raise StoreUnusable(f"{backup} is the data file itself")
@@ -146,7 +146,7 @@ def restore(
     try:
         sqlite_file.copy(backup, partial)
         newest = max(first, _extent(backup).newest + 1, _newest_in_place(target) + 1)
-        kept = _missing_values(partial, target, keeps) if keeps else []
+        kept = [value for prefix in keeps for value in _missing_values(partial, target, prefix)]
         entries = [entry for _, value in kept for entry in entries_of(value)]
         _move_ahead(partial, newest, [*kept, *entries], drops)
         contents = inspect(partial)

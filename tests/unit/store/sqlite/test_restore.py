@@ -50,6 +50,21 @@ async def test_restored_store_holds_what_was_saved(backup: Path, tmp_path: Path)
     assert await keys_of(done.aside) == ["a", "b", "c"]
 
 
+async def test_values_below_some_prefixes_are_kept(backup: Path, tmp_path: Path) -> None:
+    """Those of the store in place that the backup lacks, below each prefix; nothing else."""
+    target = tmp_path / "data.db"
+    store = await SQLiteStore.open(target)
+    for key in ("a", "kept/x", "lost/y", "past/z"):
+        if not (await store.read(Span.key(key))).records:
+            await store.commit([Change(key, b"later", ABSENT)])
+    await store.close()
+
+    done = sqlite_restore.restore(backup, target, first=1, stamp=STAMP, keeps=("kept/", "past/"))
+
+    assert done.kept == 2
+    assert await keys_of(target) == ["a", "b", "kept/x", "past/z"]
+
+
 async def test_a_watch_from_a_later_revision_gets_compacted(backup: Path, tmp_path: Path) -> None:
     """A revision that the replaced store gave out is compacted away, and never given out again."""
     target = tmp_path / "data.db"
