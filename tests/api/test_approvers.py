@@ -22,6 +22,11 @@ RBAC = "rbac.authorization.orch.io"
 APPROVED = {"type": "Approved", "status": "True", "reason": "Test"}
 PATCH, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
 ACTING = {"impersonate-user": "carol", "impersonate-group": "system:masters"}
+ADMINISTRATOR = {
+    "username": "admin",
+    "uid": "uid-admin",
+    "groups": ["system:masters", "system:authenticated"],
+}
 FORMS = (
     "application/json",
     "application/vnd.kubernetes.protobuf",
@@ -90,7 +95,7 @@ async def test_an_approver_by_put_is_recorded(server: Api) -> None:
     await asked(server)
     await approve(server)
 
-    assert (await signed(server))["approver"] == {"username": "admin"}
+    assert (await signed(server))["approver"] == ADMINISTRATOR
 
 
 @pytest.mark.parametrize("media", [PATCH, APPLY], ids=["patch", "apply"])
@@ -106,7 +111,7 @@ async def test_an_approver_by_patch_is_recorded(server: Api, media: str) -> None
     )
     assert answer.status == 200, answer.text
 
-    assert (await signed(server))["approver"] == {"username": "admin"}
+    assert (await signed(server))["approver"] == ADMINISTRATOR
 
 
 async def test_who_acts_under_another_name_is_named_beside_it(server: Api) -> None:

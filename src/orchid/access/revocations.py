@@ -31,7 +31,7 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocationSpec,
 )
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.wire.user import account_of
+from orchid.wire.user import UserInfo, account_of
 
 REVOKED_CERTIFICATE = "the certificate has been revoked"
 OTHER_CERTIFICATE = "another certificate was issued with this serial number"
@@ -135,6 +135,19 @@ class Revocations:
                 raise Rejected(REVOKED_CERTIFICATE)
             if name == "JTI" and value in self._tokens:
                 self._refuse_unnamed(value, "")
+
+    def refuse_action(self, user: UserInfo, ids: Iterable[str], moment: datetime) -> None:
+        """Raise Rejected if the credential with which a user acted at a moment is revoked.
+
+        `ids`: the ids of the credential, as in the audit log.
+        """
+        second = int(moment.timestamp())
+        self.refuse_user(user.username, second)
+        self.refuse_credential_ids(ids)
+        account = account_of(user.username)
+        if account is not None:
+            for one in (*ids, ""):
+                self.refuse_token(account, one.removeprefix("JTI="), second)
 
     def is_final(self, record: IssuedCertificate) -> bool:
         """Whether a certificate is revoked for good: by itself, with its signer or its user.

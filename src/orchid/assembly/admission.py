@@ -14,6 +14,7 @@ from orchid.admission.authorities.unsealed_keys import REFUSAL, UnsealedKeys
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.certificates.cluster_records import ClusterRecords
 from orchid.admission.certificates.four_eyes import FourEyes
+from orchid.admission.certificates.kept_approvals import KeptApprovals
 from orchid.admission.certificates.policy_forecast import PolicyForecast
 from orchid.admission.certificates.record_issued import Issuers, RecordIssued
 from orchid.admission.certificates.signer_permission import SignerPermission
@@ -87,6 +88,9 @@ class Policies:
             *((UnsealedKeys(),) if self._settings.is_unsealed else ()),
             SignerPermission(names, self._authorizer, self._access.authorities.of),
             *(() if self._settings.given.approve_own_requests else (FourEyes(self._feed),)),
+            KeptApprovals(
+                names, self._feed, self._authorizer, self._access.revocations.refuse_action
+            ),
             OwnSigners(
                 names,
                 self._authorizer,
@@ -118,7 +122,7 @@ class Policies:
             self._access.random,
             pod_requests=self._feed.of(PodCertificateRequest),
             account_until=self._access.revocations.account_until,
-            node_name_extra=self._settings.names.node_name_extra,
+            names=self._settings.names,
         )
 
     def _exchange_policy_authors(self) -> ExchangePolicyAuthors:

@@ -5,19 +5,30 @@ Reads    certificatesigningrequests of ACME orders, their acmeorders and acmeacc
 Writes   /approval: the condition Approved with the reason ApprovalKept
 Revokes  the certificate that the approval led to first, as superseded
 Deletes  an undecided request when its account sends a newer one for the same names
-Never    approves what nobody approved, nor for longer than `spec.acme.approvalKept`
+Never    approves what nobody approved (approval/kept_approvals.py `excess`), nor for longer than
+         `spec.acme.approvalKept`
 
 A client that waits for a person gives up after a while, and asks again later with another key. The
-approval then counts for the same service account, authority and names, until a certificate is
-fetched. Start with `KeepApprovals.reconcile`. All of this is computed from objects.
+approval then counts for a request for the same certificate or less, until one is fetched. The
+certificate in the inventory says what was approved; the server checks the approver when the
+approval is written (admission/certificates/kept_approvals.py). Start with
+`KeepApprovals.reconcile`. All of this is computed from objects.
 """
 
 import contextlib
-import re
+import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
+from orchid.approval.case import SignerTerms, case_of
+from orchid.approval.kept_approvals import (
+    REASON,
+    ApprovedTerms,
+    KeptApproval,
+    excess,
+    kept_approval,
+)
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower
@@ -25,40 +36,31 @@ from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, Start
+from orchid.credentials.authorities.validity import BACKDATE, leaf_validity
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import signing_request
+from orchid.credentials.x509.requested_certificate import certified
 from orchid.kinds.acme_account import AcmeAccount
 from orchid.kinds.acme_order import REQUEST_PREFIX, AcmeOrder
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import Approver, IssuedCertificate
 from orchid.kinds.role import READ, may_record_events, rule
-from orchid.wire.errors import AlreadyExists, Conflict
+from orchid.wire.errors import AlreadyExists, Conflict, Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import APPROVED
 from orchid.wire.revoked_credentials import RevokedCertificate
-from orchid.wire.text import timestamp
-from orchid.wire.user import ACCOUNT_PREFIX, account_of
+from orchid.wire.struct import replace
+from orchid.wire.user import ACCOUNT_PREFIX, UserInfo, account_of
 
-REASON: Final = "ApprovalKept"
+log = logging.getLogger(__name__)
+
 ACCOUNT: Final = "acme-approvals"
 _NAME: Final = b'"name":"%b' % REQUEST_PREFIX.encode()
-_MESSAGE: Final = re.compile(r"(.+) approved the request (\S+) for the same names at (\S+)\.")
 
-Subject = tuple[str, str, frozenset[str]]  # user, signer and names
-
-
-class KeptApproval(NamedTuple):
-    """A person's approval that led to a certificate."""
-
-    approver: str
-    request: str
-    time: datetime
-
-    def __str__(self) -> str:
-        text = f"{self.approver} approved the request {self.request} for the same names at "
-        return f"{text}{timestamp(self.time)}."
+Subject = tuple[str, str, frozenset[str]]  # user, signer and alternative names
 
 
 class KeepApprovals(Controller[CertificateSigningRequest]):
@@ -100,9 +102,9 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
     def _take_record(self, event: WatchedChange[IssuedCertificate]) -> None:
         record = event.object
         spec = record.spec
-        if not spec.request.name.startswith(REQUEST_PREFIX):
-            return
-        names = frozenset(name.lower() for name in spec.names) or frozenset({record.username})
+        if spec.cluster or not spec.request.name.startswith(REQUEST_PREFIX):
+            return  # its API server reports whatever name it wants
+        names = frozenset(name.lower() for name in spec.names)
         subject = spec.requester.username, spec.signer_name, names
         if event.type == DELETED or record.status.revoked is not None:
             self._records.get(subject, {}).pop(record.name, None)
@@ -143,13 +145,39 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         if order is None:
             return
         await self._delete_older(found, subject)
+        requested = self._requested(found, authority)
+        if requested is None:
+            return
         since = self._clock.now() - authority.approval_kept
         for approval, record in list(self._approvals(subject)):
-            if approval.time > since and await self._is_unfetched(record, order):
-                decided = found.with_condition(APPROVED, REASON, str(approval))
-                await self._client.update(decided, "approval")
-                self._events.record(self.name, found, REASON, str(approval))
+            if approval.time <= since or excess(requested, approved_terms(record)):
+                continue
+            if await self._is_unfetched(record, order) and await self._approve(found, approval):
                 return
+
+    async def _approve(self, csr: CertificateSigningRequest, approval: KeptApproval) -> bool:
+        """Approve a request, unless the server finds that the approval does not count any more."""
+        try:
+            decided = csr.with_condition(APPROVED, REASON, str(approval))
+            await self._client.update(decided, "approval")
+        except Forbidden as refusal:
+            extra = {"object": csr.name, "why": str(refusal)}
+            log.info("controller.approval_does_not_count", extra=extra)
+            return False
+        self._events.record(self.name, csr, REASON, str(approval))
+        return True
+
+    def _requested(
+        self, csr: CertificateSigningRequest, authority: CertificateAuthority
+    ) -> ApprovedTerms | None:
+        """The terms of a request; None if its signer would not sign exactly these."""
+        terms, end = self._authorities.terms(authority.spec.signer_name), authority.status.not_after
+        if terms is None or end is None:
+            return None
+        try:
+            return requested_terms(csr, terms, self._clock.now(), end)
+        except Refusal:
+            return None
 
     async def _order(self, csr: CertificateSigningRequest) -> AcmeOrder | None:
         """The order of a request, if its account is the requester and its names are equal."""
@@ -163,6 +191,8 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         account = await self._client.find(AcmeAccount, order.spec.account, namespace)
         if account is None or account.spec.service_account_name != name:
             return None
+        if account.spec.service_account_uid != csr.spec.uid:
+            return None  # of an earlier account with this name
         request = signing_request.parse_once(csr.spec.request or b"")
         return None if order.difference(request) else order
 
@@ -179,13 +209,17 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
     def _approvals(self, subject: Subject) -> Iterator[tuple[KeptApproval, IssuedCertificate]]:
         """Approvals by people that led to a certificate, which is not revoked."""
         for record in self._records.get(subject, {}).values():
-            approver, time = record.spec.approver, record.metadata.creation_timestamp
+            approver, approval = record.spec.approver, record.spec.approval
             if approver.username == self._own_user:
-                kept = _kept(record.spec.approval.message)
-                if kept is not None and record.spec.approval.reason == REASON:
+                kept = kept_approval(approval.reason, approval.message)
+                if kept is not None:
                     yield kept, record
-            elif time is not None and self._is_person(approver):
-                yield KeptApproval(approver.username, record.spec.request.name, time), record
+            elif approval.time is not None and self._is_person(approver):
+                request = record.spec.request.name
+                yield (
+                    KeptApproval(approver.username, request, approval.time, record.name),
+                    record,
+                )
 
     def _is_person(self, approver: Approver) -> bool:
         name = approver.username
@@ -197,21 +231,18 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         return await self._client.find(AcmeOrder, name, user[0]) if user else None
 
     async def _is_unfetched(self, record: IssuedCertificate, new: AcmeOrder) -> bool:
-        """Whether nobody has the certificate of a record, and a new order asks for no more."""
+        """Whether nobody has fetched the certificate of a record."""
         order = await self._order_of(record)
-        if order is None or order.name == new.name or order.status.fetched is not None:
-            return False
-        if new.spec.not_after is None or order.spec.not_after is None:
-            return new.spec.not_after == order.spec.not_after
-        return new.spec.not_after <= order.spec.not_after
+        return order is not None and order.name != new.name and order.status.fetched is None
 
     async def _supersede(self, csr: CertificateSigningRequest, subject: Subject) -> None:
         """Revoke the other certificates of the approval by which a request was approved."""
-        if not any(one.type == APPROVED and one.reason == REASON for one in csr.status.conditions):
-            return
-        for record in list(self._records.get(subject, {}).values()):
+        kept = csr.kept_approval
+        for approval, record in list(self._approvals(subject)):
             issued, created = record.metadata.creation_timestamp, csr.metadata.creation_timestamp
-            if record.spec.request.name == csr.name or not issued or not created:
+            if approval != kept or record.spec.request.name == csr.name:
+                continue
+            if not issued or not created:
                 continue
             order = await self._order_of(record)
             if issued <= created and order is not None and order.status.fetched is None:
@@ -234,25 +265,53 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
 
 
 def subject_of(csr: CertificateSigningRequest) -> Subject | None:
-    """User, signer and names of a request; None if it is malformed."""
+    """User, signer and alternative names of a request; None if it is malformed."""
     try:
         request = signing_request.parse_once(csr.spec.request or b"")
     except Refusal:
         return None
     names = {*map(str.lower, request.dns_names), *map(str, request.ip_addresses)}
-    named = frozenset(names) or frozenset({request.subject.common_name})
-    return csr.spec.username, csr.spec.signer_name, named
+    return csr.spec.username, csr.spec.signer_name, frozenset(names)
 
 
-def _kept(message: str) -> KeptApproval | None:
-    """The approval in the message of an earlier decision of this controller."""
-    found = _MESSAGE.fullmatch(message)
-    try:
-        return found and KeptApproval(
-            found[1], found[2], datetime.fromisoformat(found[3]).astimezone(UTC)
-        )
-    except ValueError:
+def requested_terms(
+    csr: CertificateSigningRequest, terms: SignerTerms, now: datetime, end: datetime
+) -> ApprovedTerms | None:
+    """The terms that a signer whose authority ends at `end` would sign; raises Refusal.
+
+    None if the request contains more than that, or the signer refuses it.
+    """
+    spec = csr.spec
+    user = UserInfo(username=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra)
+    case = case_of(
+        spec.request or b"",
+        signer_name=spec.signer_name,
+        usages=spec.usages,
+        expiration_seconds=spec.expiration_seconds,
+        user=user,
+        now=now,
+        terms_of=lambda signer: terms,
+    )
+    if case.obstacles or case.certificate.lifetime is None:
         return None
+    validity = leaf_validity(case.certificate.lifetime, now, end)
+    certificate = replace(case.certificate, lifetime=_from_issue(*validity))
+    return ApprovedTerms(spec.username, spec.uid, spec.signer_name, certificate)
+
+
+def approved_terms(record: IssuedCertificate) -> ApprovedTerms:
+    """The terms of a certificate that was issued: nobody approved more than these."""
+    spec, requester = record.spec, record.spec.requester
+    lifetime = timedelta()
+    if spec.not_before and spec.not_after:
+        lifetime = _from_issue(spec.not_before, spec.not_after)
+    certificate = certified(spec.certificate, spec.usages, spec.key.algorithm, lifetime)
+    return ApprovedTerms(requester.username, requester.uid, spec.signer_name, certificate)
+
+
+def _from_issue(not_before: datetime, not_after: datetime) -> timedelta:
+    """The time from the issue of a certificate to its end."""
+    return not_after - not_before - BACKDATE
 
 
 def _age(csr: CertificateSigningRequest) -> tuple[datetime, int]:

@@ -30,6 +30,7 @@ MOST_IDENTIFIERS: Final = 100
 LIFETIME: Final = timedelta(hours=24)
 REQUEST_PREFIX: Final = "acme-"
 MOST_SHOWN: Final = 10  # names in a message
+MOST_SHOWN_OF_NAME: Final = 64  # characters of a name in a message
 
 
 class AcmeIdentifier(Wire):
@@ -98,7 +99,8 @@ class AcmeOrder(Object):
         if any(attribute.oid != COMMON_NAME for attribute in subject.attributes):
             return "the subject has more than a common name"
         for text in subject.values(COMMON_NAME):  # clients repeat one of the names there
-            named.add((IP if (IP, text) in ordered else DNS, text.lower()))
+            if text.lower() not in {value for _, value in named}:
+                return f"the common name {text[:MOST_SHOWN_OF_NAME]} is no subjectAltName"
         if request.email_addresses or request.uris or request.other_names:
             return "there are names that are neither DNS names nor addresses"
         missing = sorted(value for _, value in ordered - named)[:MOST_SHOWN]

@@ -21,10 +21,12 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
+import msgspec
 from msgspec import Meta, field
 
 from orchid.approval.compiled import ACCOUNT_PREFIX
 from orchid.approval.deciding import APPROVING_ACCOUNT, approving_policy
+from orchid.approval.kept_approvals import KeptApproval, kept_approval
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates, signing_request
 from orchid.credentials.x509.usages import ALL_USAGES
@@ -62,10 +64,12 @@ from orchid.wire.request_conditions import (
 from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.rules.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
-from orchid.wire.text import human_duration, quote
+from orchid.wire.text import human_duration, quote, timestamp
 
 # Notes of an approval: the approver, their impersonator, and the policy that approved.
 APPROVER, IMPERSONATOR, POLICY = "approver", "impersonator", "policy"
+# Of an approval without a policy: its time, and the user with groups and credential ids, as JSON.
+APPROVED_AT, APPROVED_BY = "approvedAt", "approvedBy"
 CREATED_BY = "createdBy"  # note of a creation: the impersonator of the requester
 DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
 
@@ -156,6 +160,14 @@ class CertificateSigningRequest(Object):
         for one in self.status.conditions:
             if one.type == APPROVED:
                 return approving_policy(one.reason, one.message)
+        return None
+
+    @property
+    def kept_approval(self) -> KeptApproval | None:
+        """The earlier approval in the approval's condition."""
+        for one in self.status.conditions:
+            if one.type == APPROVED:
+                return kept_approval(one.reason, one.message)
         return None
 
     @property
@@ -356,10 +368,19 @@ def notes(names: Naming) -> Note[CertificateSigningRequest]:
             return {CREATED_BY: behind.username} if behind else None
         if old.has(APPROVED) or not new.has(APPROVED):
             return None  # an approval is final: a later edit of its condition approves nothing
+        moment = timestamp(request.now)
         if behind:
-            return {APPROVER: caller, IMPERSONATOR: behind.username}
+            return {APPROVER: caller, IMPERSONATOR: behind.username, APPROVED_AT: moment}
         policy = new.approving_policy if caller in controllers else None
-        return {APPROVER: caller, POLICY: policy[0]} if policy else {APPROVER: caller}
+        if policy:
+            return {APPROVER: caller, POLICY: policy[0]}
+        ids = request.user.extra.get(names.credential_id, ())
+        user = replace(request.user, extra={names.credential_id: ids} if ids else {})
+        return {
+            APPROVER: caller,
+            APPROVED_AT: moment,
+            APPROVED_BY: msgspec.json.encode(user).decode(),
+        }
 
     return note
 

@@ -75,6 +75,15 @@ class Approver(Wire):
     impersonator: Annotated[
         str, proto(3), describe("The impersonator of the approver, if any.")
     ] = ""
+    uid: Annotated[str, proto(4), describe("The uid of the approver, if a person approved.")] = ""
+    groups: Annotated[
+        tuple[str, ...], proto(5), describe("The groups of the approver, if a person approved.")
+    ] = ()
+    credential_ids: Annotated[
+        tuple[str, ...],
+        proto(6),
+        describe("The ids of the credential with which a person approved."),
+    ] = field(name="credentialIDs", default=())
 
 
 class Approval(Wire):
@@ -84,6 +93,7 @@ class Approval(Wire):
     message: Annotated[
         str, proto(2), describe("The message in the condition; it names the policy, if any.")
     ] = ""
+    time: Annotated[Time | None, proto(3), describe("When it was approved by a person.")] = None
 
 
 class IssuedPod(Wire):

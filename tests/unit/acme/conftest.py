@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -73,6 +74,12 @@ async def world(server_files: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def issuing(server_files: Path) -> AsyncIterator[World]:
+    async with issuing_world(server_files) as world:
+        yield world
+
+
+@asynccontextmanager
+async def issuing_world(server_files: Path) -> AsyncIterator[World]:
     """The same, with controllers that create the authority's key, decide and sign."""
     async with beside(server_files) as made:
         names = ("certificate-authority", "csrapproving", "csrsigning", "acme-approvals")

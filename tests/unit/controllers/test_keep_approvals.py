@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from orchid.approval.kept_approvals import KeptApproval
 from orchid.controllers.clean_orders import CleanOrders, is_over
-from orchid.controllers.keep_approvals import KeepApprovals, KeptApproval, _kept
+from orchid.controllers.keep_approvals import KeepApprovals
 from orchid.kinds.acme_order import AcmeIdentifier, AcmeOrder, AcmeOrderSpec, AcmeOrderStatus
 from orchid.kinds.issued_certificate import (
     Approval,
@@ -30,18 +31,9 @@ def order(name: str = "one", **spec: Any) -> AcmeOrder:
     )
 
 
-def test_the_message_of_an_approval_is_read_back() -> None:
-    """So that an approval is not extended by being kept twice."""
-    kept = KeptApproval("Alice of the web team", "acme-1", NOW.replace(microsecond=0))
-
-    assert _kept(str(kept)) == kept
-    assert _kept("Alice approved something") is None
-    assert _kept("a approved the request b for the same names at noon.") is None
-
-
 async def test_only_approvals_of_people_are_kept(tmp_path: Path) -> None:
     """Not those of a policy or of another controller; one of ours leads back to the person."""
-    kept = KeptApproval("alice", "acme-0", NOW.replace(microsecond=0))
+    kept = KeptApproval("alice", "acme-0", NOW.replace(microsecond=0), "0a")
     home = "system:serviceaccount:orch-system:"
     async with beside(tmp_path / "data") as world:
         (controller,) = world.made("acme-approvals")
@@ -60,7 +52,7 @@ async def test_only_approvals_of_people_are_kept(tmp_path: Path) -> None:
             one.spec.request.name: approval for approval, one in controller._approvals(subject)
         }
 
-    assert found == {"acme-1": KeptApproval("alice", "acme-1", NOW), "acme-4": kept}
+    assert found == {"acme-1": KeptApproval("alice", "acme-1", NOW, "acme-1"), "acme-4": kept}
 
 
 def record(request: str, approver: Approver, message: str = "") -> IssuedCertificate:
@@ -69,7 +61,7 @@ def record(request: str, approver: Approver, message: str = "") -> IssuedCertifi
         spec=IssuedCertificateSpec(
             request=IssuedFor(name=request),
             approver=approver,
-            approval=Approval(reason="ApprovalKept", message=message),
+            approval=Approval(reason="ApprovalKept", message=message, time=NOW),
         ),
     )
 

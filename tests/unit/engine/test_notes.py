@@ -14,7 +14,11 @@ from orchid.wire.user import UserInfo
 from tests.unit.engine.test_recording import CSR, decide
 from tests.unit.engine.world import Engine, engine
 
-CARRIED = {"approver": "alice"}
+CARRIED = {
+    "approver": "alice",
+    "approvedAt": "2026-01-02T03:04:05Z",
+    "approvedBy": '{"username":"alice"}',
+}
 
 
 async def stored(world: Engine) -> bytes:
@@ -55,7 +59,7 @@ async def test_the_impersonator_of_a_creator_is_noted_and_stays(world: Engine) -
 
     approved = await decide(world, "Approved")
 
-    assert approved.notes() == {"createdBy": "mallory", "approver": "alice"}
+    assert approved.notes() == {"createdBy": "mallory", **CARRIED}
     assert b"mallory" not in approved.data
 
 
@@ -129,7 +133,7 @@ async def test_a_damaged_note_makes_the_object_unreadable(world: Engine) -> None
     """It is found when the object is loaded, not when somebody needs it."""
     await world.create(CSR, world.requests)
     await decide(world, "Approved")
-    damaged = (await stored(world)).replace(b'{"approver":', b'{"approver"', 1)
+    damaged = (await stored(world)).replace(b'"approver":', b'"approver"', 1)
 
     with pytest.raises(UnreadableBytes):
         Entry.read(world.requests, "key", damaged, 9)

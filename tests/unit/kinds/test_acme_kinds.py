@@ -97,13 +97,15 @@ def test_an_order_has_an_account_names_and_an_end() -> None:
 
 
 def test_a_request_is_compared_with_the_names_of_its_order() -> None:
-    """A common name counts as a name; nothing else may be in the subject."""
+    """A common name is one of the alternative names; nothing else may be in the subject."""
     made = order("a.example.com", "b.example.com")
 
     def difference(*names: str, **more: str) -> str:
         return made.difference(parse_der(request_for(*names, **more)))
 
     assert difference("a.example.com", "B.example.com") == ""
-    assert difference("b.example.com", common_name="a.example.com") == ""
+    assert difference("a.example.com", "b.example.com", common_name="A.example.com") == ""
+    unnamed = "the common name a.example.com is no subjectAltName"
+    assert difference("b.example.com", common_name="a.example.com") == unnamed
     assert difference("a.example.com") == "b.example.com missing"
     assert "c.example.com not ordered" in difference("a.example.com", "c.example.com")

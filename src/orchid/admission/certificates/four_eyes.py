@@ -2,9 +2,10 @@
 
 Start with `FourEyes.review`. The creator is the user in the request and the user who impersonated
 them when the request was created (a note of the server). Neither of them may approve it, under
-their own name or by impersonation, and a policy whose spec one of them wrote last approves nothing
-for them. Names are compared, not uids: the same user may have a uid in one credential and none in
-another. Members of `system:masters` are exempt, by their own groups. The creator may deny.
+their own name, by impersonation or by an earlier approval, and a policy whose spec one of them
+wrote last approves nothing for them. Names are compared, not uids: the same user may have a uid in
+one credential and none in another. Members of `system:masters` are exempt, by their own groups. The
+creator may deny.
 
 Not detected: a request created with a token or certificate that the approver obtained for another
 user. The server sees only the user of the credential.
@@ -45,6 +46,10 @@ class FourEyes(AdmissionPolicy):
                     "somebody else has to"
                 )
                 raise Forbidden(kind.about(new.name), text)
+        kept = new.kept_approval
+        if kept is not None and kept.approver in creators:
+            text = f"{quote(kept.approver)} created this request: an earlier approval by them"
+            raise Forbidden(kind.about(new.name), f"{text} does not count for it")
         claimed = new.approving_policy
         if claimed is not None:
             await self._check_policy(kind.about(new.name), claimed, creators)

@@ -13,11 +13,12 @@ The approver is in a note of the request (`Kind.note`), written by the server th
 approval. A record stays until its certificate has expired. Start with `RecordIssued.companions`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 from cryptography import x509
 
 from orchid.clock import whole_seconds
@@ -30,6 +31,8 @@ from orchid.engine.interfaces import AdmissionPolicy, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.kinds.certificate_signing_request import (
+    APPROVED_AT,
+    APPROVED_BY,
     APPROVER,
     IMPERSONATOR,
     POLICY,
@@ -49,8 +52,10 @@ from orchid.shared_turn import SharedTurn
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import APPROVED, CertificateSigningRequestCondition
 from orchid.wire.text import timestamp
+from orchid.wire.user import UserInfo
 
 CERTIFICATE = Path() / "status" / "certificate"
 
@@ -76,12 +81,11 @@ class RecordIssued(AdmissionPolicy):
         *,
         pod_requests: KindCache[PodCertificateRequest],
         account_until: Callable[[tuple[str, str]], int],
-        node_name_extra: str,
+        names: Naming,
     ) -> None:
         """`issuers_of`: the issuers of a signer, None if the signer is not ours. `revoked_until`:
         the last second whose certificates of a signer are revoked. `account_until`: the last second
-        whose credentials of an account are revoked. `node_name_extra`: the extra attribute with
-        the Node of a token's Pod.
+        whose credentials of an account are revoked.
         """
         self._records = records
         self._requests = requests
@@ -90,7 +94,7 @@ class RecordIssued(AdmissionPolicy):
         self._random = randomness
         self._pod_requests = pod_requests
         self._account_until = account_until
-        self._node_name = node_name_extra
+        self._node_name, self._credential_id = names.node_name_extra, names.credential_id
         self._verifications = SharedTurn()
 
     async def companions(
@@ -166,12 +170,24 @@ class RecordIssued(AdmissionPolicy):
                 groups=asked.groups,
                 node_name=next(iter(asked.extra.get(self._node_name, ())), ""),
             ),
-            approver=Approver(
-                username=notes.get(APPROVER, ""),
-                policy=notes.get(POLICY, ""),
-                impersonator=notes.get(IMPERSONATOR, ""),
+            approver=self._approver(notes),
+            approval=Approval(
+                reason=approved.reason,
+                message=approved.message,
+                time=datetime.fromisoformat(notes[APPROVED_AT]) if APPROVED_AT in notes else None,
             ),
-            approval=Approval(reason=approved.reason, message=approved.message),
+        )
+
+    def _approver(self, notes: Mapping[str, str]) -> Approver:
+        """The approver, with all that decides later whether the approval still counts."""
+        user = msgspec.json.decode(notes.get(APPROVED_BY, "{}"), type=UserInfo)
+        return Approver(
+            username=notes.get(APPROVER, ""),
+            policy=notes.get(POLICY, ""),
+            impersonator=notes.get(IMPERSONATOR, ""),
+            uid=user.uid,
+            groups=user.groups,
+            credential_ids=user.extra.get(self._credential_id, ()),
         )
 
     def _pod_record(
