@@ -1,5 +1,8 @@
 """Index of the SigningKeys of authorities: by authority, and by the Secret of the private key.
 
+A key counts for the authority that owns it, by uid. An earlier authority of the same name may have
+left keys, whose private part somebody else has: `of` never returns them.
+
 It follows the cache of SigningKey (cache_index.py) and is as new as the feed. `select` of
 kinds/signing_key.py chooses among the keys of one authority.
 """
@@ -15,10 +18,10 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.kinds.certificate_authority import CLUSTER
+from orchid.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.kinds.signing_key import PUBLISHED, RETIRED, VERIFYING, SigningKey, key_location, select
 from orchid.wire.naming import Naming
-from orchid.wire.references import SecretReference
+from orchid.wire.references import SecretReference, belongs_to
 
 _NONE: Final[dict[str, SigningKey]] = {}
 
@@ -35,17 +38,30 @@ class AuthorityKeyIndex:
     """All current keys of CertificateAuthorities."""
 
     def __init__(
-        self, cache: KindCache[SigningKey], names: Naming, *, has_hsm: bool = False
+        self,
+        cache: KindCache[SigningKey],
+        authorities: KindCache[CertificateAuthority],
+        names: Naming,
+        *,
+        has_hsm: bool = False,
     ) -> None:
         """`has_hsm`: whether this process can use keys of an HSM."""
         self._has_hsm = has_hsm
+        self._authorities = authorities
         self._home = names.system_namespace
         self.changed: list[Callable[[], None]] = []  # called when `waiting` changes
         self._cleared()
         self._index = CacheIndex(cache, self._take, self._cleared)
 
     def of(self, authority: str) -> list[SigningKey]:
-        """The keys of an authority, in no order."""
+        """The keys that belong to the authority of a name, in no order."""
+        entry = self._authorities.get("", authority)
+        if entry is None:
+            return []
+        return [key for key in self.named(authority) if belongs_to(key, entry.object)]
+
+    def named(self, authority: str) -> list[SigningKey]:
+        """The keys that name an authority, with those that another one of that name left."""
         self._index.catch_up()
         return list(self._by_authority.get(authority, _NONE).values())
 

@@ -25,7 +25,7 @@ from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.credentials.x509.verified_chain import VerifiedChain
 from orchid.engine.cache.feed import Feed
-from orchid.kinds.certificate_authority import CLUSTER
+from orchid.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     PRIVATE_KEY,
@@ -95,7 +95,9 @@ class PlatformAuthority:
         self._secrets = feed.of(Secret)
         self._revocations = revocations
         self._file = file
-        self._seen = (-1, -1)  # generations of the keys and of the revocations
+        # The objects that decide; a key counts only with the authority that owns it.
+        self._caches = self._objects, feed.of(CertificateAuthority), revocations.cache
+        self._seen: tuple[int, ...] = ()  # their generations
         self._chosen = KeySelection((), ())
         self._certificates: tuple[x509.Certificate, ...] = ()
         self._issuers: tuple[x509.Certificate, ...] = ()
@@ -103,7 +105,7 @@ class PlatformAuthority:
         self._pool: ClientVerifier | None = None
         self.changed: list[Callable[[], None]] = []  # called when other keys are in use
         self.checks: list[Callable[[], None]] = []  # of settings, once the objects are loaded
-        for cache in (self._objects, revocations.cache):
+        for cache in self._caches:
             cache.listen(self, lambda _changes: self._catch_up(), self._catch_up)
 
     @property
@@ -138,8 +140,7 @@ class PlatformAuthority:
 
     def pool(self) -> ClientVerifier:
         """The authorities of client certificates."""
-        if self._seen != (self._objects.generation, self._revocations.cache.generation):
-            self._catch_up()
+        self._catch_up()
         if self._pool is None:
             self._pool = self._new_pool()
         return self._pool
@@ -177,7 +178,7 @@ class PlatformAuthority:
         return ClientVerifier.load(self._file)
 
     def _catch_up(self) -> None:
-        seen = self._objects.generation, self._revocations.cache.generation
+        seen = tuple([cache.generation for cache in self._caches])
         if seen == self._seen:
             return
         self._seen = seen

@@ -154,7 +154,12 @@ class Access:
 
     def _authority_keys(self) -> AuthorityKeyIndex:
         has_hsm = bool(self.settings.given.pkcs11_module)
-        return AuthorityKeyIndex(self.feed.of(SigningKey), self.settings.names, has_hsm=has_hsm)
+        return AuthorityKeyIndex(
+            self.feed.of(SigningKey),
+            self.feed.of(CertificateAuthority),
+            self.settings.names,
+            has_hsm=has_hsm,
+        )
 
     def _holds_key(self, secret: SecretReference) -> bool:
         """Whether the key of an authority is in a Secret."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from orchid.access.authority_keys import AuthorityKeyIndex
 from orchid.access.token_secrets import TokenSecrets
+from orchid.admission.authorities.authority_names import AuthorityNames
 from orchid.admission.authorities.dependents import AuthorityDependents
 from orchid.admission.authorities.own_signers import OwnSigners
 from orchid.admission.authorities.unsealed_keys import REFUSAL, UnsealedKeys
@@ -54,6 +55,7 @@ from orchid.kinds.published_bundle import PublishedBundle
 from orchid.kinds.signing_key import SigningKey
 from orchid.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.settings.checking import Settings
+from orchid.wire.references import belongs_to
 from orchid.wire.signing_key_status import KeyDependents
 
 
@@ -98,6 +100,7 @@ class Policies:
                 self._access.authorities.of,
                 stores_platform=self._settings.stores_authority,
             ),
+            AuthorityNames(self._feed, self._access.authority_keys.named),
             AuthorityDependents(self._feed, self._access.issued.live),
             SubjectRestriction(names),
             PolicyForecast(self._access.explainer),
@@ -253,17 +256,23 @@ def key_conditions(
     """The conditions of the steps of SigningKeys, by purpose: counts and waiting times."""
     publish = timedelta(seconds=settings.token_key_publish_time)
     authorities, bundles = feed.of(CertificateAuthority), feed.of(PublishedBundle)
+    default_hint = timedelta(seconds=PublishedBundle().refresh_seconds)
 
     def live_certificates(key: SigningKey) -> KeyDependents:
-        authority = authorities.get("", key.spec.authority)
-        signers = authority.object.signers if authority else ()
+        entry = authorities.get("", key.spec.authority)
+        is_owned = entry is not None and belongs_to(key, entry.object)
+        signers = entry.object.signers if entry and is_owned else ()
         found = issued.of_key(key.key_id, signers)
         end = datetime.fromtimestamp(found.end, UTC) if found.live else None
         return KeyDependents(live=found.live, end=end)
 
     def refresh_hint(authority: str) -> timedelta:
-        bundle = bundles.get("", authority)
-        return timedelta(seconds=(bundle.object if bundle else PublishedBundle()).refresh_seconds)
+        bundle, owner = bundles.get("", authority), authorities.get("", authority)
+        # Nobody owns the bundles of the platform; the server creates them at its first start.
+        if bundle is None or owner is None:
+            return default_hint
+        is_own = owner.object.is_platform or belongs_to(bundle.object, owner.object)
+        return timedelta(seconds=bundle.object.refresh_seconds) if is_own else default_hint
 
     secrets_of = TokenSecrets(feed, settings.names).of_key
     of_tokens = TokenKeyConditions(tokens.dependents, secrets_of, publish, settings.keys_elsewhere)

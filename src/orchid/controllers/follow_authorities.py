@@ -36,7 +36,7 @@ from orchid.kinds.signing_key import (
 )
 from orchid.wire.authority_status import AuthorityKeyReference
 from orchid.wire.naming import Naming
-from orchid.wire.references import SecretReference
+from orchid.wire.references import SecretReference, belongs_to
 
 AUTHORITIES = ListSelection(CertificateAuthority)
 CERTIFICATE, KEY = "tls.crt", "tls.key"
@@ -186,7 +186,7 @@ class AuthorityKeys:
         shown, cross = found.status.certificate.encode(), found.status.cross_certificates
         cached = self._read.get(name)
         if cached is None or (cached[0], cached[1].chain_pem) != (cross, shown):
-            cached = cross, await self.load(found.status.keys[0], cross)
+            cached = cross, await self.load(found, found.status.keys[0], cross)
             if cached[1].chain_pem != shown:
                 raise TryAgain(f"the key of {found.name} is newer than its status")
             self._read[name] = cached
@@ -204,11 +204,13 @@ class AuthorityKeys:
         terms = self._authorities.terms(name)
         return terms.profile if terms else None
 
-    async def load(self, named: AuthorityKeyReference, cross: str = "") -> Authority:
+    async def load(
+        self, owner: CertificateAuthority, named: AuthorityKeyReference, cross: str = ""
+    ) -> Authority:
         """One key of an authority; raises a Refusal with the problem."""
         key = await self._client.find(SigningKey, named.name)
-        if key is None:
-            raise TryAgain(f"there is no SigningKey {named.name}")
+        if key is None or not belongs_to(key, owner):
+            raise TryAgain(f"{owner.name} has no SigningKey {named.name}")
         return await read_authority(self._client, key, self._names, cross, hsm=self._hsm)
 
 

@@ -1,7 +1,7 @@
 """Create the keys of certificate authorities, publish their trust bundles, and set their status.
 
 Reads   certificateauthorities, their SigningKeys and Secrets; credentialrevocations that name a
-        key; clustertrustbundles of their signers
+        key; clustertrustbundles of their signers; the publishedbundles of their names
 Writes  a Secret with the first key in the system namespace, once; the SigningKey of the present
         key; a trust bundle for each key in use; /status: the keys and the certificate of the
         signer; Ready, with the problem; Expiring, in the last third of its life; whether it may
@@ -51,12 +51,16 @@ from orchid.credentials.authorities.issuer_chain import (
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.issuance.authorities.authority_conditions import (
+    ABNORMAL,
+    BUNDLE_TAKEN,
     ChainMissing,
     KeyLost,
     KeyNotSealed,
     NoKey,
     SignerTaken,
+    bundle_problem,
     of_certificate,
+    of_relations,
     turning_points,
 )
 from orchid.kinds.certificate_authority import (
@@ -67,6 +71,7 @@ from orchid.kinds.certificate_authority import (
 )
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
 from orchid.kinds.credential_revocation import CredentialRevocation
+from orchid.kinds.published_bundle import PublishedBundle
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
@@ -123,6 +128,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             Trigger(ListSelection(SigningKey), self._key_changed),
             Trigger(ListSelection(CredentialRevocation), self._key_revoked),
             Trigger(ListSelection(ClusterTrustBundle), self._owner_of),
+            Trigger(ListSelection(PublishedBundle, existing=False), self._published),
             # Every authority is processed at the start, so only changes matter.
             Trigger(ListSelection(Secret, home, existing=False, read_as=Object), self._kept_in),
         )
@@ -194,7 +200,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
             reason, message = type(refusal).__name__, str(refusal)
             ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
-        conditions = ready, *of_certificate(status.certificate, now)
+        related = of_relations(found, await self._problems(found))
+        conditions = ready, *of_certificate(status.certificate, now), *related
         reported = with_conditions(replace(found, status=status), conditions, now)
         await self._report(found, reported)
         return self._pause(found, status.certificate, now)
@@ -210,6 +217,11 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         moments = (moment - now for moment in turning_points(chain))
         return min([pause, *(left.total_seconds() for left in moments if left > timedelta())])
 
+    async def _problems(self, found: CertificateAuthority) -> dict[str, str]:
+        """What belongs to somebody else, by the type of its condition."""
+        bundle = await self._client.find(PublishedBundle, found.name)
+        return {BUNDLE_TAKEN: bundle_problem(found, bundle)}
+
     # -- the key -----------------------------------------------------------------------------
 
     def _refuse_second(self, found: CertificateAuthority) -> None:
@@ -219,7 +231,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                     raise SignerTaken(f"the authority {other.name} has the signer {signer} already")
 
     def _keys_of(self, found: CertificateAuthority) -> list[SigningKey]:
-        return list(self._keys.get(found.name, {}).values())
+        keys = self._keys.get(found.name, {}).values()
+        return [key for key in keys if belongs_to(key, found)]
 
     def _request(self, found: CertificateAuthority) -> str:
         """The request that an authority elsewhere has to sign, if there is one."""
@@ -266,7 +279,12 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             self._take_key(renewed)
 
     async def _create_key(self, found: CertificateAuthority, spec: SigningKeySpec) -> None:
-        name = next_name(self._keys_of(found), found.name, self._secret_of.__contains__)
+        left = self._keys.get(found.name, {})  # also of an earlier authority of this name
+
+        def is_taken(name: str) -> bool:
+            return name in left or name in self._secret_of
+
+        name = next_name(self._keys_of(found), found.name, is_taken)
         new = SigningKey(metadata=ObjectMeta(name=name), spec=replace(spec, authority=found.name))
         try:
             self._take_key(await self._client.create(new))
@@ -417,6 +435,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             if not self._bundles[owner]:
                 del self._bundles[owner]
 
+    async def _published(self, event: WatchedChange[PublishedBundle]) -> AsyncIterator[Key]:
+        if event.object.name in self._secret_of:
+            yield "", event.object.name
+
     async def _kept_in(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
         changed = SecretReference(name=event.object.name, namespace=event.object.namespace)
         for name in tuple(self._kept.get(changed, ())):
@@ -439,7 +461,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 self._record(after, one)
 
     def _record(self, about: CertificateAuthority, condition: Condition) -> None:
-        is_good = condition.status == (FALSE if condition.type == EXPIRING else TRUE)
+        is_good = condition.status == (FALSE if condition.type in ABNORMAL else TRUE)
         if condition.type == READY:
             type_ = NORMAL if is_good else WARNING
             self._events.record(self.name, about, condition.reason, condition.message, type_=type_)
@@ -481,6 +503,7 @@ CONTROLLER = ControllerDeclaration(
         rule(("update",), names.identity, ("certificateauthorities/status", "signingkeys/status")),
         rule(("create", *READ), names.identity, ("signingkeys",)),
         rule(("list", "watch"), names.identity, ("credentialrevocations",)),
+        rule(READ, names.identity, ("publishedbundles",)),
         rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
         may_record_events(names),
     ),

@@ -48,7 +48,7 @@ from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
-from orchid.wire.references import belongs_to, owner_reference
+from orchid.wire.references import belongs_to, controller_of, owner_reference
 from orchid.wire.struct import replace
 
 LARGEST: Final = 1 << 20  # bytes of PEM
@@ -152,10 +152,12 @@ class PublishBundles(Controller[PublishedBundle]):
             return  # its bundle is one of the platform's
         if event.type == DELETED or found.metadata.deletion_timestamp is not None:
             self._made.pop(found.name, None)
-        elif found.name not in self._made and not any(name_problems(found.name)):
-            owner = owner_reference(
-                found, self._client.catalog.of(CertificateAuthority).api_version
-            )
+        elif found.name not in self._platform and not any(name_problems(found.name)):
+            version = self._client.catalog.of(CertificateAuthority).api_version
+            owner = owner_reference(found, version)
+            made = self._made.get(found.name)
+            if made is not None and belongs_to(made, found):
+                return
             self._made[found.name] = bundle_of_signers(
                 found.name, sorted(found.signers), owner, trust_domain=found.spec.trust_domain
             )
@@ -182,7 +184,12 @@ class PublishBundles(Controller[PublishedBundle]):
         try:
             return await self._client.create(new)
         except AlreadyExists:
-            return await self._client.get(PublishedBundle, new.name)
+            there = await self._client.get(PublishedBundle, new.name)
+            owner, sources = controller_of(there.metadata), there.spec.sources
+            if (owner, sources) == (controller_of(new.metadata), new.spec.sources):
+                return there  # the previous leader created it
+            # Another bundle is published as any other; keep_authorities.py reports it.
+            raise TryAgain(f"there is another PublishedBundle {new.name}") from None
 
     async def reconcile(self, found: PublishedBundle) -> float | None:
         if found.metadata.deletion_timestamp is not None:

@@ -161,7 +161,7 @@ class PublishRevocationLists(Worker[str, None]):
         for one in self._authorities.ready:
             for key in one.status.keys:
                 try:
-                    authority = await self._own.load(key)
+                    authority = await self._own.load(one, key)
                 except (Refusal, TryAgain) as problem:
                     extra = {"authority": one.name, "key": key.name, "why": str(problem)}
                     log.warning("crl.not_published", extra=extra)

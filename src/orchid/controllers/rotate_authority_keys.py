@@ -11,7 +11,7 @@ signer's life before that. A key that no longer signs certificates keeps its pri
 Retired: it signs its revocation list.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -37,6 +37,7 @@ from orchid.kinds.role import rule
 from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec, next_name
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.references import belongs_to
 
 SETTLED: Final = 3600.0  # seconds between two looks at an authority with one key
 LAST_PART, LEAD_PART = 3, 12  # of a key's life: its end without signing, the lead of its successor
@@ -77,6 +78,11 @@ class RotateAuthorityKeys(RotateKeys):
     def concerns(self, key: SigningKey) -> bool:
         return bool(key.spec.authority) and not key.is_file
 
+    def members(self, authority: str) -> list[SigningKey]:
+        """The keys that belong to the authority: others of its name are of an earlier one."""
+        owner = self._authorities.get(authority)
+        return [key for key in super().members(authority) if owner and belongs_to(key, owner)]
+
     def successor(self, group: KeyGroup) -> SigningKey | None:
         authority, signer = self._authorities.get(group.authority), group.chosen.signer
         if authority is None or not authority.is_automatic or authority.spec.key is None:
@@ -91,7 +97,7 @@ class RotateAuthorityKeys(RotateKeys):
                 return None
         return SigningKey(
             metadata=ObjectMeta(
-                name=next_name(group.stored, group.authority, self._authorities.__contains__)
+                name=next_name(group.stored, group.authority, self._is_taken(group.authority))
             ),
             spec=SigningKeySpec(
                 authority=group.authority,
@@ -99,6 +105,11 @@ class RotateAuthorityKeys(RotateKeys):
                 state=PUBLISHED,
             ),
         )
+
+    def _is_taken(self, authority: str) -> Callable[[str], bool]:
+        """Whether an authority, or a key that an earlier one left, has a name."""
+        left = self._groups.get(authority, {})
+        return lambda name: name in left or name in self._authorities
 
     def is_due(self, group: KeyGroup, signer: SigningKey) -> bool:
         authority = self._authorities.get(group.authority)

@@ -142,6 +142,11 @@ class RotateKeys(Controller[SigningKey]):
     def keeps_private(self, key: SigningKey) -> bool:
         """Whether a key that does not sign any more needs its private key all the same."""
 
+    def members(self, authority: str) -> list[SigningKey]:
+        """The stored keys of a group."""
+        keys = self._groups.get(authority, {}).values()
+        return [key for key in keys if not key.is_file]
+
     async def first_step(self, authority: str) -> bool:
         """Take a step that comes before all others; return whether there was one."""
         return False
@@ -227,8 +232,7 @@ class RotateKeys(Controller[SigningKey]):
         """Take one step, or refresh the status of each key; return when to look again."""
         if await self.first_step(authority):
             return SOON
-        keys = self._groups.get(authority, {}).values()
-        stored = [key for key in keys if not key.is_file]
+        stored = self.members(authority)
         if not stored:
             return REFRESH
         group = KeyGroup(authority, stored, select(stored, self._revoked_ids(), authority))
@@ -335,11 +339,12 @@ class RotateKeys(Controller[SigningKey]):
         """Whether the signer should be replaced whatever its age."""
         if self.is_lost(signer):
             return True  # the next restart could not sign with it
-        born, group = signer.metadata.creation_timestamp, self._groups[signer.spec.authority]
+        born = signer.metadata.creation_timestamp
+        ids = {key.key_id for key in self.members(signer.spec.authority)}
         revoked = (
             one.metadata.creation_timestamp
             for one in self._revocations.values()
-            if one.spec.key and one.spec.key.name in group
+            if one.spec.key and one.spec.key.key_id in ids
         )
         # Verifiers may have cached the revoked key: a new id makes them fetch.
         return any(born and moment and born <= moment for moment in revoked)

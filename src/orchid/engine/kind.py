@@ -129,6 +129,7 @@ class Kind(Generic[T]):
     records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
     # What is remembered for good of a change (new, old), in the same commit: tombstones.py.
     tombstones: Callable[[T | None, T | None], Iterable[Tombstone]] | None = None
+    keeps_dependents: bool = False  # what it owns is deleted with it: `Orphan` is refused
     # Server-side notes, updated when an object is created or changed: stored with the object,
     # deleted with it, and never sent to a client.
     note: Note[T] | None = None

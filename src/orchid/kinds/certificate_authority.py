@@ -354,6 +354,7 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
         short_names=("ca",),
         scope=Scope.CLUSTER,
         counts_generation=True,
+        keeps_dependents=True,
         rules=Rules(),
         defaults=with_defaults,
         writes=("metadata", "spec"),

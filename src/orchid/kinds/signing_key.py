@@ -386,6 +386,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
         plural="signingkeys",
         scope=Scope.CLUSTER,
         counts_generation=True,
+        keeps_dependents=True,
         rules=Rules(),
         defaults=with_defaults,
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),

@@ -10,7 +10,8 @@ import pytest
 
 from orchid.client.client import ListSelection
 from orchid.controllers import publish_bundles
-from orchid.controllers.publish_bundles import PublishBundles
+from orchid.controllers.publish_bundles import PublishBundles, bundle_of_signers
+from orchid.controllers.runtime.loop import TryAgain
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.x509 import anchor_set
 from orchid.issuance import stored_edition
@@ -19,10 +20,10 @@ from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.event import Event
-from orchid.kinds.published_bundle import PublishedBundle
+from orchid.kinds.published_bundle import BundleSource, PublishedBundle
 from orchid.wire.codec.documents import convert
 from orchid.wire.errors import Forbidden
-from orchid.wire.meta import ObjectMeta
+from orchid.wire.meta import ObjectMeta, OwnerReference
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside
@@ -325,3 +326,27 @@ def test_a_list_of_consumers_is_bounded_and_forgets(world: Beside) -> None:
     assert merged.others == {5: 2, 7: 4 + 201}
     assert (summary.current, summary.behind, summary.others) == (999, 1, 205)
     assert [one.name for one in summary.longest] == ["late"]
+
+
+@pytest.mark.parametrize("same", [True, False])
+async def test_a_bundle_created_meanwhile_counts_with_the_same_owner_and_sources(
+    world: Beside, *, same: bool
+) -> None:
+    """That of the previous leader does; one of somebody else is never taken for it."""
+    source = BundleSource(signer_name="example.com/web")
+    owner = OwnerReference(
+        api_version="v1", kind="CertificateAuthority", name="pay", uid="u", controller=True
+    )
+    own = bundle_of_signers("pay", [source.signer_name], owner)
+    there = own if same else own.with_meta(owner_references=())
+    there = await world.admin.create(there)
+    others = bundle_of_signers("pay", ["example.com/other"], owner)
+
+    async with publisher(world) as controller:
+        if same:
+            assert (await controller._create(own)).metadata.uid == there.metadata.uid
+        else:
+            with pytest.raises(TryAgain, match="there is another PublishedBundle pay"):
+                await controller._create(own)
+        with pytest.raises(TryAgain, match="there is another PublishedBundle pay"):
+            await controller._create(others)

@@ -24,7 +24,7 @@ from orchid.kinds.certificate_authority import SHOWS_FILES, SPEC, CertificateAut
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey, key_prefix
 from orchid.wire.errors import Forbidden, Invalid
-from orchid.wire.fields import METADATA, FieldError, duplicate, forbidden, invalid, not_found
+from orchid.wire.fields import FieldError, duplicate, forbidden, invalid, not_found
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 
@@ -71,7 +71,6 @@ class OwnSigners(AdmissionPolicy):
         await self._rights.require_signers(request, kind, new, new.signers)
         await self._feed.fresh()
         if old is None:
-            self._refuse_key_name(kind, new)
             await self._review_parent(request, kind, new)
             if new.spec.key is not None and new.spec.key.pkcs11 is not None:
                 await self._require_import(request, kind, new)
@@ -119,13 +118,6 @@ class OwnSigners(AdmissionPolicy):
         if not await self._rights.include_any(request, (importing,)):
             text = "user not permitted to import keys for certificates"
             raise Forbidden(kind.about(new.name), text)
-
-    def _refuse_key_name(self, kind: Kind[Any], new: CertificateAuthority) -> None:
-        """Each key of an authority has a revocation list of its name."""
-        if self._keys.get("", new.name) is not None:
-            text = "a SigningKey has this name"
-            problem = invalid(METADATA / "name", new.name, text)
-            raise Invalid(kind.about_kind(new.name), [problem])
 
     def _refuse_second(self, kind: Kind[Any], new: CertificateAuthority) -> None:
         signer = new.spec.signer_name

@@ -45,7 +45,7 @@ from orchid.kinds.signing_key import (
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import METADATA, forbidden
 from orchid.wire.naming import Naming
-from orchid.wire.references import SecretReference
+from orchid.wire.references import SecretReference, belongs_to
 from orchid.wire.signing_key_status import KeyDependents
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
@@ -107,14 +107,23 @@ class SigningKeySteps(AdmissionPolicy):
             await self._review_step(request, kind, new, old)
 
     def _review_owner(self, kind: Kind[Any], new: SigningKey, old: SigningKey) -> None:
-        """A key without its owner counts as an orphan, which anybody with `delete` may delete."""
+        """An authority keeps its keys, and gets none of an earlier authority of its name.
+
+        A key without its owner is an orphan, which anybody with `delete` may delete; with another
+        owner it would sign for that one.
+        """
         entry = self._authorities.get("", old.spec.authority) if old.spec.authority else None
-        if entry is None or entry.object.metadata.deletion_timestamp is not None:
+        if entry is None:
             return
-        uid = entry.meta.uid
-        if uid in _owners(old) and uid not in _owners(new):
-            problem = forbidden(METADATA / "ownerReferences", "its authority owns the key")
-            raise Invalid(kind.about_kind(old.name), [problem])
+        before, after = belongs_to(old, entry.object), belongs_to(new, entry.object)
+        if after and not before:
+            text = "another authority owned the key: a key never changes its authority"
+        elif before and not after and entry.meta.deletion_timestamp is None:
+            text = "its authority owns the key"
+        else:
+            return
+        problem = forbidden(METADATA / "ownerReferences", text)
+        raise Invalid(kind.about_kind(old.name), [problem])
 
     async def _review_step(
         self, request: Request, kind: Kind[Any], new: SigningKey, old: SigningKey
@@ -200,7 +209,7 @@ class SigningKeySteps(AdmissionPolicy):
     def _is_orphan(self, key: SigningKey) -> bool:
         """Whether the authority of a key is deleted."""
         owner = self._authorities.get("", key.spec.authority) if key.spec.authority else None
-        return bool(key.spec.authority) and (owner is None or owner.meta.uid not in _owners(key))
+        return bool(key.spec.authority) and (owner is None or not belongs_to(key, owner.object))
 
     # -- what the server fills in ------------------------------------------------------------
 
@@ -235,8 +244,3 @@ class SigningKeySteps(AdmissionPolicy):
         found = await self._conditions(key).dependents(key, now)
         before = key.status.dependents
         return replace(found, unknown_until=before.unknown_until if before else None)
-
-
-def _owners(key: SigningKey) -> set[str]:
-    """The uids of its owners."""
-    return {one.uid for one in key.metadata.owner_references}

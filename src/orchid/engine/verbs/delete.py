@@ -18,7 +18,7 @@ from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.engine.verbs.listing import Listing
 from orchid.wire.errors import Conflict, ErrorSubject, Invalid, NotFound
-from orchid.wire.fields import Path, invalid
+from orchid.wire.fields import Path, forbidden, invalid
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.struct import Wire, describe, proto, replace
 
@@ -67,6 +67,11 @@ class DeleteOptions(Wire):
     ] = None
 
     @property
+    def orphans(self) -> bool:
+        """Whether dependents are to stay."""
+        return bool(self.orphan_dependents) or self.propagation_policy == "Orphan"
+
+    @property
     def ignores_read_errors(self) -> bool:
         return bool(self.ignore_store_read_error_with_cluster_breaking_potential)
 
@@ -92,6 +97,10 @@ class Deleting:
         while True:
             entry = await self._objects.current(kind, request.namespace, name)
             require_preconditions(kind, options, entry)
+            if kind.keeps_dependents and options.orphans:
+                text = "what it owns is deleted with it, and is of no use to another object"
+                problem = forbidden(Path() / "propagationPolicy", text)
+                raise Invalid(kind.about_kind(name), [problem])
             await self._admission.review(request, kind, None, entry.object)
             try:
                 return await self._delete(kind, entry, options, request)
@@ -144,6 +153,8 @@ class Deleting:
     ) -> Deleted:
         old = entry.object
         finalizers = adjusted_finalizers(old.metadata.finalizers, options)
+        if kind.keeps_dependents:
+            finalizers = tuple(one for one in finalizers if one != ORPHAN)
         if kind.rules.holds_deletion(old) or finalizers:
             marked = kind.rules.prepare_for_deletion(
                 replace(old, metadata=_marked(old.metadata, finalizers, request)), old, request
@@ -173,11 +184,11 @@ def _marked(meta: ObjectMeta, finalizers: tuple[str, ...], request: Request) -> 
 
 def adjusted_finalizers(finalizers: tuple[str, ...], options: DeleteOptions) -> tuple[str, ...]:
     """Set or remove the two finalizers of a propagation policy."""
-    policy, orphan = options.propagation_policy, options.orphan_dependents
-    if policy is None and orphan is None:
+    policy = options.propagation_policy
+    if policy is None and options.orphan_dependents is None:
         return finalizers
     wanted = ""
-    if orphan or policy == "Orphan":
+    if options.orphans:
         wanted = ORPHAN
     elif policy == "Foreground":
         wanted = FOREGROUND

@@ -2,10 +2,11 @@
 
 The classes are problems: the name of one is the reason of the condition Ready. `of_certificate` has
 the conditions that follow from the certificate and the time alone, `turning_points` when they
-change. controllers/keep_authorities.py writes them, and file_authorities.py those of files.
+change; `of_relations` has those about objects that belong to somebody else.
+controllers/keep_authorities.py writes them, and file_authorities.py those of files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -14,12 +15,16 @@ from cryptography.x509 import Certificate
 from orchid.credentials.authorities.issuer_chain import may_sign_lists
 from orchid.credentials.refusals import AuthorityUnusable
 from orchid.credentials.x509 import certificates
-from orchid.kinds.certificate_authority import EXPIRING, SIGNS_LISTS
+from orchid.kinds.certificate_authority import EXPIRING, SIGNS_LISTS, CertificateAuthority
+from orchid.kinds.published_bundle import PublishedBundle
 from orchid.wire.conditions import FALSE, TRUE, Condition
+from orchid.wire.references import belongs_to
 from orchid.wire.text import timestamp
 
 LAST_THIRD: Final = "LastThird"
 FAR_OFF: Final = "FarOff"
+BUNDLE_TAKEN: Final = "BundleTaken"
+ABNORMAL: Final = frozenset({EXPIRING, BUNDLE_TAKEN})  # types that are True if there is a problem
 
 
 class SignerTaken(AuthorityUnusable):
@@ -48,6 +53,36 @@ def of_certificate(chain: str, now: datetime) -> list[Condition]:
         return []
     links = certificates.parse_blocks(chain)
     return [_expiring(links, now), _signs_lists(links[0])]
+
+
+def of_relations(found: CertificateAuthority, problems: Mapping[str, str]) -> list[Condition]:
+    """Problems with objects that have a name of the authority and belong to somebody else.
+
+    `problems`: their messages by type; empty without a problem, which is reported only if there was
+    one before.
+    """
+    reported = {one.type for one in found.status.conditions}
+    return [
+        Condition(
+            type=type_,
+            status=TRUE if text else FALSE,
+            reason=type_ if text else "Resolved",
+            message=text,
+        )
+        for type_, text in problems.items()
+        if text or type_ in reported
+    ]
+
+
+def bundle_problem(found: CertificateAuthority, bundle: PublishedBundle | None) -> str:
+    """Why the PublishedBundle of an authority's name is not that of the authority."""
+    # Nobody owns the bundles of the platform: the server creates them at its first start.
+    if bundle is None or found.is_platform or belongs_to(bundle, found):
+        return ""
+    return (
+        f"The PublishedBundle {bundle.name} belongs to somebody else: /trust/{bundle.name}.pem is "
+        "not from this authority. Delete it; the server creates its own."
+    )
 
 
 def turning_points(chain: str) -> Iterator[datetime]:
