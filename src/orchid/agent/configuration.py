@@ -19,6 +19,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509.usages import EXTENDED_USAGES, KEY_USAGES
 from orchid.wire.codec import yaml_text
 from orchid.wire.naming import ORCH
+from orchid.wire.text import without_type_names
 
 API_VERSION: Final = f"{ORCH.identity}/v1alpha1"
 KIND: Final = "AgentConfiguration"
@@ -263,7 +264,7 @@ def parse(data: bytes, where: str) -> AgentConfiguration:
         text = text.replace("Object missing required field", "missing field")
         match = _WHERE.search(text)
         field = match[1] if match else ""
-        reason = text[: match.start()] if match else text
+        reason = without_type_names(text[: match.start()] if match else text)
         inside = _FIELD.match(reason)
         line = _line(data, f"{field}.{inside[1]}" if inside else field)
         raise InvalidAgentConfiguration(

@@ -12,6 +12,7 @@ import msgspec
 
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
+from orchid.wire.text import without_type_names
 
 
 def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
@@ -52,4 +53,5 @@ def written_in(path: Path | None) -> dict[str, Any]:
 
 def _sentence(problem: str) -> str:
     text, _, flag = problem.partition(" - at `$.")
+    text = without_type_names(text)
     return f"--{flag.rstrip('`')}: {text}" if flag else text

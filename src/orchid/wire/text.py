@@ -1,6 +1,7 @@
 """Short texts as Kubernetes prints them: quoted strings, durations, times."""
 
 import datetime
+import re
 from collections.abc import Sequence
 
 # Responses repeat values of the request, some several times. Longer values are omitted.
@@ -15,6 +16,25 @@ _ESCAPES = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
     "\\": "\\\\", '"': '\\"',
 }  # fmt: skip
+
+
+_TYPES = {
+    "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number",
+    "null": "nothing", "object": "a mapping", "str": "text",
+}  # fmt: skip
+_types = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
+
+
+def without_type_names(problem: str) -> str:
+    """A message of msgspec about a value of the wrong type, in words for people."""
+    words = _types.sub(lambda names: " or ".join(map(_type, names[1].split(" | "))), problem)
+    if words == problem or not words.startswith("Expected "):
+        return problem
+    return f"must be {words.removeprefix('Expected ').replace(', got ', ', not ')}"
+
+
+def _type(name: str) -> str:
+    return _TYPES.get(name, f"`{name}`")
 
 
 def shown(text: str) -> str:

@@ -96,7 +96,9 @@ def test_every_field_is_read() -> None:
         ("kind: Agent", "kind: Angel", "line 2: kind: 'AngelConfiguration' is none of"),
         ("state: /var", "state: /x\nstate: /var", 'key "state" already set'),
         ("outputs:", "outputs: [", "line 7"),
-        (FULL, "[]", "Expected `object`, got `array`"),
+        (FULL, "[]", "must be a mapping, not a list"),
+        (FULL, "", "must be a mapping, not nothing"),
+        ("dnsNames: [", "dnsNames: x #", "must be a list, not text"),
     ],
 )
 def test_a_mistake_is_reported_with_its_place(old: str, new: str, message: str) -> None:

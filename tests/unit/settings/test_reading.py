@@ -17,3 +17,12 @@ def test_misspelt_setting_names_the_file_and_the_one_that_was_meant(tmp_path: Pa
         read(path, {})
 
     assert str(path) in str(no.value)
+
+
+def test_a_value_of_the_wrong_type_is_reported_in_words(tmp_path: Path) -> None:
+    """By the name of the setting."""
+    path = tmp_path / "orchid.toml"
+    path.write_text("listen = [7730]\n")
+
+    with pytest.raises(BadSettings, match="--listen: must be text, not a list"):
+        read(path, {})

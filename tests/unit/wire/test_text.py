@@ -4,7 +4,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from orchid.wire.text import LONGEST_SENTENCE, MOST_SENTENCES, first_few, quote, timestamp
+from orchid.wire.text import (
+    LONGEST_SENTENCE,
+    MOST_SENTENCES,
+    first_few,
+    quote,
+    timestamp,
+    without_type_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,6 +25,22 @@ from orchid.wire.text import LONGEST_SENTENCE, MOST_SENTENCES, first_few, quote,
 def test_timestamp_is_utc_in_whole_seconds(moment: datetime, text: str) -> None:
     """A timestamp has a year of four digits, whatever the year."""
     assert timestamp(moment) == text
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        ("Expected `str`, got `int`", "must be text, not a whole number"),
+        ("Expected `array | null`, got `object`", "must be a list or nothing, not a mapping"),
+        ("Expected `int` >= 0", "must be a whole number >= 0"),
+        ("Expected `uuid`, got `bool`", "must be `uuid`, not true or false"),
+        ("Object missing required field `int`", "Object missing required field `int`"),
+        ("'text' is no time", "'text' is no time"),
+    ],
+)
+def test_types_are_named_in_words(problem: str, words: str) -> None:
+    """People who write a file know its format, not the types of Python."""
+    assert without_type_names(problem) == words
 
 
 @pytest.mark.parametrize(

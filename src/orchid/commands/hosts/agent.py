@@ -20,6 +20,7 @@ from orchid.commands.terminal.output import (
     Complaint,
     facts,
     print_for_programs,
+    remark,
     say,
     table,
 )
@@ -60,8 +61,10 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.action == "status":
         return _status(chosen)
     if chosen.action == "check":
-        found = _read(chosen.config)
-        say(f"{chosen.config}: {len(found.outputs)} outputs, no mistakes")
+        count = len(_read(chosen.config).outputs)
+        say(f"{chosen.config}: {count} outputs, no mistakes")
+        if not count:
+            remark("without outputs the agent renews only the identity of its host")
         return 0
     return _run(chosen)
 
