@@ -143,6 +143,17 @@ async def test_a_client_secret_is_a_token_of_the_user_who_is_named(server: Api, 
         assert answer.json["active"] is True
 
 
+async def test_two_credentials_in_one_request_are_refused(server: Api, robot: str) -> None:
+    """Else a proxy could look at one, and the server at the other (RFC 6749, section 2.3)."""
+    form = urlencode({"token": robot, "client_id": "alice", "client_secret": ALICE}).encode()
+
+    for header in (basic("alice", ALICE), f"Bearer {ALICE}"):
+        answer = await introspect(server, "", None, form, authorization=header)
+
+        assert answer.status == 400
+        assert answer.json["error"] == "invalid_request"
+
+
 @pytest.mark.parametrize(
     ("name", "secret"),
     [("admin", ALICE), ("alice", "wrong"), ("", ALICE), ("alice", ""), ("alice ", ALICE)],

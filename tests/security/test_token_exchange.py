@@ -407,6 +407,9 @@ BAD: dict[str, Any] = {
     "issued later": lambda one: one.github(iat=int(time.time()) + 3600, nbf=None),
     "bound": lambda one: one.github(cnf={"jkt": "x"}),
     "bound to nothing": lambda one: one.github(cnf={}),
+    "bound to null": lambda one: one.signed(
+        {**jwt.decode(one.github(), options={"verify_signature": False}), "cnf": None}
+    ),
     "no subject": lambda one: one.github(sub=None),
     "long subject": lambda one: one.github(sub="x" * 1025),
     "long id": lambda one: one.github(jti="x" * 257),

@@ -5,6 +5,7 @@ is refused if a later request has changed the account.
 """
 
 import hashlib
+import re
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.issuance.acme_accounts import AcmeAccounts, ExternalKey, ExternalKeys
 from orchid.kinds.acme_account import (
     DEACTIVATED,
+    MOST_CONTACTS,
     VALID,
     AcmeAccount,
     AcmeAccountSpec,
@@ -31,8 +33,11 @@ from orchid.wire.errors import AlreadyExists, Conflict
 from orchid.wire.meta import ObjectMeta, OwnerReference
 from orchid.wire.struct import replace
 
+LONGEST_SHOWN: Final = 64  # characters of a URL in an error
 MOST_PER_KEY: Final = 1000  # accounts of one external key
 CREATED, CONFLICT = 201, 409
+
+_is_address = re.compile(r"[^@,;?%\s]+@[^@,;?%\s]+").fullmatch
 
 
 class NewAccount(msgspec.Struct, frozen=True, rename="camel"):
@@ -150,6 +155,8 @@ class AccountPages:
         header = inner.header
         if header.url != request.target.url or header.jwk is None or header.kid is not None:
             raise malformed("the inner header must have the same url, and the new key as jwk")
+        if header.nonce:
+            raise malformed("the inner header must not have a nonce")
         key = inner.key()
         inner.verify(key)
         payload = jws.payload_of(inner.payload, KeyChange)
@@ -186,11 +193,16 @@ def account_name(authority: str, thumbprint: str) -> str:
 
 
 def refuse_contacts(contact: tuple[str, ...]) -> None:
+    """Accept mailto: URLs with one address and no header fields (RFC 8555, section 7.3)."""
+    for url in contact[:MOST_CONTACTS]:
+        scheme, colon, address = url.partition(":")
+        if colon and scheme.lower() != "mailto":
+            raise AcmeProblem("unsupportedContact", f"{url[:LONGEST_SHOWN]}: only mailto: URLs")
+        if colon and not _is_address(address):
+            detail = f"{url[:LONGEST_SHOWN]}: a mailto: URL has one address and nothing else"
+            raise AcmeProblem("invalidContact", detail)
     for problem in contact_errors(contact):
-        type_ = "invalidContact"
-        if len(contact) == 1 and not contact[0].startswith("mailto:") and ":" in contact[0]:
-            type_ = "unsupportedContact"
-        raise AcmeProblem(type_, str(problem))
+        raise AcmeProblem("invalidContact", str(problem))
 
 
 def _in_use(url: str = "") -> AcmeProblem:

@@ -242,6 +242,8 @@ class OrderPages:
             parsed = signing_request.parse_der_once(data)
         except Refusal as refusal:
             raise AcmeProblem("badCSR", str(refusal)) from None
+        if parsed.public_key == request.key.key.public:
+            raise AcmeProblem("badCSR", "the key of the account must not be that of a certificate")
         if difference := order.difference(parsed):
             detail = f"the names in the request differ from those of the order: {difference}"
             raise AcmeProblem("badCSR", detail)

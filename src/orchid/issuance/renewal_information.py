@@ -29,6 +29,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=1)
 PAUSES_PER_LIFE: Final = 20
 SLOTS_UNTIL, SLOT_WIDTH = 0.8, 0.05  # of the time until a replaced key can retire
 HASHED: Final = 8  # bytes
+NEGATIVE: Final = 0x80  # the first byte from which DER needs a zero byte before it
 LONGEST_ID: Final = 128  # characters; a key identifier has 20 bytes, a serial number at most 20
 
 # When another key began to sign, and the end of the last certificate; None for a current key.
@@ -106,7 +107,10 @@ def parse_id(identifier: str) -> tuple[bytes, bytes]:
     authority_key, dot, serial = identifier.partition(".")
     if not dot or len(identifier) > LONGEST_ID:
         raise MalformedId("must be a key identifier and a serial number, joined by a dot")
-    return _decoded(authority_key), _decoded(serial)
+    number = _decoded(serial)
+    if len(number) > 1 and number[0] == 0 and number[1] < NEGATIVE:
+        raise MalformedId("the serial number has a needless zero byte")
+    return _decoded(authority_key), number
 
 
 def certificate_id(authority_key: bytes, serial: bytes) -> str:

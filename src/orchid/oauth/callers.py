@@ -28,6 +28,7 @@ class Callers:
 
     async def user_of(self, exchange: Exchange, form: FormParameters) -> UserInfo:
         """The user; raises OAuthRefusal (401) if there is none."""
+        _refuse_two_methods(exchange, form)
         request = exchange.request
         if request is not None and request.user.username != ANONYMOUS:
             return request.user
@@ -56,6 +57,12 @@ def presented_secret(exchange: Exchange, form: FormParameters) -> str:
     request = exchange.request
     is_known = request is not None and request.user.username != ANONYMOUS
     return secret or ("certificate" if is_known else "")
+
+
+def _refuse_two_methods(exchange: Exchange, form: FormParameters) -> None:
+    """Two programs on the path could each look at another credential (RFC 6749, section 2.3)."""
+    if "authorization" in exchange.http.headers and form.get("client_secret"):
+        raise OAuthRefusal("invalid_request", "a credential in the header or in the form, not both")
 
 
 def _basic(exchange: Exchange) -> tuple[str, str] | None:

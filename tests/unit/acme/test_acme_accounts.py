@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from orchid.credentials.keys import generate
 from tests.api.world import Answer
 from tests.unit.acme.acme_client import BASE, AcmeClient, b64, public
@@ -112,6 +114,29 @@ async def test_contacts_change_and_are_checked(world: World) -> None:
     assert problem(bad) == (400, "invalidContact")
 
 
+@pytest.mark.parametrize(
+    ("contact", "type_"),
+    [
+        ("mailto:", "invalidContact"),
+        ("mailto:team", "invalidContact"),
+        ("mailto:a@example.com,b@example.com", "invalidContact"),
+        ("mailto:a@example.com?subject=x", "invalidContact"),
+        ("mailto:a%2Cb@example.com", "invalidContact"),
+        ("MAILTO:a@example.com;b@example.com", "invalidContact"),
+        ("tel:+4930", "unsupportedContact"),
+        ("https://example.com/a@b", "unsupportedContact"),
+    ],
+)
+async def test_a_contact_is_one_address(world: World, contact: str, type_: str) -> None:
+    """RFC 8555, section 7.3; also as the second of two."""
+    client = await world.client()
+
+    alone = await client.post(client.kid, {"contact": [contact]})
+    second = await client.post(client.kid, {"contact": ["mailto:a@example.com", contact]})
+
+    assert problem(alone) == problem(second) == (400, type_)
+
+
 async def test_a_deactivated_account_stays_deactivated(world: World) -> None:
     """Its key is refused, and cannot create another account."""
     client = await world.client()
@@ -126,14 +151,27 @@ async def test_a_deactivated_account_stays_deactivated(world: World) -> None:
     assert url
 
 
-def key_change(client: AcmeClient, new: AcmeClient, **change: Any) -> dict[str, Any]:
+def key_change(
+    client: AcmeClient, new: AcmeClient, more: Any = (), **change: Any
+) -> dict[str, Any]:
     """The inner JWS of a key change, as a payload."""
     url = client.url("key-change")
-    header = {"alg": new.key.algorithm, "jwk": public(new.key), "url": url}
+    header = {"alg": new.key.algorithm, "jwk": public(new.key), "url": url, **dict(more)}
     payload = {"account": client.kid, "oldKey": public(client.key), **change}
     head, body = b64(header), b64(payload)
     signature = b64(new.key.sign(f"{head}.{body}".encode()))
     return {"protected": head, "payload": body, "signature": signature}
+
+
+async def test_the_inner_request_of_a_new_key_has_no_nonce(world: World) -> None:
+    """RFC 8555, section 7.3.5."""
+    client = await world.client()
+    new = AcmeClient(world.api, key=generate("EdDSA"), kid=client.kid)
+
+    answer = await client.post("key-change", key_change(client, new, more={"nonce": "x"}))
+
+    assert problem(answer) == (400, "malformed")
+    assert "nonce" in answer.text
 
 
 async def test_a_new_key_replaces_the_old_one(world: World) -> None:

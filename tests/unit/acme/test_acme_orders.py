@@ -358,3 +358,15 @@ async def test_a_certificate_is_still_there_after_its_request_was_deleted(issuin
 
     assert after.body == before.body
     assert (await client.post(order.header("location") or "")).json["status"] == "valid"
+
+
+async def test_the_key_of_the_account_gets_no_certificate(world: World) -> None:
+    """Who steals the key of a certificate would have the account, too."""
+    private = ec.generate_private_key(ec.SECP256R1())
+    client = await world.client(key=TokenKey(private))
+    order = await client.order(NAME)
+
+    answer = await client.finalize(order, NAME, key=private)
+
+    assert problem(answer) == (400, "badCSR")
+    assert "key of the account" in answer.text

@@ -30,6 +30,8 @@ def test_the_example_of_the_standard_is_read_and_written() -> None:
         f"{KEY}/{SERIAL}",
         "a+b/.AA",
         f"{KEY}.AIdlQyF",  # stray bits at the end
+        f"{KEY}.AAE",  # not DER: a zero byte before 1
+        f"{KEY}.AAA",
         f"{KEY}.ä",
         f"{KEY}.{'A' * 200}",
     ],

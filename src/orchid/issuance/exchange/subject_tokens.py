@@ -247,7 +247,7 @@ class SubjectTokens:
         claims = verified.claims
         if len(claims) > MOST_CLAIMS:
             _refuse(f"it has more than {MOST_CLAIMS} claims")
-        if claims.get("cnf") is not None:
+        if "cnf" in claims:
             _refuse("it is bound to a key (cnf), so it is not a bearer token")
         for name in DELEGATION:
             if name in claims:  # the exchanged token would not name the other party
