@@ -16,7 +16,14 @@ from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from orchid.wire.text import timestamp
 from tests.api.world import ALICE, Answer, Api
-from tests.security.certified import Certified, cluster_authority, issued, other_authority, twin
+from tests.security.certified import (
+    HOUR,
+    Certified,
+    cluster_authority,
+    issued,
+    other_authority,
+    twin,
+)
 from tests.security.test_watches_end import prepared, watching
 from tests.unit.controllers.beside import MovingClock
 from tests.unit.credentials import samples
@@ -67,9 +74,11 @@ def authority_key(server: Api) -> ec.EllipticCurvePrivateKey:
     return found
 
 
-async def on_record(server: Api, user: str, name: str = "asked") -> tuple[str, Peer]:
+async def on_record(
+    server: Api, user: str, name: str = "asked", lifetime: timedelta = HOUR
+) -> tuple[str, Peer]:
     """A certificate that was asked for, approved and issued; its number, and who shows it."""
-    certified = issued(cluster_authority(server.server.files.path), user)
+    certified = issued(cluster_authority(server.server.files.path), user, lifetime=lifetime)
     key = serialization.load_pem_private_key(certified.key, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     spec = {

@@ -43,6 +43,7 @@ V = TypeVar("V")
 
 Account = tuple[str, str]  # namespace and name
 EVERY_ACCOUNT: Account = ("", "")
+_NO_TIMES: Final[dict[str, int]] = {}
 _NONE: Final[dict[str, tuple[str, datetime]]] = {}
 
 
@@ -65,16 +66,21 @@ class Revocations:
 
         None: the credential has no time of issue, so that any revocation of the user applies.
         """
-        self._catch_up()
-        found = self._users.get(username)
-        if found and (issued_at is None or issued_at < max(found.values()) + 1):
+        until = self.user_until(username)
+        if until >= 0 and (issued_at is None or issued_at < until + 1):
             raise Rejected(REVOKED_USER)
+
+    def user_until(self, username: str) -> int:
+        """The last second whose credentials of a user, or of an account, are revoked, or -1."""
+        self._catch_up()
+        until = max(self._users.get(username, _NO_TIMES).values(), default=-1)
+        account = account_of(username) if self._accounts else None
+        return max(until, self.account_until(account)) if account else until
 
     async def allows_user(self, username: str) -> bool:
         """Whether no credential of the user is revoked, as of every acknowledged revocation."""
         await self.fresh()
-        self._catch_up()
-        return username not in self._users
+        return self.user_until(username) < 0
 
     def refuse_certificate(self, chain: VerifiedChain, username: str) -> None:
         """Raise Rejected if a certificate of the chain is revoked, or is not the one on record.
@@ -90,7 +96,7 @@ class Revocations:
                 self._refuse_authority(record)
             else:
                 self._refuse_unrecorded(chain)
-        if username in self._users:
+        if self.user_until(username) >= 0:
             self.refuse_user(username, _time_of_issue(chain, record))
 
     def refuse_token(self, account: Account, jti: str, issued_at: int, issuer: str = "") -> None:
@@ -150,7 +156,7 @@ class Revocations:
                 self.refuse_token(account, one.removeprefix("JTI="), second)
 
     def is_final(self, record: IssuedCertificate) -> bool:
-        """Whether a certificate is revoked for good: by itself, with its signer or its user.
+        """Whether a certificate is revoked for good: by itself, its signer, user or account.
 
         A hold does not count, since it can be lifted.
         """
@@ -164,9 +170,6 @@ class Revocations:
             return False
         until = self.authority_until(record.spec.signer_name)
         if until is not None and issued <= until:
-            return True
-        account = account_of(record.username) if record.spec.pod else None
-        if account and issued.timestamp() <= self.account_until(account):
             return True
         try:
             self.refuse_user(record.username, issued.timestamp())

@@ -110,7 +110,7 @@ class MarkRevoked(Worker[Key, None]):
             self.queue.add((CERTIFICATE, name))
         elif found.spec.authority:
             self.queue.add((SIGNER, found.spec.authority.signer_name))
-        elif found.spec.user:
+        elif found.spec.username:
             self.queue.add((CLUSTER, found.spec.cluster))
 
     # -- marks --------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ CERTIFICATE, SIGNER, USER = "certificate", "signer", "user"
 
 
 class RevocationIndex:
-    """The revocations of certificates, signers and users, by target."""
+    """The revocations of certificates, signers, users and accounts, by target."""
 
     def __init__(self) -> None:
         self._all: dict[str, CredentialRevocation] = {}
@@ -31,7 +31,7 @@ class RevocationIndex:
 
     @property
     def clusters(self) -> set[str]:
-        """The clusters that have a user whose certificates are revoked together."""
+        """The clusters ("" is this server) with a user whose certificates are revoked together."""
         return {cluster for cluster, what, _ in self._targets if what == USER}
 
     def put(self, revocation: CredentialRevocation) -> None:
@@ -55,11 +55,12 @@ class RevocationIndex:
         A final revocation takes precedence over a hold, and the most serious reason over others.
         The time is that of the first one.
         """
-        spec = record.spec
+        spec, recorded = record.spec, record.metadata.creation_timestamp
+        requested = spec.request.created if spec.cluster else recorded
         found = [*self._targets.get((spec.cluster, CERTIFICATE, spec.sha256), {}).values()]
         for what, name, issued in (
-            (SIGNER, spec.signer_name, record.metadata.creation_timestamp),
-            (USER, record.username, spec.request.created),
+            (SIGNER, spec.signer_name, recorded),
+            (USER, record.username, requested),
         ):
             for one in self._targets.get((spec.cluster, what, name), {}).values():
                 until = _until(one)
@@ -88,11 +89,11 @@ def _target(revocation: CredentialRevocation) -> Target | None:
         return spec.cluster, CERTIFICATE, spec.certificate.sha256
     if spec.authority:
         return spec.cluster, SIGNER, spec.authority.signer_name
-    return (spec.cluster, USER, spec.user.username) if spec.user else None
+    return (spec.cluster, USER, spec.username) if spec.username else None
 
 
 def _until(one: CredentialRevocation) -> Time | None:
-    named = one.spec.authority or one.spec.user
+    named = one.spec.authority or one.spec.user or one.spec.account
     return named.issued_before if named else None
 
 

@@ -22,7 +22,6 @@ from typing import Annotated, Any, Final
 
 from msgspec import field
 
-from orchid.approval.compiled import ACCOUNT_PREFIX
 from orchid.clock import whole_seconds
 from orchid.credentials.x509.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
 from orchid.engine.condition_rules import ConditionRules
@@ -58,7 +57,7 @@ from orchid.wire.revoked_credentials import (
 )
 from orchid.wire.signing_key_status import key_tombstone
 from orchid.wire.struct import Wire, describe, merge_key, proto, replace
-from orchid.wire.user import ANONYMOUS
+from orchid.wire.user import ACCOUNT_PREFIX, ANONYMOUS, account_of
 
 EFFECTIVE: Final = "Effective"
 HOLD: Final = "certificateHold"
@@ -74,9 +73,9 @@ class CredentialRevocationSpec(Wire):
 
     certificate: Annotated[RevokedCertificate | None, proto(1), describe("A certificate.")] = None
     token: Annotated[RevokedToken | None, proto(2), describe("A token.")] = None
-    account: Annotated[RevokedAccount | None, proto(3), describe("All tokens of an account.")] = (
-        None
-    )
+    account: Annotated[
+        RevokedAccount | None, proto(3), describe("All credentials of an account.")
+    ] = None
     authority: Annotated[
         RevokedAuthority | None, proto(4), describe("All certificates of a signer.")
     ] = None
@@ -110,6 +109,14 @@ class CredentialRevocationSpec(Wire):
             "key": self.key,
         }
         return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def username(self) -> str:
+        """The user, or the user name of the account, whose credentials are all revoked, or ""."""
+        if self.user:
+            return self.user.username
+        account = self.account
+        return f"{ACCOUNT_PREFIX}{account.namespace}:{account.name}" if account else ""
 
 
 class CredentialRevocationStatus(Wire):
@@ -299,7 +306,7 @@ def user_errors(name: str, path: Path) -> Iterator[FieldError]:
         yield required(path)
     elif len(name) > LONGEST_USERNAME:
         yield too_long(path, LONGEST_USERNAME)
-    elif name.startswith(ACCOUNT_PREFIX):
+    elif account_of(name):
         yield invalid(path, name, "is a service account: name it as account")
     elif name == ANONYMOUS:
         yield invalid(path, name, "anonymous requests have no credential that could be revoked")

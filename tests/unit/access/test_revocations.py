@@ -91,6 +91,37 @@ async def test_the_id_of_a_token_counts_for_its_issuer_only() -> None:
 
 
 @pytest.mark.parametrize(
+    ("username", "issued", "is_refused"),
+    [
+        ("system:serviceaccount:ci:robot", 0, True),
+        ("system:serviceaccount:ci:robot", 0.9, True),
+        ("system:serviceaccount:ci:robot", 1, False),
+        ("system:serviceaccount:ci:robot", None, True),
+        ("system:serviceaccount:ci:robot-2", None, False),
+        ("system:serviceaccount:ci", None, False),
+        ("robot", None, False),
+    ],
+)
+async def test_the_user_name_of_a_revoked_account_is_revoked(
+    username: str, issued: float | None, is_refused: bool
+) -> None:
+    """For every credential that proves it, by its time of issue."""
+    async with world_of(*REVOCABLE) as here:
+        revocations = Revocations(here.feed)
+        account = RevokedAccount(namespace="ci", name="robot", issued_before=NOW)
+        await put(here, "account", CredentialRevocationSpec(account=account))
+        moment = None if issued is None else NOW.timestamp() + issued
+
+        is_robot = username == "system:serviceaccount:ci:robot"
+        assert await revocations.allows_user(username) is not is_robot
+        if is_refused:
+            with pytest.raises(Rejected):
+                revocations.refuse_user(username, moment)
+        else:
+            revocations.refuse_user(username, moment)
+
+
+@pytest.mark.parametrize(
     ("claims", "is_revoked"),
     [
         ({"iat": NOW.timestamp()}, True),

@@ -8,7 +8,7 @@ from orchid.controllers.revocation_index import RevocationIndex
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec, Revoked
 from orchid.wire.meta import ObjectMeta
-from orchid.wire.revoked_credentials import RevokedCertificate
+from orchid.wire.revoked_credentials import RevokedAccount, RevokedCertificate, RevokedUser
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINE, OTHER = "a" * 64, "b" * 64
@@ -49,3 +49,35 @@ def test_a_name_that_is_used_again_revokes_only_the_new_target() -> None:
     index.put(revocation("one", "superseded", 1, OTHER))
 
     assert index.revoked(RECORD) is None
+
+
+@pytest.mark.parametrize(
+    ("user", "hours", "is_marked"),
+    [
+        ("system:serviceaccount:ci:robot", 0, True),
+        ("system:serviceaccount:ci:robot", 1, False),
+        ("system:serviceaccount:ci:other", 0, False),
+        ("jane", 0, True),
+        ("jane", 1, False),
+        ("", 0, False),
+    ],
+)
+def test_a_certificate_is_marked_with_its_user_or_account(
+    user: str, hours: int, is_marked: bool
+) -> None:
+    """If it was issued before the end of the revocation."""
+    account = RevokedAccount(namespace="ci", name="robot", issued_before=NOON)
+    index = RevocationIndex()
+    for name, spec in (
+        ("account", CredentialRevocationSpec(account=account)),
+        ("user", CredentialRevocationSpec(user=RevokedUser(username="jane", issued_before=NOON))),
+    ):
+        meta = ObjectMeta(name=name, creation_timestamp=NOON)
+        index.put(CredentialRevocation(metadata=meta, spec=spec))
+    meta = ObjectMeta(name="1", creation_timestamp=NOON + timedelta(hours=hours))
+    spec = IssuedCertificateSpec(sha256=MINE, username=user)
+
+    marked = index.revoked(IssuedCertificate(metadata=meta, spec=spec))
+
+    assert (marked is not None) is is_marked
+    assert index.clusters == {""}

@@ -2,16 +2,16 @@
 
 A certificate that names a service account together with its uid was issued by a
 PodCertificateRequest: no other request leads to a uid in the subject. Its record in the inventory
-names the Pod. Account and Pod are looked up in every request, by uid, and so is a revocation of all
-credentials of the account. A certificate of this form without a record is refused, since nothing
-says which Pod it belongs to. Start with `PodCertificates.refuse_ended`.
+names the Pod. Account and Pod are looked up in every request, by uid. A certificate of this form
+without a record is refused, since nothing says which Pod it belongs to. Start with
+`PodCertificates.refuse_ended`.
 """
 
 from datetime import datetime
 from typing import Any
 
 from orchid.access.authenticators.service_account_token import DELETION_LEEWAY
-from orchid.access.revocations import REVOKED_CERTIFICATE, Revocations
+from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.credentials.x509.certificates import Identity
 from orchid.credentials.x509.verified_chain import VerifiedChain
@@ -45,9 +45,6 @@ class PodCertificates:
         now = self._clock.now()
         refuse_gone(self._accounts, account, identity.uid, now)
         refuse_gone(self._pods, (pod.namespace, pod.name), pod.uid, now)
-        issued = record.meta.creation_timestamp
-        if issued is None or issued.timestamp() <= self._revocations.account_until(account):
-            raise Rejected(REVOKED_CERTIFICATE)
 
 
 def refuse_gone(cache: KindCache[Any], key: tuple[str, str], uid: str, now: datetime) -> None:

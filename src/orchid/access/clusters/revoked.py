@@ -71,7 +71,7 @@ class ClusterRevocations:
         there: dict[str, Any] = {}
         for one in _credential_ids(spec):
             there |= found.credentials.get(one, {})
-        if username := _username(spec):
+        if username := spec.username:
             there |= found.users.get(username, {})
         return list(there)
 
@@ -114,7 +114,7 @@ class ClusterRevocations:
         owner = account_user(spec.token.namespace, spec.token.name) if spec.token else ANY_USER
         for one in _credential_ids(spec):
             self._put(key, found.credentials, one, owner)
-        if username := _username(spec):
+        if username := spec.username:
             until = spec.user.issued_before if spec.user else None
             self._put(key, found.users, username, until)
 
@@ -133,9 +133,3 @@ def _credential_ids(spec: CredentialRevocationSpec) -> list[str]:
         return [f"{TOKEN}{spec.token.jti}"]
     named = spec.certificate
     return [f"{CERTIFICATE}{one}" for one in (named.sha256, *named.other_sha256)] if named else []
-
-
-def _username(spec: CredentialRevocationSpec) -> str:
-    if spec.user:
-        return spec.user.username
-    return account_user(spec.account.namespace, spec.account.name) if spec.account else ""

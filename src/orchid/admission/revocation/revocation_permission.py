@@ -160,6 +160,9 @@ class RevocationPermission(AdmissionPolicy):
             return all(end is None or end <= now for end in (last, old.status.expires))
         if old.spec.key:
             return False  # a Secret, a file or an import may bring the key back
+        last = await self._certificates_end(old.spec)
+        if last is not None and last > now:
+            return False
         if old.account is not None:
             there = self._accounts.get(*old.account)
             if old.outlives_account(there.meta.creation_timestamp if there else None):
@@ -194,7 +197,8 @@ class RevocationPermission(AdmissionPolicy):
         if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
             path = SPEC / "".join(spec.targets) / "name"
             _refuse(kind, new, not_found(path, f"{named.namespace}/{named.name}"))
-        return await self._tokens_end(spec, request.now)
+        end, last = await self._tokens_end(spec, request.now), await self._certificates_end(spec)
+        return max(end, last) if end and last else end
 
     def _end_of_user(self, user: RevokedUser) -> datetime | None:
         """When the last credential of a user ends that was issued in time; None if not known."""
@@ -375,6 +379,21 @@ class RevocationPermission(AdmissionPolicy):
         made = there.meta.creation_timestamp if there else None
         until = spec.account.issued_before if spec.account else None
         return self._all_ended(until or now, made)
+
+    async def _certificates_end(self, spec: CredentialRevocationSpec) -> datetime | None:
+        """Expiry of the last recorded certificate that a revocation of its account affects."""
+        until, user = spec.account.issued_before if spec.account else None, spec.username
+        if until is None:
+            return None
+        entries = list(self._records.entries.values())
+
+        def last() -> datetime | None:
+            records = [entry.object for entry in entries if user.encode() in entry.tail]
+            named = [one for one in records if one.username == user and not one.spec.cluster]
+            issued = [one for one in named if (one.metadata.creation_timestamp or until) <= until]
+            return max((end for one in issued if (end := one.spec.not_after)), default=None)
+
+        return await asyncio.to_thread(last)
 
     def _end_of_token(self, token: RevokedToken) -> datetime | None:
         """Expiry of a token and, if it is not of an account of ours, of tokens exchanged for it."""
