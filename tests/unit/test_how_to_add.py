@@ -22,6 +22,7 @@ SHARED_BY_COMMANDS = {
     "cluster_inventory",
     "cluster_setup",
     "cluster_targets",
+    "host_credentials",
     "grants",
     "ledger_logs",
     "policy_history",

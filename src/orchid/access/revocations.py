@@ -182,6 +182,14 @@ class Revocations:
         self._catch_up()
         return max(self._accounts.get(account, {}).values(), default=-1)
 
+    def revoked_until(self, signer_name: str, username: str) -> tuple[datetime | None, int]:
+        """The last second whose certificates of a signer are revoked, and whose credentials of a
+        user; None and -1 for none.
+        """
+        self._catch_up()
+        signer = max(self._authorities.get(signer_name, {}).values(), default=None)
+        return signer, max(self._users.get(username, {}).values(), default=-1)
+
     def authority_until(self, signer_name: str) -> datetime | None:
         """The last second whose certificates of a signer are revoked."""
         self._catch_up()

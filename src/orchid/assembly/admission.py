@@ -121,7 +121,7 @@ class Policies:
             self._feed.of(IssuedCertificate),
             self._feed.of(CertificateSigningRequest),
             self._issuers_of,
-            self._access.revocations.authority_until,
+            self._access.revocations.revoked_until,
             self._access.random,
             pod_requests=self._feed.of(PodCertificateRequest),
             account_until=self._access.revocations.account_until,

@@ -36,7 +36,7 @@ from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower
 from orchid.controllers.follow_policies import PolicyFollower
-from orchid.controllers.host_certificates import HostCertificates
+from orchid.controllers.host_certificates import MOST_RENEWALS, HostCertificates
 from orchid.controllers.runtime.context import (
     ControllerContext,
     signer_terms,
@@ -45,7 +45,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Start, TryAgain
 from orchid.controllers.slow_requests import SlowRequests
-from orchid.credentials.authorities.profiles import Profile, recognise_node_client
+from orchid.credentials.authorities.profiles import RENEWAL, Profile, recognise_node_client
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import signing_request
 from orchid.expressions.isolated import Evaluator
@@ -157,8 +157,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             return await self._approve_host(found, ways)
         for subresource, message in ways:
             if await self._may_ask(found, subresource):
-                await self._write(found, APPROVED, BY_NODE, message)
-                return None
+                return await self._approve_node(found, subresource, message)
         if self._is_own_identity(found, case):
             text = "The requester asks for its own SPIFFE ID."
             await self._write(found, APPROVED, BY_IDENTITY, text)
@@ -197,12 +196,32 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             text = f"{user} has {other}, with another key. To replace it, revoke it first."
             self._leave(csr, "HostHasCertificate", text)
             return LOOK_AGAIN_SECONDS
+        await self._write_reserved(user, csr, message)
+        return None
+
+    async def _approve_node(
+        self, csr: CertificateSigningRequest, subresource: str, message: str
+    ) -> float | None:
+        """Approve the request of a node; its own renewals within a limit."""
+        user = csr.spec.username
+        if subresource != RENEWAL:
+            await self._write(csr, APPROVED, BY_NODE, message)
+        elif self.hosts.renew(user, csr, self._clock.now()):
+            await self._write_reserved(user, csr, message)
+        else:
+            text = f"{user} got {MOST_RENEWALS} certificates within an hour."
+            self._leave(csr, "TooManyRenewals", text)
+            return LOOK_AGAIN_SECONDS
+        return None
+
+    async def _write_reserved(
+        self, user: str, csr: CertificateSigningRequest, message: str
+    ) -> None:
         try:
             await self._write(csr, APPROVED, BY_NODE, message)
         except BaseException:
             self.hosts.release(user, csr)
             raise
-        return None
 
     def _leave(self, csr: CertificateSigningRequest, reason: str, message: str) -> None:
         self._events.record(self.name, csr, reason, message, type_=WARNING)

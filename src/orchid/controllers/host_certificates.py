@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -26,6 +26,8 @@ from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.wire.request_conditions import FAILED
 
 HOLD = "certificateHold"  # can be lifted, so the certificate counts as valid
+MOST_RENEWALS = 20  # of a host in PERIOD: the holder of a stolen key cannot collect certificates
+PERIOD = timedelta(hours=1)
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -34,9 +36,14 @@ class Claim(msgspec.Struct, frozen=True):
     key: str  # SHA-256 of the public key, in hex
     text: str  # for messages
     ends: datetime | None = None  # None: not issued yet
+    issued: datetime | None = None
+    is_revoked: bool = False
 
     def is_live(self, now: datetime) -> bool:
-        return self.ends is None or self.ends > now
+        return not self.is_revoked and (self.ends is None or self.ends > now)
+
+    def is_recent(self, now: datetime) -> bool:
+        return self.issued is None or self.issued > now - PERIOD
 
 
 class HostCertificates:
@@ -69,8 +76,19 @@ class HostCertificates:
         self._put(user, csr.metadata.uid, Claim(own, f"the request {csr.name}"))
         return ""
 
+    def renew(self, user: str, csr: CertificateSigningRequest, now: datetime) -> bool:
+        """Reserve the user for a renewal by its own certificate, unless there were too many."""
+        if not self.all_loaded.is_set():
+            raise TryAgain("not every certificate is loaded yet")
+        claims = self._by_user.get(user, {})
+        others = [claim for uid, claim in claims.items() if uid != csr.metadata.uid]
+        if sum(claim.is_recent(now) for claim in others) >= MOST_RENEWALS:
+            return False
+        self._put(user, csr.metadata.uid, Claim(_key(csr), f"the request {csr.name}"))
+        return True
+
     def release(self, user: str, csr: CertificateSigningRequest) -> None:
-        """Undo `claim`: the request was not approved."""
+        """Undo `claim` or `renew`: the request was not approved."""
         self._drop(user, csr.metadata.uid)
 
     def waiting(self, user: str) -> list[str]:
@@ -110,18 +128,21 @@ class HostCertificates:
     def _take_record(self, event: WatchedChange[IssuedCertificate]) -> None:
         record, user = event.object, event.object.username
         serial, request = record.name, record.spec.request.uid
-        revoked = record.status.revoked
         if event.type == DELETED:
             self._recorded.pop(request, None)
             self._drop(user, serial)
             return
         self._recorded[request] = serial
         self._drop(user, request)  # the record replaces its request
-        if revoked is not None and revoked.reason != HOLD:
-            self._drop(user, serial)
-            return
-        text = f"the certificate {serial}, valid until {record.spec.not_after}"
-        self._put(user, serial, Claim(record.spec.key.sha256, text, record.spec.not_after))
+        revoked = record.status.revoked
+        claim = Claim(
+            record.spec.key.sha256,
+            f"the certificate {serial}, valid until {record.spec.not_after}",
+            record.spec.not_after,
+            record.metadata.creation_timestamp,
+            is_revoked=revoked is not None and revoked.reason != HOLD,
+        )
+        self._put(user, serial, claim)
 
     def _settle(self, user: str, uid: str) -> None:
         waiting = self._waiting.get(user, {})

@@ -1,9 +1,13 @@
 """Join tokens: approved for their own host, and only while it has no other certificate."""
 
+import datetime
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.client.client import ListSelection
+from orchid.controllers import host_certificates
+from orchid.controllers.host_certificates import Claim
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
@@ -12,12 +16,13 @@ from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.revoked_credentials import RevokedCertificate
-from orchid.wire.user import AUTHENTICATED, HOSTS, UserInfo
+from orchid.wire.user import AUTHENTICATED, HOSTS, NODES, UserInfo
 from tests.unit.controllers.beside import Beside
 from tests.unit.credentials import samples
 
 FIRST, SECOND = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 ROLE = f"system:{ORCH.certificates}:certificatesigningrequests:nodeclient"
+RENEWALS = f"system:{ORCH.certificates}:certificatesigningrequests:selfnodeclient"
 SIGNING = ("csrapproving", "csrsigning", "revocation-marker")
 
 
@@ -55,6 +60,24 @@ async def join(
 
 async def issued(world: Beside, name: str) -> Request:
     return await world.until_like(Request, name, condition=lambda csr: csr.is_issued)
+
+
+async def record_of(world: Beside, csr: Request) -> IssuedCertificate:
+    records = (await world.admin.page(ListSelection(IssuedCertificate))).items
+    return next(record for record in records if record.spec.request.uid == csr.metadata.uid)
+
+
+async def revoke(world: Beside, record: IssuedCertificate) -> None:
+    """Revoke a certificate, and wait until the inventory says so."""
+    target = RevokedCertificate(
+        signer_name=record.spec.signer_name, serial_number=record.spec.serial_number
+    )
+    spec = CredentialRevocationSpec(certificate=target, reason="keyCompromise")
+    meta = ObjectMeta(name=f"lost-{record.name}")
+    await world.admin.create(CredentialRevocation(metadata=meta, spec=spec))
+    await world.until_like(
+        IssuedCertificate, record.name, condition=lambda one: one.status.revoked is not None
+    )
 
 
 async def event_about(world: Beside, name: str, reason: str) -> str:
@@ -135,15 +158,7 @@ async def test_after_a_revocation_a_new_key_joins(joining: Beside) -> None:
         await join(joining, "second", SECOND, token("web-1"))
         await event_about(joining, "second", "HostHasCertificate")
         (record,) = (await joining.admin.page(ListSelection(IssuedCertificate))).items
-        target = RevokedCertificate(
-            signer_name=record.spec.signer_name, serial_number=record.spec.serial_number
-        )
-        await joining.admin.create(
-            CredentialRevocation(
-                metadata=ObjectMeta(name="lost"),
-                spec=CredentialRevocationSpec(certificate=target, reason="keyCompromise"),
-            )
-        )
+        await revoke(joining, record)
 
         assert (await issued(joining, "second")).is_approved
 
@@ -173,3 +188,45 @@ async def test_tokens_of_other_groups_work_as_before(joining: Beside) -> None:
         for name, key in (("a", FIRST), ("b", SECOND)):
             await join(joining, name, key, user)
             await issued(joining, name)
+
+
+async def test_a_host_cannot_collect_certificates(
+    joining: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its renewals wait after as many as it never needs in an hour, revoked ones included."""
+    monkeypatch.setattr(host_certificates, "MOST_RENEWALS", 2)
+    binding = ClusterRoleBinding(
+        metadata=ObjectMeta(name="renewals"),
+        subjects=(Subject(kind="Group", api_group=ORCH.rbac, name=NODES),),
+        role_ref=RoleRef(api_group=ORCH.rbac, kind="ClusterRole", name=RENEWALS),
+    )
+    await joining.admin.create(binding)
+    await joining.server.feed.fresh()
+    host = UserInfo(username="system:node:web-1", groups=(NODES, AUTHENTICATED))
+    async with joining.running(*SIGNING):
+        for name in ("a", "b", "c"):
+            await join(joining, name, ec.generate_private_key(ec.SECP256R1()), host)
+            if name != "c":
+                await revoke(joining, await record_of(joining, await issued(joining, name)))
+        message = await event_about(joining, "c", "TooManyRenewals")
+        others = UserInfo(username="system:node:web-2", groups=(NODES, AUTHENTICATED))
+        await join(joining, "other", FIRST, others, "web-2")
+
+        assert (await issued(joining, "other")).is_approved
+
+    assert "system:node:web-1" in message
+    assert not (await joining.admin.get(Request, "c")).is_decided
+
+
+@pytest.mark.parametrize(
+    ("issued", "is_recent"),
+    [
+        (None, True),  # approved, and not on record yet
+        (samples.NOW, True),
+        (samples.NOW - host_certificates.PERIOD + datetime.timedelta(seconds=1), True),
+        (samples.NOW - host_certificates.PERIOD, False),
+    ],
+)
+def test_renewals_count_for_an_hour(issued: datetime.datetime | None, is_recent: bool) -> None:
+    """A host that renews as usual never waits."""
+    assert Claim("key", "a certificate", issued=issued).is_recent(samples.NOW) is is_recent

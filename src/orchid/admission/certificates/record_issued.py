@@ -76,7 +76,7 @@ class RecordIssued(AdmissionPolicy):
         records: KindCache[IssuedCertificate],
         requests: KindCache[CertificateSigningRequest],
         issuers_of: Callable[[str], Issuers | None],
-        revoked_until: Callable[[str], datetime | None],
+        revoked_until: Callable[[str, str], tuple[datetime | None, int]],
         randomness: Randomness,
         *,
         pod_requests: KindCache[PodCertificateRequest],
@@ -84,8 +84,8 @@ class RecordIssued(AdmissionPolicy):
         names: Naming,
     ) -> None:
         """`issuers_of`: the issuers of a signer, None if the signer is not ours. `revoked_until`:
-        the last second whose certificates of a signer are revoked. `account_until`: the last second
-        whose credentials of an account are revoked.
+        the last second whose certificates of a signer are revoked, and whose credentials of a user.
+        `account_until`: the last second whose credentials of an account are revoked.
         """
         self._records = records
         self._requests = requests
@@ -139,10 +139,34 @@ class RecordIssued(AdmissionPolicy):
                 f"the certificate is valid until {timestamp(old.spec.not_after)}",
             )
 
-    def _issued(self, signer: str, now: datetime) -> datetime:
-        """The time of issue: now, but after the revoked certificates of the signer, in seconds."""
-        until, moment = self._revoked_until(signer), whole_seconds(now)
-        return moment if until is None or moment > until else until + timedelta(seconds=1)
+    def _issued(self, signer: str, username: str, now: datetime) -> tuple[datetime, int]:
+        """The time of issue: now, but after the revoked certificates of the signer, in seconds.
+
+        And the last second whose credentials of the user are revoked.
+        """
+        moment = whole_seconds(now)
+        until, user_until = self._revoked_until(signer, username)
+        if until is not None and moment <= until:
+            moment = until + timedelta(seconds=1)
+        return moment, user_until
+
+    def _issued_to_user(
+        self, csr: CertificateSigningRequest, facts: IssuedFacts, now: datetime
+    ) -> datetime:
+        """The time of issue, in view of the revocations of the user that the certificate names.
+
+        What a user requested before a revocation for the same user was requested with a revoked
+        credential: it is among the revoked. What others requested in that second is not.
+        """
+        issued, until = self._issued(csr.spec.signer_name, facts.username, now)
+        created = csr.metadata.creation_timestamp
+        if until < 0:
+            return issued
+        if csr.spec.username != facts.username:
+            return issued + timedelta(seconds=1) if issued.timestamp() == until else issued
+        if created is not None and created.timestamp() < until + 1:
+            return min(issued, datetime.fromtimestamp(until, UTC))
+        return issued
 
     def _record(
         self, csr: CertificateSigningRequest, facts: IssuedFacts, request: Request
@@ -161,7 +185,7 @@ class RecordIssued(AdmissionPolicy):
             self._records.kind,
             facts,
             uid=self._random.uid(),
-            issued=self._issued(asked.signer_name, request.now),
+            issued=self._issued_to_user(csr, facts, request.now),
             signer_name=asked.signer_name,
             request=IssuedFor(name=csr.metadata.name, uid=csr.metadata.uid),
             requester=Requester(
@@ -197,7 +221,7 @@ class RecordIssued(AdmissionPolicy):
         spec, namespace = new.spec, new.namespace
         entry = self._pod_requests.get(namespace, new.name)
         notes = entry.notes() if entry else {}
-        issued = self._issued(spec.signer_name, request.now)
+        issued, _ = self._issued(spec.signer_name, facts.username, request.now)
         until = self._account_until((namespace, spec.service_account_name))
         return record_of(
             self._records.kind,

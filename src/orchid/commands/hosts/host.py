@@ -14,11 +14,22 @@ kubeconfig for that host alone; docs/hosts.md describes what to do with it.
 import argparse
 import secrets
 import string
-from collections.abc import Iterator
 
 from orchid.commands.accounts.token import account_of
-from orchid.commands.certificates import issued, revocations
+from orchid.commands.certificates import issued
 from orchid.commands.clients import kubeconfig
+from orchid.commands.hosts.host_credentials import (
+    all_of,
+    certificates_of,
+    end_credentials,
+    join_tokens,
+    live_of,
+    node_certificates,
+    pods_of,
+    requests_of,
+    revoke_user,
+    token_url,
+)
 from orchid.commands.rights import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import confirmed
@@ -54,7 +65,6 @@ from orchid.wire.user import HOSTS, NODE_PREFIX, NODES
 
 DAY = 86_400
 TOKEN_LETTERS = string.ascii_lowercase + string.digits
-FORBIDDEN = 403
 KEY_TYPES = ("ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096")
 
 
@@ -72,9 +82,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 run = run_subcommand
-
-REQUESTS = "certificatesigningrequests"
-
 
 _host_argument = name_argument("host", "HOST")
 
@@ -97,14 +104,13 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     host: str = chosen.host
     for problem in subdomain_errors(host):
         raise Complaint(f"{host!r} is no name for a host: {problem}", USAGE)
-    live = [one for one in certificates_of(server, host) if issued.is_live(one)]
+    live = live_of(certificates_of(server, host))
     if chosen.replace:
-        _end_joining(server, host)
-        for one in live:
-            revoke_certificate(server, one, "superseded", f"orchid host new {host} --replace")
+        reason = f"orchid host new {host} --replace"
+        end_credentials(server, host, "superseded", reason, certificates_of)
     elif live:
         remark(
-            f"{host} has the certificate {live[0]['metadata']['name']}: a request with another key "
+            f"{host} has the certificate {min(live)}: a request with another key "
             "waits until that is revoked or has expired. To revoke it now, add --replace"
         )
     bind_roles(server)
@@ -113,19 +119,6 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     remark(f"{host} can join with this within {times.span(chosen.lifetime)}")
     print_or_write(text, chosen.out)
     return 0
-
-
-def _end_joining(server: ServerConnection, host: str) -> int:
-    """End the host's join tokens, and what was requested with them; return how many.
-
-    A waiting request of a copied token would be approved when the certificate ends.
-    """
-    tokens = [token for name, token in join_tokens(server) if name == host]
-    for token in tokens:
-        server.delete(_tokens(server, token["metadata"]["name"]))
-    for url in waiting_requests(server, host):
-        server.delete(url)
-    return len(tokens)
 
 
 def bind_roles(server: ServerConnection) -> None:
@@ -158,7 +151,7 @@ def create_token(server: ServerConnection, host: str, seconds: int) -> str:
             "description": f"orchid host new {host}",
         },
     }
-    server.post(_tokens(server), body)
+    server.post(token_url(server), body)
     return f"{token_id}.{secret}"
 
 
@@ -339,102 +332,22 @@ def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    """Join tokens first, so that the host cannot join again; then certificates, then Pods."""
     host: str = chosen.host
-    user = f"{NODE_PREFIX}{host}"
-    found = [
-        *certificates_of(server, host),
-        *_requested(server, "username", user),
-        *_requested(server, "nodeName", host),
-    ]
-    live = {one["metadata"]["name"]: one for one in found if issued.is_live(one)}
+    live = live_of(all_of(server, host))
     pods = list(pods_of(server, host))
     tokens = [token for name, token in join_tokens(server) if name == host]
-    if not (live or pods or tokens):
-        raise Complaint(f"{host} has no certificate, no Pod and no join token")
+    if not (live or pods or tokens or requests_of(server, host)):
+        raise Complaint(f"{host} has no certificate, no Pod, no join token and no request")
     question = (
         f"Revoke {len(live)} certificates of {host}, delete {len(pods)} Pods with the tokens bound "
         f"to them, and delete {len(tokens)} join tokens?"
     )
     if not chosen.yes and confirmed(question) is False:
         raise Complaint("not revoked")
-    ended = _end_joining(server, host)
-    for one in live.values():
-        revoke_certificate(server, one, chosen.reason, chosen.message)
-    for pod in pods:
+    revoke_user(server, host, chosen.reason, chosen.message)
+    for pod in pods:  # the accounts placed on the host, which can request certificates too
         meta = pod["metadata"]
         server.delete(path("api", "v1", "namespaces", meta["namespace"], "pods", meta["name"]))
-    say(f"revoked {len(live)} certificates, deleted {len(pods)} Pods and {ended} join tokens")
+    count, ended = end_credentials(server, host, chosen.reason, chosen.message, all_of)
+    say(f"revoked {count} certificates, deleted {len(pods)} Pods and {ended} join tokens")
     return 0
-
-
-def revoke_certificate(server: ServerConnection, record: Json, reason: str, message: str) -> None:
-    spec = record["spec"]
-    named = {"serialNumber": spec["serialNumber"], "signerName": spec["signerName"]}
-    body: Json = {
-        "apiVersion": f"{server.names.identity}/v1",
-        "kind": "CredentialRevocation",
-        "metadata": {"generateName": "certificate-"},
-        "spec": {"certificate": named, "reason": reason, "message": message},
-    }
-    try:
-        server.post(revocations.url(server), body)
-    except CommandRefused as refused:
-        if refused.status != CONFLICT:  # somebody else was faster
-            raise
-
-
-# -- what belongs to a host ------------------------------------------------------------------
-
-
-def node_certificates(server: ServerConnection) -> Iterator[Json]:
-    signer = server.names.node_client_signer
-    return server.items(issued.url(server), {"fieldSelector": f"spec.signerName={signer}"})
-
-
-def certificates_of(server: ServerConnection, host: str) -> Iterator[Json]:
-    """The certificates by which a host authenticates."""
-    user = f"{NODE_PREFIX}{host}"
-    return (one for one in node_certificates(server) if issued.common_name(one) == user)
-
-
-def _requested(server: ServerConnection, field: str, value: str) -> Iterator[Json]:
-    """The certificates that a user requested, or the accounts that are placed on a host."""
-    query = {"fieldSelector": f"spec.requester.{field}={issued.escaped(value)}"}
-    return server.items(issued.url(server), query)
-
-
-def waiting_requests(server: ServerConnection, host: str) -> list[str]:
-    """The undecided requests of a host and of its join tokens, also of those that have ended."""
-    url, bound = server.group("certificates", "v1", REQUESTS), server.names.bound_node_name
-    found = []
-    for one in server.items(url):
-        spec, conditions = one["spec"], (one.get("status") or {}).get("conditions")
-        is_own = spec.get("username") == f"{NODE_PREFIX}{host}"
-        if not conditions and (is_own or host in (spec.get("extra") or {}).get(bound, ())):
-            found.append(f"{url}/{one['metadata']['name']}")
-    return found
-
-
-def pods_of(server: ServerConnection, host: str) -> Iterator[Json]:
-    query = {"fieldSelector": f"spec.nodeName={issued.escaped(host)}"}
-    return server.items(path("api", "v1", "pods"), query)
-
-
-def join_tokens(server: ServerConnection) -> list[tuple[str, Json]]:
-    """Join tokens, each with its host; none if the caller may not read them."""
-    import base64
-
-    kind = server.names.bootstrap_token_type
-    try:
-        found = list(server.items(_tokens(server), {"fieldSelector": f"type={kind}"}))
-    except CommandRefused as refused:
-        if refused.status != FORBIDDEN:
-            raise
-        return []
-    named = ((one.get("data", {}).get("node-name", ""), one) for one in found)
-    return [(base64.b64decode(name).decode("utf-8", "replace"), one) for name, one in named if name]
-
-
-def _tokens(server: ServerConnection, *parts: str) -> str:
-    return path("api", "v1", "namespaces", server.names.system_namespace, "secrets", *parts)

@@ -139,6 +139,9 @@ class Profile(msgspec.Struct, frozen=True):
             )
 
 
+RENEWAL = "selfnodeclient"  # by the certificate of the node itself
+
+
 class RecognizedRequest(msgspec.Struct, frozen=True):
     """A recognised request of a node: the access to check, and the message of the approval."""
 
@@ -324,7 +327,7 @@ def recognise_node_client(
         return
     if username == request.subject.common_name:
         yield RecognizedRequest(
-            "selfnodeclient",
+            RENEWAL,
             f"Auto approving self {agent} client certificate after SubjectAccessReview.",
         )
     yield RecognizedRequest(
