@@ -1,5 +1,6 @@
 """The attack: to get or use certificates of others through ACME, or to exhaust the server."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -290,3 +291,25 @@ async def test_a_slow_key_is_refused_before_it_is_used(world: World) -> None:
     ):
         answer = await client.post("new-account", {}, header={"alg": "RS256", "jwk": jwk})
         assert problem(answer) == (400, "badPublicKey")
+
+
+async def test_another_order_of_the_same_name_is_not_the_new_one(world: World) -> None:
+    """The name follows from the nonce, so that a repetition finds the first order."""
+    client = await world.client()
+    accounts = (await world.api.call("GET", ACCOUNTS)).json["items"]
+    client.nonce = await client.fresh_nonce()
+    digest = hashlib.sha256(f"{accounts[0]['metadata']['uid']}\0{client.nonce}".encode())
+    body = {
+        "metadata": {"name": digest.hexdigest()[:24], "namespace": "web"},
+        "spec": {
+            "account": accounts[0]["metadata"]["name"],
+            "identifiers": [{"type": "dns", "value": "other.example.com"}],
+            "expires": "2040-01-01T00:00:00Z",
+        },
+    }
+    await world.api.make("/apis/identity.orch.io/v1alpha1/namespaces/web/acmeorders", body)
+
+    answer = await client.order(NAME)
+
+    assert problem(answer) == (400, "malformed")
+    assert "another order has the name" in answer.json["detail"]

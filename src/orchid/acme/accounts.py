@@ -127,8 +127,8 @@ class AccountPages:
         except AlreadyExists:
             await self._accounts.fresh()
             found = self._accounts.find(new.namespace, new.name)
-            if found is None or found.spec.thumbprint != key.thumbprint:
-                # It was created with this key, which was changed since.
+            if found is None or _identity(found.spec) != _identity(new.spec):
+                # Its key was changed since, or another service account was faster.
                 raise _in_use() from None
             return _reply(request.target, found)
 
@@ -218,3 +218,7 @@ def _reply(target: RequestTarget, account: AcmeAccount, code: int = 200) -> Repl
     spec = account.spec
     document: dict[str, Any] = {"status": spec.state, "contact": list(spec.contact)}
     return Reply(code, document, location=_url(target, account))
+
+
+def _identity(spec: AcmeAccountSpec) -> tuple[str, ...]:
+    return spec.thumbprint, spec.authority, spec.service_account_name, spec.service_account_uid

@@ -136,7 +136,10 @@ class OrderPages:
         try:
             return await self._client.create(new)
         except AlreadyExists:  # the same request, at another server
-            return await self._client.get(AcmeOrder, new.name, new.namespace)
+            order = await self._client.get(AcmeOrder, new.name, new.namespace)
+            if replace(order.spec, expires=new.spec.expires) != new.spec:
+                raise malformed("another order has the name of this one; try again") from None
+            return order
 
     def _refuse_times(self, payload: NewOrder) -> None:
         if payload.not_before is not None:

@@ -20,7 +20,7 @@ from orchid.credentials.x509 import certificates
 from orchid.issuance.acme_orders import AcmeOrders
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.wire.errors import AlreadyExists, Conflict
+from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.revoked_credentials import RevokedCertificate
 from orchid.wire.user import UserInfo
@@ -94,8 +94,7 @@ class RevocationPage:
     ) -> None:
         spec = record.spec
         new = CredentialRevocation(
-            # A repeated request finds the first revocation.
-            metadata=ObjectMeta(name=f"acme-{spec.sha256[:32]}-{reason.lower()}"),
+            metadata=ObjectMeta(generate_name=f"acme-{spec.sha256[:32]}-"),
             spec=CredentialRevocationSpec(
                 certificate=RevokedCertificate(
                     sha256=spec.sha256,
@@ -112,5 +111,5 @@ class RevocationPage:
         try:
             with holder as client:
                 await client.create(new)
-        except (AlreadyExists, Conflict):
+        except AlreadyExists:  # the server found another revocation of this certificate
             raise AcmeProblem("alreadyRevoked", "the certificate is revoked already") from None

@@ -47,7 +47,7 @@ from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import Approver, IssuedCertificate
 from orchid.kinds.role import READ, may_record_events, rule
-from orchid.wire.errors import AlreadyExists, Conflict, Forbidden
+from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import APPROVED
@@ -251,7 +251,7 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
     async def _revoke(self, record: IssuedCertificate, csr: CertificateSigningRequest) -> None:
         spec = record.spec
         revocation = CredentialRevocation(
-            metadata=ObjectMeta(name=f"acme-superseded-{record.name}"),
+            metadata=ObjectMeta(generate_name=f"acme-superseded-{record.name}-"),
             spec=CredentialRevocationSpec(
                 certificate=RevokedCertificate(
                     serial_number=spec.serial_number, signer_name=spec.signer_name
@@ -260,7 +260,7 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
                 message=f"nobody fetched it, and {csr.name} replaces it",
             ),
         )
-        with contextlib.suppress(AlreadyExists, Conflict):
+        with contextlib.suppress(AlreadyExists):  # of another revocation of this certificate
             await self._client.create(revocation)
 
 

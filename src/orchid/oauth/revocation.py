@@ -28,7 +28,7 @@ from orchid.rate_limits import RateLimit
 from orchid.server.exchange import Exchange
 from orchid.server.respond import head
 from orchid.server.sockets.messages import Response
-from orchid.wire.errors import AlreadyExists, Conflict, Forbidden
+from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.revoked_credentials import RevokedToken
@@ -89,7 +89,7 @@ class TokenRevocation:
             if exchange.request is not None:
                 exchange.request.annotate(self._by_holder, f"JTI={jti}")
         new = CredentialRevocation(
-            metadata=ObjectMeta(name=f"token-{jti}"),
+            metadata=ObjectMeta(generate_name=f"token-{jti}-"),
             spec=CredentialRevocationSpec(
                 token=RevokedToken(
                     jti=jti,
@@ -104,8 +104,8 @@ class TokenRevocation:
         try:
             with self._acting(user or self._server, exchange.http.peer.address) as client:
                 await client.create(new)
-        except (AlreadyExists, Conflict):
-            return  # by another request at the same time
+        except AlreadyExists:
+            return  # the server found another revocation of this token
         except Forbidden:
             text = "the user may not revoke tokens of this account"
             raise OAuthRefusal("access_denied", text, status=FORBIDDEN) from None

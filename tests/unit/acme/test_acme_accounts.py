@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from orchid.credentials.keys import generate
+from orchid.issuance.acme_accounts import AcmeAccounts
 from tests.api.world import Answer
 from tests.unit.acme.acme_client import BASE, AcmeClient, b64, public
 from tests.unit.acme.conftest import SECRET, World
@@ -101,6 +102,26 @@ async def test_the_same_key_finds_its_account_again(world: World) -> None:
     assert (once_more.status, once_more.header("location")) == (200, url)
     assert problem(stranger) == (400, "accountDoesNotExist")
     assert len((await world.api.call("GET", ACCOUNTS)).json["items"]) == 1
+
+
+async def test_a_key_that_another_account_has_just_taken_is_in_use(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two requests at once, one creates the account; the other one is for another account."""
+    client = await world.client()
+    url, client.kid = client.kid, ""
+    other = await world.api.account("other", "web")
+    mine, theirs = await world.external_key("mine"), "web.theirs"
+    world.account = other
+    await world.external_key("theirs")
+    monkeypatch.setattr(AcmeAccounts, "of_key", lambda *_: None)  # as both requests saw it
+
+    same = await client.register(mine, SECRET)
+    client.kid = ""
+    refused = await client.register(theirs, SECRET)
+
+    assert (same.status, same.header("location")) == (200, url)
+    assert problem(refused)[0] == 409
 
 
 async def test_contacts_change_and_are_checked(world: World) -> None:

@@ -93,7 +93,11 @@ def grant(server: ServerConnection, role: str, subject: Json, namespace: str) ->
     except CommandRefused as refused:
         if refused.status != CONFLICT:
             raise
-        return False, server.get(_bindings(server, namespace, name))
+    existing = server.get(_bindings(server, namespace, name))
+    subjects = existing.get("subjects") or ()
+    if existing["roleRef"] != reference or not any(_is(each, subject) for each in subjects):
+        raise Complaint(f"there is another binding of the name {name!r}: look at it, and delete it")
+    return False, existing
 
 
 def grant_use(server: ServerConnection, policy: str, groups: Sequence[str]) -> None:
@@ -116,6 +120,9 @@ def grant_use(server: ServerConnection, policy: str, groups: Sequence[str]) -> N
     except CommandRefused as refused:
         if refused.status != CONFLICT:
             raise
+        if server.get(roles(server, "", role)).get("rules") != [rule]:
+            text = f"there is another role of the name {role!r}: look at it, and delete it"
+            raise Complaint(text) from None
     for group in groups:
         grant(server, role, _subject("Group", group, server), "")
 

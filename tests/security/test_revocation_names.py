@@ -1,0 +1,99 @@
+"""The attack: to take the name under which the revocation of another credential would be created.
+
+Everybody may revoke their own certificate, under any name. Mallory named hers as the server would
+name the revocation of a token that she had stolen. The holder revoked it, the name was taken, and
+that counted as revoked.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from tests.api.world import Api
+from tests.security.certified import cluster_authority, issued
+from tests.security.test_kept_approvals import approved
+from tests.security.test_revocations import ISSUED, REVOCATIONS, fingerprint, jti_of, known
+from tests.unit.acme.acme_client import b64
+from tests.unit.acme.conftest import World, issuing_world
+from tests.unit.acme.test_acme_accounts import problem
+from tests.unit.acme.test_acme_orders import NAME, policy
+from tests.unit.acme.test_acme_orders import issued as acme_certificate
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+async def issuing(server_files: Path) -> AsyncIterator[World]:
+    async with issuing_world(server_files) as world:
+        yield world
+
+
+async def take(server: Api, name: str) -> None:
+    """Mallory revokes her own certificate under a name."""
+    mallory = issued(cluster_authority(server.server.files.path), "mallory")
+    spec = {"certificate": {"sha256": fingerprint(mallory)}}
+    body = {"metadata": {"name": name}, "spec": spec}
+    answer = await server.call("POST", REVOCATIONS, body, token=None, peer=mallory.peer)
+    assert answer.status == 201, answer.text
+
+
+async def test_the_name_of_a_stolen_token_protects_it_from_nothing(server: Api) -> None:
+    await server.account("robot")
+    stolen = await server.token("robot")
+    await take(server, f"token-{jti_of(stolen)}")
+    before = await known(server, token=stolen)
+
+    body = urlencode({"token": stolen}).encode()
+    answer = await server.call("POST", "/oauth2/revoke", body, token=None, headers=FORM)
+    again = await server.call("POST", "/oauth2/revoke", body, token=None, headers=FORM)
+
+    assert before == 201
+    assert (answer.status, again.status) == (200, 200)
+    assert await known(server, token=stolen) == 401
+    assert len((await server.call("GET", REVOCATIONS)).json["items"]) == 2
+
+
+async def test_the_name_of_a_certificate_protects_it_from_no_acme_client(issuing: World) -> None:
+    await policy(issuing, "*.example.com")
+    client = await issuing.client()
+    leaf, _ = await acme_certificate(client, NAME)
+    sha256 = (await record_of(issuing, f"{leaf.serial_number:x}"))["sha256"]
+    await take(issuing.api, f"acme-{sha256[:32]}-superseded")
+    body = {"certificate": b64(leaf.public_bytes(Encoding.DER)), "reason": 4}
+
+    answer = await client.post("revoke-cert", body)
+    again = await client.post("revoke-cert", body)
+
+    assert answer.status == 200, answer.text
+    assert problem(again) == (400, "alreadyRevoked")
+    assert f"{leaf.serial_number:x}" in await revoked_serials(issuing)
+
+
+async def record_of(world: World, serial: str) -> Any:
+    return (await world.api.call("GET", f"{ISSUED}/{serial}")).json["spec"]
+
+
+async def revoked_serials(world: World) -> list[str]:
+    found = (await world.api.call("GET", REVOCATIONS)).json["items"]
+    return [one["spec"]["certificate"].get("serialNumber", "") for one in found]
+
+
+async def test_the_name_of_an_unfetched_certificate_does_not_keep_it_valid(
+    issuing: World,
+) -> None:
+    client = await issuing.client()
+    await approved(issuing, client)
+    (record,) = (await issuing.api.call("GET", ISSUED)).json["items"]
+    serial = record["metadata"]["name"]
+    await take(issuing.api, f"acme-superseded-{serial}")
+
+    await acme_certificate(client, NAME)
+
+    async with asyncio.timeout(20):
+        while serial not in await revoked_serials(issuing):  # noqa: ASYNC110 -- as any client
+            await asyncio.sleep(0.01)
