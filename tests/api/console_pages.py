@@ -33,10 +33,17 @@ class Calls:
         self.sent: list[tuple[str, str]] = []
 
     async def send(
-        self, method: str, target: str, body: bytes = b"", media: str = console_api.JSON
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        media: str = console_api.JSON,
+        *,
+        accept: str = "",
     ) -> Answer:
         self.sent.append((method, target))
         headers = {"content-type": media, "user-agent": "orchid-console/tests"}
+        headers |= {"accept": accept} if accept else {}
         found = await self.server.call(
             method, target, body or None, token=self.token, headers=headers
         )

@@ -166,8 +166,9 @@ async def test_the_overview_says_if_not_all_revocations_were_read(
     browser = await Browser(server).open()
 
     complete = await browser.page("/")
+    monkeypatch.setattr(shared, "FIRST_PAGE", 1)
     monkeypatch.setattr(shared, "PAGE", 1)
-    monkeypatch.setattr(shared, "MOST_PAGES", 2)
+    monkeypatch.setattr(shared, "MOST_OBJECTS", 2)
     partial = await browser.page("/")
 
     assert "newer ones may be missing" not in complete

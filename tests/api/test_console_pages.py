@@ -237,7 +237,9 @@ async def test_a_right_is_asked_for(server: Api, query: str, answer: str) -> Non
 class HostileServer:
     """Answers every call with hostile values in every field."""
 
-    async def send(self, method: str, target: str, data: bytes = b"", media: str = "") -> Answer:
+    async def send(
+        self, method: str, target: str, body: bytes = b"", media: str = "", *, accept: str = ""
+    ) -> Answer:
         if target == "/apis":
             groups = [{"name": "authentication.orch.io"}]
             return Answer(200, json.dumps({"groups": groups}).encode())
@@ -292,7 +294,11 @@ def hostile() -> dict[str, Any]:
     one = {"metadata": {**meta, "annotations": {EVIL: EVIL}}, "spec": spec, "status": status}
     rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     bound = {"roleRef": {"kind": "Role", "name": EVIL}, "subjects": [{"kind": EVIL, "name": EVIL}]}
-    return {**one, "items": [{**one, **bound, "rules": [rule]}], "gitVersion": EVIL}
+    names = ("SignerName", "Requestor", "Condition")
+    table = {"columnDefinitions": [{"name": name} for name in names]}
+    row = {"cells": [EVIL] * len(names), "object": {"metadata": meta}}
+    items = [{**one, **bound, "rules": [rule]}]
+    return {**one, **table, "rows": [row], "items": items, "gitVersion": EVIL}
 
 
 @pytest.mark.parametrize(

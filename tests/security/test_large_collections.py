@@ -7,6 +7,7 @@ client was cut off because it could not read as fast. The tests count turns of t
 """
 
 import asyncio
+import threading
 from contextlib import AsyncExitStack
 from itertools import pairwise, product
 from typing import Any
@@ -15,11 +16,13 @@ import pytest
 
 from orchid.engine.verbs import listing
 from orchid.kinds.config_map import ConfigMap
+from orchid.server import respond
 from orchid.server.negotiate import PROTOBUF
 from orchid.server.sockets.listener import ConnectionLimits
 from orchid.server.watch_stream import PIECE_EVENTS
 from orchid.wire.selection import MOST_CONDITIONS
 from tests.api.world import ADMIN, Answer, Api
+from tests.security.threads import threads_of
 from tests.unit.server.listening import serving, until
 
 AT_ONCE = 500  # a smaller limit, so that a test needs no thousands
@@ -236,3 +239,41 @@ async def test_the_loop_turns_while_watchers_get_a_large_object(server: Api) -> 
 
     assert (await writing).status == 201
     assert max(now - before for before, now in pairwise(served)) < 5
+
+
+async def test_a_list_of_many_bytes_is_joined_beside_the_loop(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some hundred objects of 80 kB are as much as many thousands of usual ones."""
+    threads = threads_of(monkeypatch, respond, "_joined_in_pieces")
+    monkeypatch.setattr(listing, "LONG_BYTES", 100_000)
+    for number in range(5):
+        await server.make(PLACE, {"metadata": {"name": f"o{number}"}, "data": {"x": "y" * 50_000}})
+
+    short = await server.call("GET", f"{PLACE}?limit=1")
+    before = len(threads)
+    answers = [await server.call("GET", PLACE + query) for query in ("", "?limit=4", "?limit=5")]
+
+    assert before == 0
+    assert [len(answer.json["items"]) for answer in (short, *answers)] == [1, 5, 4, 5]
+    assert len(threads) == len(answers)
+    assert threading.main_thread() not in threads
+    assert answers[0].json["items"][0]["data"] == {"x": "y" * 50_000}
+
+
+async def test_a_joined_list_that_is_cached_is_sent_at_once(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As most lists are; it is joined again after a change."""
+    await server.make(PLACE, {"metadata": {"name": "a"}, "data": {"x": "y" * 1000}})
+    await server.call("GET", PLACE)
+    monkeypatch.setattr(listing, "LONG_BYTES", 100)
+    threads = threads_of(monkeypatch, respond, "_joined_in_pieces")
+
+    await server.call("GET", PLACE)
+    before = len(threads)
+    await server.make(PLACE, {"metadata": {"name": "b"}})
+    changed = await server.call("GET", PLACE)
+
+    assert (before, len(threads)) == (0, 1)
+    assert [item["metadata"]["name"] for item in changed.json["items"]] == ["a", "b"]

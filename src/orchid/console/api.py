@@ -5,11 +5,14 @@ process with the credential of a session. A refused call raises `Refused` with t
 server. Nothing is cached, except the set of names that the server uses.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
+
+import msgspec
 
 from orchid.outbound.answer import Answer
 from orchid.outbound.api_connection import SUCCESS, find_naming, path
@@ -20,13 +23,19 @@ from orchid.wire.naming import Naming
 JSON: Final = "application/json"
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 VERSION: Final = "v1alpha1"
+SHORT: Final = 16 * 1024  # bytes that are decoded on the event loop
 
 Json = dict[str, Any]
 
 
 class UserTransport(Protocol):
-    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
-        """Send a request and return the complete response; raises CallFailed."""
+    async def send(
+        self, method: str, target: str, body: bytes = b"", media: str = JSON, *, accept: str = ""
+    ) -> Answer:
+        """Send a request and return the complete response; raises CallFailed.
+
+        `accept`: the wanted form of the response, if it is not JSON.
+        """
 
     def stream(self, target: str) -> AbstractAsyncContextManager[Pieces]:
         """Open a stream; raises ServerRefused unless the response is a success."""
@@ -91,6 +100,18 @@ class Api:
     async def delete(self, target: str, body: Json) -> Json:
         return await self._json("DELETE", target, body)
 
+    async def table(self, target: str, query: Mapping[str, str]) -> tuple[Json, int]:
+        """A page of a list as a Table, and its bytes: rows are short, whatever objects are."""
+        accept = f"{JSON};as=Table;v=v1;g={(await self.names()).meta}"
+        return await self.page(target, query, accept)
+
+    async def page(
+        self, target: str, query: Mapping[str, str], accept: str = ""
+    ) -> tuple[Json, int]:
+        """A page of a list, and its bytes."""
+        answer = await self._send("GET", f"{target}?{urlencode(query)}", accept=accept)
+        return await _value(answer), len(answer.body)
+
     async def items(
         self, target: str, query: Mapping[str, str] | None = None, *, most: int
     ) -> tuple[list[Json], bool]:
@@ -108,25 +129,36 @@ class Api:
 
     async def _json(self, method: str, target: str, body: Json | None = None) -> Json:
         data = b"" if body is None else json.dumps(body).encode()
-        answer = await self._send(method, target, data)
-        value = decoded(answer.body)
-        if answer.status not in SUCCESS:
-            said = str(value.get("message") or f"the server answered with status {answer.status}")
-            raise Refused(answer.status, said, value.get("details") or {})
-        return value
+        return await _value(await self._send(method, target, data))
 
-    async def _send(self, method: str, target: str, data: bytes = b"") -> Answer:
+    async def _send(
+        self, method: str, target: str, data: bytes = b"", *, accept: str = ""
+    ) -> Answer:
         try:
+            if accept:
+                return await self._transport.send(method, target, data, accept=accept)
             return await self._transport.send(method, target, data)
         except CallFailed as problem:
             raise Unreachable(str(problem)) from None
 
 
+async def _value(answer: Answer) -> Json:
+    """The object in a response; a long one is decoded beside the event loop."""
+    if len(answer.body) <= SHORT:
+        value = decoded(answer.body)
+    else:
+        value = await asyncio.to_thread(decoded, answer.body)
+    if answer.status not in SUCCESS:
+        said = str(value.get("message") or f"the server answered with status {answer.status}")
+        raise Refused(answer.status, said, value.get("details") or {})
+    return value
+
+
 def decoded(data: bytes) -> Json:
     """A JSON object; empty for anything else."""
     try:
-        value = json.loads(data) if data else {}
-    except (ValueError, RecursionError):
+        value = msgspec.json.decode(data) if data else {}
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

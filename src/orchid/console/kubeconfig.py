@@ -56,11 +56,13 @@ class KubeconfigTransport:
             return None
         return _token_expiry(token.reveal()) if token else None
 
-    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
+    async def send(
+        self, method: str, target: str, body: bytes = b"", media: str = JSON, *, accept: str = ""
+    ) -> Answer:
         client = self._client
-        answer = await client.send(method, target, body, media)
+        answer = await client.send(method, target, body, media, accept=accept)
         if answer.status == UNAUTHORIZED and await self._is_renewed(client):
-            return await self._client.send(method, target, body, media)
+            return await self._client.send(method, target, body, media, accept=accept)
         return answer
 
     @asynccontextmanager

@@ -67,19 +67,26 @@ class HttpsClient:
         self._timeout = timeout
         self._keeps = keeps
         self._idle: deque[_Connection] = deque()
-        self._fixed = f"Host: {parts.netloc}\r\nUser-Agent: {user_agent}\r\nAccept: {accept}\r\n"
+        self._accept = accept
+        self._fixed = f"Host: {parts.netloc}\r\nUser-Agent: {user_agent}\r\n"
         self._fixed += "".join(f"{name}: {text}\r\n" for name, text in (headers or {}).items())
         if not keeps:
             self._fixed += "Connection: close\r\n"
 
     async def send(
-        self, method: str, target: str = "", body: bytes = b"", media: str = JSON
+        self,
+        method: str,
+        target: str = "",
+        body: bytes = b"",
+        media: str = JSON,
+        *,
+        accept: str = "",
     ) -> Answer:
         """Send a request and return the complete response.
 
         `target` is a path below the remote's own; the default is the remote's URL.
         """
-        data = self._request(method, target, body, media)
+        data = self._request(method, target, body, media, accept)
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._exchange(data)
@@ -164,9 +171,11 @@ class HttpsClient:
             raise AnswerRefused(f"{self._host!r} is not the name of a host") from None
         return _Connection(reader, writer, self._max_answer)
 
-    def _request(self, method: str, target: str, body: bytes, media: str) -> bytes:
+    def _request(
+        self, method: str, target: str, body: bytes, media: str, accept: str = ""
+    ) -> bytes:
         where = self._prefix + target if target else self._own_target
-        head = f"{method} {where} HTTP/1.1\r\n{self._fixed}"
+        head = f"{method} {where} HTTP/1.1\r\n{self._fixed}Accept: {accept or self._accept}\r\n"
         if body or method not in ("GET", "DELETE"):
             head += f"Content-Type: {media}\r\nContent-Length: {len(body)}\r\n"
         if self._remote.bearer is not None:

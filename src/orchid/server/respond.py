@@ -5,6 +5,7 @@ turns errors into responses.
 """
 
 import gzip
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -62,21 +63,26 @@ def text(exchange: Exchange, status: int, body: str, *, content_type: bytes = TE
 
 
 def document(
-    exchange: Exchange, status: int, data: bytes, form: Form, packed: bytes | None = None
+    exchange: Exchange,
+    status: int,
+    data: bytes | bytearray,
+    form: Form,
+    packed: bytes | None = None,
 ) -> Response:
     """JSON data in the requested format; `packed` is the same in protobuf, if requested."""
     exchange.shown = data
     headers = head(exchange, _CONTENT_TYPE[form.media])
     if packed is not None:
-        body = packed
+        body: bytes | bytearray = packed
     elif form.media == YAML:
         if len(data) > LARGEST_YAML:
             raise NotAcceptable("the answer is too large for YAML; ask for JSON, or for pages")
         body = yaml_text.dump(msgspec.json.decode(data))
     elif form.pretty or (exchange.pretty if exchange.query else exchange.head.indented):
-        body = pretty(data)
+        body = pretty(bytes(data))
     else:
-        body = data + b"\n"
+        data += b"\n"  # of a long list in place
+        body = data
     return Response(status, headers, body)
 
 
@@ -158,18 +164,32 @@ def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> R
     return document(exchange, 200, list_data(kind, meta, listed), form, packed)
 
 
-def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes:
+def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes | bytearray:
     """A list as JSON: the entries' own bytes, joined; items have no kind and apiVersion."""
-    if isinstance(listed.entries, Whole):
-        items = listed.entries.cache.joined_tails(listed.entries.prefix)
-    else:
-        items = b",{".join([entry.tail for entry in listed.entries])
     head = b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[' % (
         kind.name.encode(),
         kind.api_version.encode(),
         meta,
     )
+    entries = listed.entries
+    if isinstance(entries, Whole):
+        items = entries.cache.joined_tails(entries.prefix)
+    elif listed.is_long:
+        return _joined_in_pieces(head, entries)
+    else:
+        items = b",{".join([entry.tail for entry in entries])
     return b"".join((head, b"{", items, b"]}") if items else (head, b"]}"))
+
+
+def _joined_in_pieces(head: bytes, entries: Sequence[Entry[Any]]) -> bytearray:
+    """The same in a thread: a join of all would hold the interpreter for as long as it takes."""
+    data, separator = bytearray(head), b"{"
+    for entry in entries:
+        data += separator
+        data += entry.tail
+        separator = b",{"
+    data += b"]}"
+    return data
 
 
 def status_response(exchange: Exchange, code: int, status: Status, form: Form) -> Response:

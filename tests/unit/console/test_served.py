@@ -38,7 +38,9 @@ class Stored:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
 
-    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
+    async def send(
+        self, method: str, target: str, body: bytes = b"", media: str = JSON, *, accept: str = ""
+    ) -> Answer:
         name = target.partition("?")[0].rpartition("/")[2]
         given = json.loads(body) if body else {}
         if method == "POST":

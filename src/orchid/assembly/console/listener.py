@@ -182,8 +182,10 @@ class PageTransport:
     def __init__(self, transport: InProcessTransport) -> None:
         self._transport = transport
 
-    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
-        return await self._transport.send(method, target, body, media)
+    async def send(
+        self, method: str, target: str, body: bytes = b"", media: str = JSON, *, accept: str = ""
+    ) -> Answer:
+        return await self._transport.send(method, target, body, media, accept=accept)
 
     @asynccontextmanager
     async def stream(self, target: str) -> AsyncIterator[Pieces]:

@@ -14,7 +14,7 @@ from orchid.console import decoding, text
 from orchid.console.api import CONFLICT, Json, Refused
 from orchid.console.page import ConsolePage, Retry, Succeeded, Visit
 from orchid.console.pages import shared
-from orchid.console.pages.shared import conditions_of, created, name_of, state_of
+from orchid.console.pages.shared import conditions_of, created, name_of, state_in_cell, state_of
 from orchid.wire.user import MASTERS
 
 WAITING: Final = "Waiting"
@@ -38,7 +38,7 @@ async def read_list(visit: Visit) -> Mapping[str, Any]:
 
 
 async def _listed(visit: Visit) -> Json:
-    found, has_more = await shared.everything(visit.api, await visit.api.requests())
+    found, has_more = await shared.table_rows(visit.api, await visit.api.requests())
     rows = [_row(one) for one in found]
     kept = [row for row in rows if _is_wanted(row, visit.query)]
     # Waiting requests first, the oldest on top; then the newest decisions.
@@ -55,13 +55,13 @@ async def _listed(visit: Visit) -> Json:
 
 
 def _row(one: Json) -> Json:
-    spec = one.get("spec") or {}
+    cells = one["cells"]
     return {
         "name": name_of(one),
         "created": created(one),
-        "signer": str(spec.get("signerName") or ""),
-        "requester": str(spec.get("username") or ""),
-        "state": state_of(one),
+        "signer": str(cells.get("SignerName") or ""),
+        "requester": str(cells.get("Requestor") or ""),
+        "state": state_in_cell(str(cells.get("Condition") or "")),
     }
 
 
@@ -73,7 +73,7 @@ def _is_wanted(row: Json, query: Mapping[str, str]) -> bool:
 
 async def waiting(visit: Visit) -> Json:
     """The oldest waiting requests, and how many there are."""
-    found, has_more = await shared.everything(visit.api, await visit.api.requests())
+    found, has_more = await shared.table_rows(visit.api, await visit.api.requests())
     rows = [row for row in map(_row, found) if row["state"] == WAITING]
     rows.sort(key=lambda row: str(row["created"]))
     return {"rows": rows[:SHOWN], "total": len(rows), "has_more": has_more}

@@ -1,15 +1,19 @@
 """Reading that several pages share."""
 
 import asyncio
-from collections.abc import Mapping
+import functools
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from orchid.console import text
 from orchid.console.api import Api, Json
 from orchid.console.page import Visit
 
+FIRST_PAGE: Final = 20  # objects; further pages are as large as PAGE_BYTES permits
 PAGE: Final = 500
-MOST_PAGES: Final = 4  # of a list that the server cannot filter
+PAGE_BYTES: Final = 1 << 20  # decoding it holds the interpreter for some milliseconds
+MOST_OBJECTS: Final = 2000  # of a list that the server cannot filter
+MOST_BYTES: Final = 16 << 20
 ROWS: Final = 100
 SOON_DAYS: Final = 30
 LIVE, REVOKED, ALL = "Live", "Revoked", "All"
@@ -17,16 +21,47 @@ LIVE, REVOKED, ALL = "Live", "Revoked", "All"
 
 async def everything(api: Api, target: str) -> tuple[list[Json], bool]:
     """The items of a list within limits, and whether there are more."""
-    found: list[Json] = []
-    query = {"limit": str(PAGE)}
-    for _ in range(MOST_PAGES):
-        page = await api.get(target, query)
-        found += page.get("items") or ()
+    return await _within_limits(functools.partial(api.page, target), "items")
+
+
+async def table_rows(api: Api, target: str) -> tuple[list[Json], bool]:
+    """The rows of a list as a Table: cells by column, and the metadata; and whether there are
+    more.
+    """
+    columns: list[str] = []
+
+    async def read(query: Mapping[str, str]) -> tuple[Json, int]:
+        page, size = await api.table(target, query)
+        columns[:] = [str(each.get("name")) for each in page.get("columnDefinitions") or ()]
+        return page, size
+
+    rows, has_more = await _within_limits(read, "rows")
+    return [
+        {
+            "metadata": (row.get("object") or {}).get("metadata") or {},
+            "cells": dict(zip(columns, row.get("cells") or (), strict=False)),
+        }
+        for row in rows
+    ], has_more
+
+
+async def _within_limits(
+    read: Callable[[Mapping[str, str]], Awaitable[tuple[Json, int]]], field: str
+) -> tuple[list[Json], bool]:
+    """Read pages of a list up to a number of objects and of bytes."""
+    objects: list[Json] = []
+    query, size = {"limit": str(FIRST_PAGE)}, 0
+    while True:
+        page, length = await read(query)
+        objects += page.get(field) or ()
+        size += length
         after = str(page.get("metadata", {}).get("continue") or "")
         if not after:
-            return found, False
-        query["continue"] = after
-    return found, True
+            return objects, False
+        if len(objects) >= MOST_OBJECTS or size >= MOST_BYTES:
+            return objects, True
+        fitting = PAGE_BYTES * len(objects) // size
+        query = {"limit": str(max(1, min(PAGE, fitting))), "continue": after}
 
 
 async def search(api: Api, **spec: Any) -> Json:
@@ -47,6 +82,15 @@ def condition(one: Json, type_: str) -> Json:
 
 def is_true(one: Json, type_: str) -> bool:
     return condition(one, type_).get("status") == "True"
+
+
+def state_in_cell(text: str) -> str:
+    """The state of a certificate request, from the column Condition of a Table."""
+    words = text.split(",")
+    for state in ("Denied", "Failed", "Issued", "Approved"):
+        if state in words:
+            return state
+    return "Waiting"
 
 
 def state_of(request: Json) -> str:

@@ -152,6 +152,11 @@ class KindCache(Generic[T]):
             self._joined[prefix] = (self.revision, items)
         return items
 
+    def is_joined(self, prefix: str) -> bool:
+        """Whether the tails under a prefix are joined already."""
+        known = self._joined.get(prefix)
+        return known is not None and known[0] == self.revision
+
     def since(self, revision: Revision) -> Iterator[ObjectChange[T]]:
         """The changes after a revision, oldest first."""
         newer = []

@@ -8,6 +8,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -43,10 +44,13 @@ View = Callable[[str], Iterable[Entry[T]]]
 PastView = Callable[[str], Snapshot[T]]
 
 MATCH = Path() / "resourceVersionMatch"
+_TAIL = attrgetter("tail")
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 # Examining an object means decoding its metadata: as much work as that many bytes of a body.
 WEIGHT_OF_OBJECT: Final = 32
-MOST_AT_ONCE: Final = 5000  # objects that are looked up or joined in one turn of the event loop
+# Objects that are looked up, and objects and bytes that are joined, in one turn of the event loop.
+MOST_AT_ONCE: Final = 5000
+LONG_BYTES: Final = 4 << 20
 
 
 class Whole(msgspec.Struct, Generic[T], eq=False):
@@ -60,14 +64,16 @@ class Whole(msgspec.Struct, Generic[T], eq=False):
     def __iter__(self) -> Iterator[Entry[T]]:
         return iter(self.cache.under(self.prefix))
 
-    def __len__(self) -> int:
-        return len(self.cache.under(self.prefix))
+    @property
+    def is_long(self) -> bool:
+        """Whether joining the entries takes long; no joined list that is cached does."""
+        return not self.cache.is_joined(self.prefix) and is_long(self.cache.under(self.prefix))
 
 
 class Listed(msgspec.Struct, Generic[T], eq=False):
     """A page: its entries in order, its revision, and the continue token."""
 
-    entries: Sequence[Entry[T]] | Whole[T]
+    entries: Sequence[Entry[T]] | Whole[T]  # a Whole is not long
     revision: int
     continue_: str = ""
     remaining: int | None = None
@@ -75,9 +81,12 @@ class Listed(msgspec.Struct, Generic[T], eq=False):
     @property
     def is_long(self) -> bool:
         """Whether joining the bytes of its entries takes long."""
-        entries = self.entries
-        at_most = len(entries.cache.entries if isinstance(entries, Whole) else entries)
-        return at_most > MOST_AT_ONCE and len(entries) > MOST_AT_ONCE
+        return not isinstance(self.entries, Whole) and is_long(self.entries)
+
+
+def is_long(entries: Sequence[Entry[Any]] | Snapshot[Any]) -> bool:
+    """Whether joining the bytes of entries takes long."""
+    return len(entries) > MOST_AT_ONCE or sum(map(len, map(_TAIL, entries))) > LONG_BYTES
 
 
 class Selection(Generic[T]):
@@ -197,9 +206,9 @@ class Listing:
             cache.require_readable(prefix)
         revision = self._feed.revision
         if selection.everything and not start and limit <= 0:
-            listed = Listed(Whole(cache, prefix), revision)
-            if not listed.is_long:
-                return listed
+            whole = Whole(cache, prefix)
+            if not whole.is_long:
+                return Listed(whole, revision)
         view = past_view(cache, revision, prefix)
         return await self._page(selection, prefix, view, start, revision=revision, limit=limit)
 

@@ -353,4 +353,4 @@ def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
 def response_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
     if plan.level < AuditLevel.REQUEST_RESPONSE or exchange.shown is None:
         return None
-    return tidied(exchange.shown, plan)
+    return tidied(bytes(exchange.shown), plan)

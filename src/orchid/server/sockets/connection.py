@@ -449,7 +449,9 @@ class Connection(ServedProtocol):
         answer = plain(status)
         head = self._service.head(status) + answer.headers + _CLOSE
         length = len(answer.body)
-        self._transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, length, answer.body))
+        self._transport.write(
+            b"%bContent-Length: %d\r\n\r\n%b" % (head, length, bytes(answer.body))
+        )
         self._close(lingers=True)
 
     def _close(self, *, lingers: bool = False) -> None:

@@ -36,18 +36,20 @@ class InProcessTransport:
         self._credential = credential
         self._peer = peer
         self._user_agent = user_agent
-        # Headers and their memo, by the media type of the body: a few.
-        self._heads: dict[str, tuple[dict[str, str], HeadMemo]] = {}
+        # Headers and their memo, by the media types of body and response: a few.
+        self._heads: dict[tuple[str, str], tuple[dict[str, str], HeadMemo]] = {}
 
-    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
-        request = self._request(method, target, body, media)
+    async def send(
+        self, method: str, target: str, body: bytes = b"", media: str = JSON, *, accept: str = ""
+    ) -> Answer:
+        request = self._request(method, target, body, media, accept)
         try:
             async with asyncio.timeout(TIMEOUT):
                 answer = await self._handler(request)
         except TimeoutError:
             raise TimedOut(f"no answer within {TIMEOUT:g} seconds") from None
         if isinstance(answer, Response):
-            return Answer(answer.status, answer.body)
+            return Answer(answer.status, bytes(answer.body))
         answer.open(_Reading.closed_one())
         raise AnswerRefused("the answer is a stream")
 
@@ -55,7 +57,7 @@ class InProcessTransport:
     async def stream(self, target: str) -> AsyncIterator[AsyncIterator[bytes | Events]]:
         answer = await self._handler(self._request("GET", target, b"", JSON))
         if isinstance(answer, Response):
-            raise ServerRefused(Answer(answer.status, answer.body))
+            raise ServerRefused(Answer(answer.status, bytes(answer.body)))
         reading = _Reading()
         answer.open(reading)
         try:
@@ -66,15 +68,19 @@ class InProcessTransport:
     async def close(self) -> None:
         """Nothing is open between two requests."""
 
-    def _request(self, method: str, target: str, body: bytes, media: str) -> HttpRequest:
+    def _request(
+        self, method: str, target: str, body: bytes, media: str, accept: str = ""
+    ) -> HttpRequest:
         path, _, query = target.partition("?")
-        head = self._heads.get(media)
+        head = self._heads.get((media, accept))
         if head is None:
             headers = {"user-agent": self._user_agent, "content-type": media}
+            if accept:
+                headers["accept"] = accept
             if self._credential is not None:
                 headers["authorization"] = f"Bearer {self._credential.reveal()}"
             head = (headers, HeadMemo())
-            self._heads[media] = head
+            self._heads[media, accept] = head
         return HttpRequest(
             method, target, path, query, head[0], self._peer, body=body, memo=head[1]
         )

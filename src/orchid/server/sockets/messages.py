@@ -96,7 +96,7 @@ class Response(msgspec.Struct, eq=False):
 
     status: int
     headers: bytes = b""  # rendered lines, each ending in CRLF; no Content-Length
-    body: bytes = b""
+    body: bytes | bytearray = b""  # a long list is a bytearray: it grows without a copy
     is_cached: bool = False  # the body is cached elsewhere: a slow client costs no memory
 
     __repr__ = object.__repr__  # shows no field: there may be tokens in it

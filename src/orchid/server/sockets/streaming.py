@@ -297,7 +297,7 @@ class LongBody:
         service: ListenerState,
         connection: StreamConnection,
         transport: asyncio.Transport,
-        body: bytes,
+        body: bytes | bytearray,
         finished: Step,
     ) -> None:
         self._service = service
