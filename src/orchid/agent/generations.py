@@ -23,13 +23,16 @@ from typing import Final
 
 import msgspec
 
+from orchid.credentials.files import read_bounded
+
 CURRENT, NEXT = "..data", "..next"
 PUBLIC_MODE: Final = 0o644
+LARGEST_OUTPUT: Final = 32 << 20  # twice the largest answer: an archive of a bundle is larger
 _GENERATION = re.compile(r"\.\.\d{8}T\d{6}-[0-9a-f]{8}")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_ROOT = 0
+ROOT = 0
 _MOST_STEPS: Final = 256  # of a path; links that lead to each other end here
 
 
@@ -84,23 +87,26 @@ def write_generation(
 
 
 def read_current(directory: Path) -> dict[str, bytes]:
-    """The files of the current generation; none if there is none."""
+    """The files of the current generation; none if there is none. Raises OSError or Refusal.
+
+    The owner of a file may be another user, who can make it as large as the disk.
+    """
     current = directory / CURRENT
     if not current.is_dir():
         return {}
     # Resolved once: all files are read from one generation.
     generation = directory / current.readlink()
-    return {path.name: path.read_bytes() for path in generation.iterdir()}
+    return {path.name: read_bounded(path, LARGEST_OUTPUT) for path in generation.iterdir()}
 
 
 def refuse_unsafe(directory: Path) -> None:
     """Refuse a directory in which, or above which, another user could replace files."""
-    for path, is_parent in _passed(directory):
+    for path, is_parent in passed_paths(directory):
         try:
             status = path.lstat()
         except OSError as error:
             raise OutputRefused(f"cannot use {path}: {error.strerror}") from None
-        if status.st_uid not in (os.geteuid(), _ROOT):
+        if status.st_uid not in (os.geteuid(), ROOT):
             raise OutputRefused(f"{path} belongs to another user (uid {status.st_uid})")
         if is_parent and stat.S_ISLNK(status.st_mode):
             continue  # the next paths are those that it leads to
@@ -112,7 +118,7 @@ def refuse_unsafe(directory: Path) -> None:
             raise OutputRefused(f"{path} can be written by other users; run: chmod go-w {path}")
 
 
-def _passed(directory: Path) -> Iterator[tuple[Path, bool]]:
+def passed_paths(directory: Path) -> Iterator[tuple[Path, bool]]:
     """Every path that opening a directory passes, also by links; with whether it is a parent."""
     path = Path("/")
     yield path, True

@@ -33,6 +33,7 @@ from orchid.agent.schedule import AFTER_SWAP, CheckSchedule
 from orchid.agent.state_directory import SavedReload, StateDirectory
 from orchid.agent.status import FRESH, ItemStatus
 from orchid.clock import Monotonic
+from orchid.credentials.refusals import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -143,9 +144,10 @@ class OutputItem:
     # -- files -------------------------------------------------------------------------------
 
     def _files(self) -> Files:
+        """The present files; none if one cannot be read, so that all are written again."""
         try:
             return read_current(self._directory)
-        except OSError:
+        except (OSError, Refusal):
             return {}
 
     def _is_written(self, wanted: Sequence[OutputFile], files: Files) -> bool:

@@ -8,14 +8,16 @@ import contextlib
 import logging
 import os
 import signal
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from orchid.agent.configuration import Output, Reload
+from orchid.agent.generations import ROOT, OutputRefused, passed_paths
 from orchid.clock import SystemClock
-from orchid.credentials.files import read_bounded
+from orchid.credentials.files import read_unlinked
 from orchid.credentials.refusals import Refusal
 
 log = logging.getLogger(__name__)
@@ -55,7 +57,8 @@ def _send_signal(action: Reload) -> None:
     """Send a signal to the process that the first line of a file names."""
     file = Path(action.pid_file)
     try:
-        text = read_bounded(file, _LARGEST_PID_FILE).decode("ascii", "replace")
+        data, status = read_unlinked(file, _LARGEST_PID_FILE)
+        text = data.decode("ascii", "replace")
         process = int(text.partition("\n")[0].strip())
         if process <= 1:
             raise ValueError
@@ -64,17 +67,36 @@ def _send_signal(action: Reload) -> None:
     except ValueError:
         raise ReloadFailed(f"{file} does not hold the number of a process") from None
     try:
-        _refuse_other_owner(file, process)
+        _refuse_other_owner(file, status, process)
         os.kill(process, getattr(signal, f"SIG{action.signal}"))
+    except OutputRefused as problem:
+        raise ReloadFailed(str(problem)) from None
     except OSError as error:
         raise ReloadFailed(f"cannot signal process {process}: {error.strerror}") from None
 
 
-def _refuse_other_owner(file: Path, process: int) -> None:
-    """A file that a service writes as its own user may name only processes of that user."""
-    writer, owner = file.stat().st_uid, Path(f"/proc/{process}").stat().st_uid
-    if writer not in (os.geteuid(), owner):
+def _refuse_other_owner(file: Path, written: os.stat_result, process: int) -> None:
+    """Whoever could write or replace the file may have the agent signal own processes only.
+
+    A link in the directory of another user could name a file of root.
+    """
+    if written.st_nlink != 1:
+        raise ReloadFailed(f"{file} has other names, where it may have another purpose")
+    writers = {written.st_uid}
+    for path, _ in passed_paths(file.parent):
+        status = path.lstat()
+        if not stat.S_ISLNK(status.st_mode) and _is_open(status):
+            raise ReloadFailed(f"{path} can be written by other users")
+        writers.add(status.st_uid)
+    others = writers - {os.geteuid(), ROOT}
+    if others and others != {Path(f"/proc/{process}").stat().st_uid}:
         raise ReloadFailed(f"process {process} does not belong to the owner of {file}")
+
+
+def _is_open(directory: os.stat_result) -> bool:
+    """Whether users who do not own a directory can replace the files of others in it."""
+    by_others = directory.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return bool(by_others) and not directory.st_mode & stat.S_ISVTX
 
 
 def _run(words: list[str], environment: dict[str, str], seconds: int, is_alive: Alive) -> None:

@@ -44,6 +44,11 @@ def read_with_status(path: Path, limit: int = MAX_KEY_FILE) -> tuple[bytes, os.s
     return _read(path, limit)
 
 
+def read_unlinked(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
+    """Read a file that is not a symbolic link; return its status from the same open file."""
+    return _read(path, limit, os.O_NOFOLLOW)
+
+
 def refuse_exposed(path: Path, status: os.stat_result) -> None:
     """Refuse a private key file, or a directory of keys, by its owner and mode.
 
@@ -158,10 +163,10 @@ def _fingerprint(path: Path) -> tuple[int, int, int, int]:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _read(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
+def _read(path: Path, limit: int, flags: int = 0) -> tuple[bytes, os.stat_result]:
     try:
         # Non-blocking, so that a pipe at this path cannot hang the start.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
         with os.fdopen(descriptor, "rb") as file:
             # Status of the open file, not of the path: no time between check and use.
             status = os.fstat(file.fileno())
