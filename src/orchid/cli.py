@@ -257,7 +257,7 @@ class Parser(argparse.ArgumentParser):
             word, listed = mistyped.groups()
             choices = re.findall(r"'([^']+)'", listed)
             hint = _meant(word, choices)
-            message = f"there is no {word!r} here{hint or '.'} One of: {', '.join(choices)}"
+            message = f"unknown value {word!r}{hint or ';'} choose from {', '.join(choices)}"
         usage = self.format_usage()
         if usage.count("\n") > LONGEST_USAGE:
             usage = f"usage: {self.prog} [FLAG]..., see {self.prog} --help\n"

@@ -299,3 +299,46 @@ def test_files_that_are_not_there_are_a_mistake(words: tuple[str, ...], tmp_path
     person.types(*words, code=2)
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_roles_of_a_deleted_account_are_named(person: Person, account: str) -> None:
+    """Bindings name accounts, so the next account of the name has them; a command removes each."""
+    namespace = account.partition("/")[0]
+    person.types("grant", "edit", "--account", account, "--namespace", namespace)
+
+    deleted = person.types("account", "delete", account)
+
+    command = f"orchid revoke-grant edit --account {account} --namespace {namespace}"
+    assert f"still has the role edit in {namespace}" in deleted.stderr
+    assert command in deleted.stderr
+    person.types(*command.split()[1:])
+    person.types("account", "new", account)
+    assert "still has" not in person.types("account", "delete", account).stderr
+
+
+def test_a_waiting_request_is_shown_with_what_would_be_signed(person: Person) -> None:
+    """An approver sees usages and lifetime before the decision; afterwards the conditions."""
+    person.types("csr", "new", "shown", "--group", "developers")
+
+    waiting = person.types("csr", "show", "shown").stdout
+    person.types("csr", "approve", "shown")
+    approved = person.types("csr", "show", "shown").stdout
+
+    assert "Would be signed" in waiting
+    assert "client auth" in waiting.partition("Would be signed")[2]
+    assert "Would be signed" not in approved
+
+
+def test_a_refusal_for_all_namespaces_names_the_flag_for_one(person: Person, account: str) -> None:
+    """A role in one namespace is the usual case, and the list asks for all of them."""
+    namespace = account.partition("/")[0]
+    person.types("grant", "view", "--account", account, "--namespace", namespace)
+    person.types("kubeconfig", "--account", account, "--out", "own.kubeconfig")
+
+    refused = person.types("account", "list", "--kubeconfig", "own.kubeconfig", code=1)
+    allowed = person.types(
+        "account", "list", "--kubeconfig", "own.kubeconfig", "--namespace", namespace
+    )
+
+    assert "try --namespace" in refused.stderr
+    assert "builder" in allowed.stdout

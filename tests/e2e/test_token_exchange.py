@@ -127,7 +127,6 @@ def test_kubectl_in_a_job_of_github_runs_the_command_as_its_plugin(stage: Exchan
     arguments = [
         *("-m", "orchid", "token", "exchange", "--github", "--account", "ci/deployer"),
         *("--server", stage.url, "--certificate-authority", str(stage.authority)),
-        *("--audience", stage.url),
     ]
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",  # for a kubectl of any age

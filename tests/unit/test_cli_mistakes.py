@@ -65,7 +65,7 @@ def test_word_like_no_other_gets_the_list(capsys: pytest.CaptureFixture[str]) ->
 
     error = capsys.readouterr().err
     assert "did you mean" not in error
-    assert "One of: new, list, show" in error
+    assert "choose from new, list, show" in error
 
 
 def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +92,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "csr new": (2, "the following arguments are required: NAME"),
     "csr new ../x --kubeconfig k": (2, "'../x' cannot be the name of a request"),
     "csr new alice --for 3x": (2, "'3x' is not a duration, like 90m, 24h or 7d"),
-    "csr list -o xml": (2, "there is no 'xml' here. One of: text, wide, json, yaml, name, csv"),
+    "csr list -o xml": (2, "unknown value 'xml'; choose from text, wide, json, yaml, name, csv"),
     "issued --expires-within soon": (2, "'soon' is not a duration, like 90m, 24h or 7d"),
     "csr renew a --cert text --kubeconfig k": (2, "text cannot be renewed"),
     "token a/b/c --kubeconfig k": (2, "'a/b/c' is not NAMESPACE/ACCOUNT"),

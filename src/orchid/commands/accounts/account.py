@@ -8,9 +8,9 @@ import argparse
 from orchid.commands.accounts.token import account_of
 from orchid.commands.rights import grants
 from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import Json, ServerConnection, path
+from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
-from orchid.commands.terminal.output import facts, name_of, print_for_programs
+from orchid.commands.terminal.output import facts, name_of, print_for_programs, remark
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 COLUMNS = (
@@ -88,9 +88,27 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
     def delete(given: str) -> tuple[str, Json]:
         namespace, name = account_of(given, server.access.namespace)
-        return f"deleted {namespace}/{name}", server.delete(_url(namespace, name))
+        deleted = server.delete(_url(namespace, name))
+        _remark_roles(server, namespace, name)
+        return f"deleted {namespace}/{name}", deleted
 
     return for_each(chosen, chosen.accounts, delete)
+
+
+def _remark_roles(server: ServerConnection, namespace: str, name: str) -> None:
+    """Bindings name an account, so the next account of this name has its roles."""
+    try:
+        bindings = list(grants.of_subject(server, grants.account(namespace, name)))
+    except CommandRefused:  # the right to delete accounts is not the right to list bindings
+        return
+    for binding in bindings:
+        place = binding["metadata"].get("namespace", "")
+        scope = f" --namespace {place}" if place else ""
+        remark(
+            f"{namespace}/{name} still has the role {grants.described(binding)}, and so would the "
+            f"next account of this name: orchid revoke-grant {binding['roleRef']['name']} "
+            f"--account {namespace}/{name}{scope}"
+        )
 
 
 def _url(namespace: str, *parts: str) -> str:

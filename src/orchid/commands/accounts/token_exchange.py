@@ -51,6 +51,7 @@ GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 TYPE = "urn:ietf:params:oauth:token-type:jwt"
 OK, HTTPS = 200, 443
 TIMEOUT = 30.0  # seconds
+METADATA = "/.well-known/oauth-authorization-server"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,11 +128,24 @@ def _form(chosen: argparse.Namespace, server: ServerConnection) -> list[tuple[st
         ("grant_type", GRANT),
         ("subject_token_type", TYPE),
         ("subject_token", _outside_token(chosen, server.access.server)),
-        *(("audience", audience) for audience in chosen.audience),
+        *(("audience", audience) for audience in chosen.audience or _own_audience(server)),
     ]
     if chosen.lifetime is not None:
         fields.append((EXPIRES_PARAMETER, str(int(chosen.lifetime))))
     return fields
+
+
+def _own_audience(server: ServerConnection) -> list[str]:
+    """The audience of the API, for a client of the API that runs this command as its plugin.
+
+    Without an audience the token would be for the first one of the policy.
+    """
+    if not os.environ.get(EXEC_INFO):
+        return []
+    try:
+        return [str(server.get(METADATA)["issuer"])]
+    except (CommandRefused, KeyError):
+        return []
 
 
 def _anonymous(chosen: argparse.Namespace) -> ServerConnection:

@@ -74,7 +74,7 @@ def _of_user(name: str) -> Wanted:
     if name.startswith(ACCOUNT):
         raise Complaint("that user is an account: revoke account/NAMESPACE/NAME", USAGE)
     _warn_of_user(name)
-    text = f"every credential of the user {name}, but certificates requested from now on"
+    text = f"every credential of the user {name}, except certificates requested from now on"
     return text, {"user": {"username": name}}
 
 

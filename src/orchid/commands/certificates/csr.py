@@ -106,7 +106,8 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if print_for_programs(chosen.output, {"request": found, "decoded": plain}):
         return 0
     spec = found["spec"]
-    why = "" if conditions_of(found) else policy_reason.reason(server, found)
+    is_waiting = not conditions_of(found)
+    why = policy_reason.reason(server, found) if is_waiting else ""
     facts(
         [
             ("Name", chosen.name),
@@ -120,10 +121,29 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             ("Requested", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
             *(condition_row(condition) for condition in conditions_of(found)),
             *([("Policies", why)] if why else ()),
+            *(_would_be_signed(policy_reason.review(server, found)) if is_waiting else ()),
             *requesting.certificate_facts(bytes_of(status_of(found).get("certificate"))),
         ]
     )
     return 0
+
+
+def _would_be_signed(review: Json) -> list[tuple[str, Any]]:
+    """The certificate that an approval is for; nothing without the right to review."""
+    certificate = review.get("certificate")
+    if not certificate:
+        return []
+    seconds = certificate.get("seconds")
+    lifetime = times.span(seconds) if isinstance(seconds, int) else "default of the signer"
+    obstacles = review.get("obstacles")
+    return [
+        ("Would be signed", certificate.get("subject") or "no subject"),
+        ("  names", certificate.get("names") or ["none"]),
+        ("  usages", certificate.get("usages") or ["none"]),
+        ("  key", certificate.get("key") or ""),
+        ("  lifetime", lifetime),
+        *([("  obstacles", obstacles)] if obstacles else ()),
+    ]
 
 
 def state(request: Json) -> Cell:
@@ -221,7 +241,7 @@ def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 def _lifetime(request: Json) -> str:
     seconds = request["spec"].get("expirationSeconds")
-    return times.span(seconds) if isinstance(seconds, int) else "as the signer likes"
+    return times.span(seconds) if isinstance(seconds, int) else "default"
 
 
 def _plain(value: Any) -> Any:

@@ -35,7 +35,7 @@ from orchid.commands.terminal.output import (
 )
 
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
-EMPTY: Final = "no certificate like that is recorded"
+EMPTY: Final = "no certificates found"
 FOR_PEOPLE: Final = ("text", "wide")
 PAGE: Final = 1_000  # items of a search
 CSV_COLUMNS = (

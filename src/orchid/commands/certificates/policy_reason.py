@@ -32,15 +32,28 @@ def _reported(server: ServerConnection, request: Json) -> str:
 
 
 def _reviewed(server: ServerConnection, request: Json) -> str:
+    status = _review(server, request)
+    selected = any(policy["selected"] for policy in status.get("policies") or ())
+    return str(status.get("message") or "") if selected else ""
+
+
+def review(server: ServerConnection, request: Json) -> Json:
+    """What the policies say of a request, and what would be signed; {} if the user may not ask."""
+    try:
+        return _review(server, request)
+    except CommandRefused:
+        return {}
+
+
+def _review(server: ServerConnection, request: Json) -> Json:
     group, version = server.names.identity, "v1"
-    review = {
+    body = {
         "apiVersion": f"{group}/{version}",
         "kind": "ApprovalReview",
         "spec": {"requestName": request["metadata"]["name"]},
     }
-    found: Json = server.post(path("apis", group, version, "approvalreviews"), review)["status"]
-    selected = any(one["selected"] for one in found.get("policies") or ())
-    return str(found.get("message") or "") if selected else ""
+    status: Json = server.post(path("apis", group, version, "approvalreviews"), body)["status"]
+    return status
 
 
 def _forecast(server: ServerConnection, request: Json) -> str:

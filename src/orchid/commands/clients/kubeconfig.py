@@ -95,7 +95,9 @@ def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str
     from orchid.credentials.x509 import certificates
 
     if chosen.key is None or chosen.lifetime is not None:
-        raise Complaint("--cert needs --key, and lasts as long as it lasts: no --for", USAGE)
+        raise Complaint(
+            "--cert needs --key; --for does not apply: a certificate has its own expiry", USAGE
+        )
     try:
         certificate, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
         leaf, *_ = certificates.parse_blocks(certificate)

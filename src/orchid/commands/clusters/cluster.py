@@ -54,7 +54,8 @@ _name_argument = name_argument("cluster")
 POLICIES = ("NoOpinion", "Deny")
 FOR_PROGRAMS = ("json", "yaml", "name")
 LIMITS = (
-    "members of system:masters are never asked about; keep their credentials short-lived",
+    "not covered: members of system:masters, for whom the API server does not call the webhook; "
+    "keep their credentials short-lived",
     f"the control plane, accounts of {KUBERNETES.system_namespace} and nodes are not asked about: "
     "see matchConditions",
     "a watch that is open goes on until its time-out",

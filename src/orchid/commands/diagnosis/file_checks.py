@@ -256,7 +256,7 @@ def audit(here: Installation) -> Iterator[Finding]:
     if bool(given.audit_log_path) != bool(given.audit_policy_file):
         yield wrong("--audit-log-path and --audit-policy-file go together")
     elif not given.audit_log_path:
-        yield note("nothing is recorded: there is no --audit-log-path")
+        yield note("audit logging is off (--audit-log-path is not set)")
     else:
         try:
             audit_policy.load(Path(given.audit_policy_file))

@@ -258,7 +258,7 @@ def _remark_without_node(server: ServerConnection, ends: dict[str, str]) -> None
     nodes = {one["metadata"]["name"] for one in server.items(path("api", "v1", "nodes"))}
     joined = sorted(ends.keys() - nodes)
     if joined:
-        remark(f"joined, and without a Node: {', '.join(joined)}")
+        remark(f"joined, but no Node object yet: {', '.join(joined)}")
     invited = {host for host, _ in join_tokens(server)} - nodes - ends.keys()
     if invited:
         remark(f"may join, and have not yet: {', '.join(sorted(invited))}")

@@ -137,7 +137,7 @@ async def _verify(chosen: argparse.Namespace, log: OpenedLog) -> None:
     facts(
         [
             ("Ledger", head.origin),
-            ("Entries", f"{head.size}, and all of them fit"),
+            ("Entries", f"{head.size}, all verified"),
             ("Root", head.root.hex()),
             ("Signed by", log.verifier.vkey),
             *([("Since", f"the {since.size} entries of then are unchanged")] if since else []),

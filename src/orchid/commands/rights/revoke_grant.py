@@ -21,7 +21,7 @@ def run(chosen: argparse.Namespace) -> int:
     def take(who: str) -> tuple[str, Json]:
         changed = grants.revoke(server, chosen.role, subjects[who], chosen.namespace)
         if not changed:
-            raise Complaint(f"does not have {chosen.role} {where} by its own name")
+            raise Complaint(f"has no direct grant of {chosen.role} {where} (a group may have it)")
         return f"took {chosen.role} from {who} {where}", {"subject": who, "bindings": changed}
 
     return for_each(chosen, subjects, take)

@@ -80,7 +80,7 @@ def examined(here: "Installation") -> list[tuple[str, "Finding"]]:
         try:
             found += [(name, finding) for finding in check(here)]
         except (Complaint, Refusal, OSError) as problem:
-            found.append((name, wrong(f"this could not be looked at: {problem}")))
+            found.append((name, wrong(f"not checked: {problem}")))
     return found
 
 

@@ -345,9 +345,11 @@ class ServerConnection:
         if status == UNAUTHORIZED:
             return (
                 f"{self.access.server} does not accept the credential of {who}: it may have "
-                f"expired, be revoked, or belong to another server ({text})"
+                f"expired, be revoked, or be for another server or audience ({text})"
             )
         if status == FORBIDDEN:
+            if "at the cluster scope" in text:
+                text += "\nIn a single namespace it may be allowed: try --namespace."
             return (
                 f"{text}\nYou are {who}. `orchid whoami` shows as whom the server knows you; an "
                 "administrator gives rights with `orchid grant`."

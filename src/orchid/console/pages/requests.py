@@ -132,7 +132,7 @@ async def _others(visit: Visit, requester: str) -> Json:
 
 
 def _lifetime(seconds: Any) -> str:
-    return text.span(seconds) if isinstance(seconds, int) else "as the signer decides"
+    return text.span(seconds) if isinstance(seconds, int) else "default of the signer"
 
 
 def _back(visit: Visit) -> str:
