@@ -26,6 +26,7 @@ ISSUED = "/apis/identity.orch.io/v1alpha1/issuedcertificates"
 AUTHORITIES = "/apis/identity.orch.io/v1alpha1/certificateauthorities"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 SECRETS = "/api/v1/namespaces/orch-system/secrets"
+SIGNING_KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
 SIGNER = "example.com/web"
 QUIET = ("--controllers", "")
 
@@ -105,11 +106,12 @@ def anchor_of(authority: Any) -> x509.Certificate:
 def test_controllers_of_one_server_issue_for_both(etcd: str, tmp_path: Path) -> None:
     """Made at one, seen at the other, who approved included; the key and its loss are shared."""
     with two_servers(etcd, tmp_path, *QUIET) as (one, two), controllers_of(one):
-        uid = authority_on(two)["metadata"]["uid"]
+        authority_on(two)
         ready = until(two, f"{AUTHORITIES}/web", says_ready("Issuing"))
         leaf = leaf_of(two, one, "r")
         _, record = call(two, "GET", f"{ISSUED}/{leaf.serial_number:x}")
-        status, _ = call(one, "DELETE", f"{SECRETS}/authority-{uid}")
+        _, key = call(one, "GET", f"{SIGNING_KEYS}/web-1")
+        status, _ = call(one, "DELETE", f"{SECRETS}/signing-key-{key['metadata']['uid']}")
         lost = until(two, f"{AUTHORITIES}/web", says_ready("KeyLost"))
 
     assert status == 200

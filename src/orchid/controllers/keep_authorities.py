@@ -2,17 +2,17 @@
 
 Reads   certificateauthorities, their SigningKeys and Secrets; credentialrevocations that name a
         key; clustertrustbundles of their signers; the publishedbundles of their names
-Writes  a Secret with the first key in the system namespace, once; the SigningKey of the present
-        key; a trust bundle for each key in use; /status: the keys and the certificate of the
-        signer; Ready, with the problem; Expiring, in the last third of its life; whether it may
-        sign revocation lists
+Writes  the SigningKey of the first key, which the server creates with it, or of the present key;
+        a trust bundle for each key in use; /status: the keys and the certificate of the signer;
+        Ready, with the problem; Expiring, in the last third of its life; whether it may sign
+        revocation lists
 Never   creates a successor (rotate_authority_keys.py), nor signs (sign_requests.py)
 
 The present key of an authority without SigningKeys, as an earlier version left it, becomes its
 first SigningKey. If a user replaces the key in the Secret of an authority, the new one becomes a
 SigningKey that signs immediately.
 
-Secret and bundle are owned by their authority and deleted with it. A bundle is deleted when its key
+Keys and bundles are owned by their authority and deleted with it. A bundle is deleted when its key
 is Retired, or when it expires: certificates may still need it. Secrets of the system namespace,
 where keys usually are, are watched; a Secret elsewhere is read when its authority changes and every
 half minute, so that the controller needs no permission to watch all Secrets. With more than 300
@@ -28,8 +28,6 @@ from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.follow_authorities import (
     AUTHORITIES,
-    CERTIFICATE,
-    KEY,
     AuthoritiesBySigner,
     SecretMissing,
     cross_certificates,
@@ -44,9 +42,8 @@ from orchid.controllers.runtime.loop import Controller, Key, Trigger, TryAgain
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.authorities.issuer_chain import (
-    issuer_key_id,
     refuse_out_of_time,
-    subject_key_id,
+    spki_of,
 )
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
@@ -80,7 +77,8 @@ from orchid.kinds.signing_key import (
     KeySelection,
     SigningKey,
     SigningKeySpec,
-    authority_key_id,
+    authority_public_key,
+    key_location,
     next_name,
     select,
 )
@@ -121,6 +119,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._kept: dict[SecretReference, set[str]] = {}  # the names of the authorities by Secret
         self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
         self._keys: dict[str, dict[str, SigningKey]] = {}  # by authority and name
+        self._holders: dict[SecretReference, str] = {}  # authorities by the Secret of a key
         self._revoked: dict[str, str] = {}  # ids of revoked keys, by the name of the revocation
         self.listed = asyncio.Event()  # set once every authority is in the index
         self._home = home = names.system_namespace
@@ -246,18 +245,17 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         cross = above.status.cross_certificates if above else ""
         if not cross:
             return ""
-        certified = subject_key_id(certificates.parse_blocks(cross)[0])
-        return cross if certified == issuer_key_id(authority.certificate) else ""
+        certified = spki_of(certificates.parse_blocks(cross)[0])
+        return cross if certified in map(spki_of, authority.chain[1:2]) else ""
 
     async def _adopt(self, found: CertificateAuthority) -> None:
         """Have a SigningKey for the present key of an authority."""
         stored = self._keys_of(found)
         if stored and found.spec.key is not None:
             return  # the others are created as SigningKeys
-        key = found.spec.key
-        if key is not None and (found.spec.parent is not None or not key.is_made):
-            # Without an algorithm, the server takes the key in the HSM that the authority names.
-            await self._create_key(found, SigningKeySpec(algorithm=key.algorithm))
+        if not found.has_own_secret:
+            # Without a source, the server creates the first key, or takes that in the HSM.
+            await self._create_key(found, SigningKeySpec())
             return
         try:
             own = await self._present(found)
@@ -266,7 +264,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 return  # reported if the signer is in that Secret
             raise
         chain = own.chain_pem.decode("ascii")
-        same = [key for key in stored if key.key_id == authority_key_id(chain)]
+        public = authority_public_key(chain)  # its issuer chooses the key identifier
+        same = [key for key in stored if key.status.public_key == public]
         if not same:
             try:
                 await self._create_key(found, SigningKeySpec())
@@ -298,17 +297,13 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             raise
 
     async def _present(self, found: CertificateAuthority) -> Authority:
-        """The authority in its own Secret; its key is created if it never had one."""
-        location = secret_location(found, self._names)
+        """The authority in its own Secret."""
         try:
-            return await read_secret(self._client, location)
+            return await read_secret(self._client, secret_location(found, self._names))
         except SecretMissing as missing:
             if found.spec.key is None:
                 raise
-            if found.status.certificate:
-                raise _lost(missing) from None
-        await self._make_key(found)
-        return await read_secret(self._client, location)
+            raise _lost(missing) from None
 
     async def _signer(self, found: CertificateAuthority, chosen: KeySelection) -> Authority:
         if chosen.signer is None:
@@ -321,37 +316,6 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         except SecretMissing as missing:
             if chosen.signer.status.source == MADE:
                 raise _lost(missing) from None
-            raise
-
-    async def _make_key(self, found: CertificateAuthority) -> None:
-        assert found.spec.key is not None
-        made = await asyncio.to_thread(
-            Authority.create,
-            found.distinguished_name,
-            now=self._clock.now(),
-            lifetime=found.lifetime,
-            algorithm=found.spec.key.algorithm,
-            uris=found.uris,
-        )
-        location = secret_location(found, self._names)
-        notes = {self._names.description_annotation: f"Key of CertificateAuthority {found.name}"}
-        secret = Secret(
-            metadata=ObjectMeta(
-                name=location.name,
-                namespace=location.namespace,
-                annotations=notes,
-                owner_references=(self._owner(found),),
-            ),
-            type=self._names.own("tls"),
-            data={CERTIFICATE: made.chain_pem, KEY: made.key_pem().reveal().encode()},
-        )
-        try:
-            await self._client.create(secret)
-        except AlreadyExists:
-            return  # another server was faster, and its key counts
-        except Forbidden as refused:
-            if UNSEALED_STORE in str(refused):
-                raise KeyNotSealed(f"{UNSEALED_STORE}: {HOW_TO_SEAL}") from None
             raise
 
     def _owner(self, found: CertificateAuthority) -> OwnerReference:
@@ -401,12 +365,14 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             return
         if event.type == DELETED:
             self._keys.get(found.spec.authority, {}).pop(found.name, None)
+            self._holders.pop(key_location(found, self._home), None)
         else:
             self._take_key(found)
         yield "", found.spec.authority
 
     def _take_key(self, found: SigningKey) -> None:
         self._keys.setdefault(found.spec.authority, {})[found.name] = found
+        self._holders[key_location(found, self._home)] = found.spec.authority
 
     async def _key_revoked(self, event: WatchedChange[CredentialRevocation]) -> AsyncIterator[Key]:
         named = event.object.spec.key
@@ -443,10 +409,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         changed = SecretReference(name=event.object.name, namespace=event.object.namespace)
         for name in tuple(self._kept.get(changed, ())):
             yield "", name
-        for owner in event.object.metadata.owner_references:
-            for authority, keys in tuple(self._keys.items()):
-                if owner.kind == SigningKey.__name__ and owner.name in keys:
-                    yield "", authority
+        if changed in self._holders:
+            yield "", self._holders[changed]
 
     # -- the status --------------------------------------------------------------------------
 
@@ -507,7 +471,7 @@ CONTROLLER = ControllerDeclaration(
         rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
         may_record_events(names),
     ),
-    rights_at_home=lambda names: (rule(("create", "list", "watch"), CORE, ("secrets",)),),
+    rights_at_home=lambda names: (rule(("list", "watch"), CORE, ("secrets",)),),
     reads_authority_keys=True,
     build=build,
 )

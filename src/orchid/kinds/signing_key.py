@@ -474,8 +474,7 @@ def certificate_errors(status: SigningKeyStatus) -> Iterator[FieldError]:
     """A renewed certificate is for the same key."""
     path = Path() / "status" / "certificate"
     try:
-        issuing = certificates.parse_blocks(status.certificate)[0]
-        public = pem.encode(pem.PUBLIC_KEY, spki_of(issuing)).decode("ascii")
+        public = authority_public_key(status.certificate)
         # The issuer of a certificate chooses its key identifier: alone it proves nothing.
         if authority_key_id(status.certificate) != status.key_id or public != status.public_key:
             yield invalid(path, "<certificate data>", "must be for the same key")
@@ -487,6 +486,12 @@ def authority_key_id(chain: str) -> str:
     """The id of the key of an authority, from its chain in PEM; raises Refusal."""
     issuing = certificates.parse_blocks(chain)[0]
     return (subject_key_id(issuing) or key_digest(spki_of(issuing))).hex()
+
+
+def authority_public_key(chain: str) -> str:
+    """The public key of an authority in PEM, from its chain in PEM; raises Refusal."""
+    issuing = certificates.parse_blocks(chain)[0]
+    return pem.encode(pem.PUBLIC_KEY, spki_of(issuing)).decode("ascii")
 
 
 def key_changes(new: SigningKey | None, old: SigningKey | None, request: Request) -> Iterator[Fact]:

@@ -17,6 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.client.client import ListSelection
 from orchid.controllers.keep_authorities import KeepAuthorities
+from orchid.controllers.runtime.loop import TryAgain
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.authority_keys import ALGORITHMS, algorithm_name
 from orchid.kinds.certificate_authority import EXPIRING, CertificateAuthority
@@ -25,11 +26,13 @@ from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import SigningKey
 from orchid.store.interface import ABSENT, Change
 from orchid.wire.codec.documents import convert, encode
 from orchid.wire.conditions import is_true
-from orchid.wire.errors import Forbidden
+from orchid.wire.errors import Conflict, Forbidden
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.references import belongs_to
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside, beside
 from tests.unit.credentials import chains, samples
@@ -208,17 +211,22 @@ async def test_a_certificate_ends_with_its_authority_at_the_latest(world: Beside
     assert leaf.not_valid_after_utc <= ready.status.not_after
 
 
+async def secret_of(world: Beside, key: str = "web-1") -> Secret:
+    """The Secret with the private key of a SigningKey that the server created."""
+    stored = await world.admin.get(SigningKey, key)
+    return await world.admin.get(Secret, stored.secret_name, world.names.system_namespace)
+
+
 async def test_the_key_is_in_a_secret_that_belongs_to_the_authority(world: Beside) -> None:
     """Of the type for keys, in the system namespace, and nowhere else."""
     async with world.running(KEEPER):
         made = await create(world)
         ready = await until_ready(world)
 
-    secret = await world.admin.get(
-        Secret, f"authority-{made.metadata.uid}", world.names.system_namespace
-    )
+    secret, key = await secret_of(world), await world.admin.get(SigningKey, "web-1")
     assert secret.type == world.names.own("tls")
-    assert [one.uid for one in secret.metadata.owner_references] == [made.metadata.uid]
+    assert belongs_to(secret, key)
+    assert belongs_to(key, made)
     assert secret.data["tls.crt"].decode() == ready.status.certificate
     assert b"PRIVATE KEY" in secret.data["tls.key"]
     assert "PRIVATE" not in repr(ready)
@@ -227,12 +235,12 @@ async def test_the_key_is_in_a_secret_that_belongs_to_the_authority(world: Besid
 async def test_a_deleted_authority_takes_its_key_and_its_bundle_along(world: Beside) -> None:
     """They belong to it."""
     async with world.running(KEEPER, "garbagecollector"):
-        made = await create(world)
+        await create(world)
         ready = await until_ready(world)
+        secret = await secret_of(world)
         await world.admin.delete(CertificateAuthority, "web")
 
-        home = world.names.system_namespace
-        await world.until_gone(Secret, f"authority-{made.metadata.uid}", home)
+        await world.until_gone(Secret, secret.name, secret.namespace)
         await world.until_gone(ClusterTrustBundle, ready.status.trust_bundle)
 
 
@@ -255,9 +263,9 @@ async def test_a_bundle_that_is_deleted_or_changed_is_put_back(world: Beside) ->
 async def test_a_lost_key_is_reported_and_not_replaced(world: Beside) -> None:
     """Another key under the same name would break what trusts the first."""
     async with world.running(KEEPER):
-        made = await create(world)
+        await create(world)
         before = await until_ready(world)
-    place = f"authority-{made.metadata.uid}"
+    place = (await secret_of(world)).name
     await world.admin.delete(Secret, place, world.names.system_namespace)
 
     after = await looked_at(world)
@@ -272,10 +280,10 @@ async def test_a_lost_key_is_reported_and_not_replaced(world: Beside) -> None:
 async def test_what_becomes_of_a_key_at_home_is_seen_at_once(world: Beside) -> None:
     """Lost and brought back, without waiting for the next look; a Secret of others is not ours."""
     async with world.running(KEEPER):
-        made = await create(world)
+        await create(world)
         await until_ready(world)
-        home, place = world.names.system_namespace, f"authority-{made.metadata.uid}"
-        secret = await world.admin.get(Secret, place, home)
+        secret = await secret_of(world)
+        place, home = secret.name, secret.namespace
         await world.admin.delete(Secret, place, home)
 
         lost = await until_not_ready(world, "KeyLost")
@@ -480,29 +488,29 @@ async def test_our_controllers_sign_for_no_signer_of_somebody_elses(world: Besid
 
 
 async def test_only_one_key_is_made_by_two_at_once(world: Beside) -> None:
-    """Several servers share the first that is stored."""
+    """Several servers share the first that is stored; the other looks again."""
     await create(world)
-    first, second = world.made(KEEPER)[0], world.made(KEEPER)[0]
-    found = await world.admin.get(CertificateAuthority, "web")
+    async with keeper(world) as first, keeper(world) as second:
+        found = await world.admin.get(CertificateAuthority, "web")
+        outcomes = await asyncio.gather(
+            first.reconcile(found), second.reconcile(found), return_exceptions=True
+        )
 
-    await asyncio.gather(
-        *(one._make_key(found) for one in (first, second)),  # type: ignore[attr-defined] -- as built
-    )
-
-    home = world.names.system_namespace
-    secrets = await world.admin.page(ListSelection(Secret, namespace=home))
-    assert len([one for one in secrets.items if one.name.startswith("authority-")]) == 1
+    assert [type(one) for one in outcomes if isinstance(one, Exception)] in ([TryAgain], [Conflict])
+    keys = await world.admin.page(ListSelection(SigningKey, fields="spec.authority=web"))
+    assert [key.name for key in keys.items] == ["web-1"]
 
 
 async def test_it_works_under_the_names_of_the_reference(tmp_path: Path) -> None:
     """The group is ours; Secrets and bundles are where that naming has them."""
     async with beside(tmp_path / "data", naming="kubernetes") as world:
         async with world.running(KEEPER, SIGNING):
-            made = await create(world)
+            await create(world)
             await until_ready(world)
             await issued(world)
 
-        assert await world.admin.get(Secret, f"authority-{made.metadata.uid}", "kube-system")
+        key = await world.admin.get(SigningKey, "web-1")
+        assert await world.admin.get(Secret, key.secret_name, "kube-system")
 
 
 async def test_metrics_have_the_expiry_of_each_authority(world: Beside) -> None:

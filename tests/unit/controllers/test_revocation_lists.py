@@ -39,6 +39,7 @@ from tests.unit.controllers.test_keep_authorities import (
     bring,
     bring_authority,
     from_secret,
+    secret_of,
     until_ready,
 )
 from tests.unit.controllers.test_keep_authorities import REQUEST as HOST_REQUEST
@@ -247,11 +248,12 @@ async def tls_server(identity: Path) -> AsyncIterator[int]:
 async def test_a_list_is_served_while_its_key_is_gone_and_others_are_made(world: Beside) -> None:
     """The last one stays; what is wrong with one authority is no matter of the others."""
     async with world.running("csrsigning", KEEPER, "revocation-marker"):
-        made = await create_authority(world)
+        await create_authority(world)
         await until_ready(world)
         async with world.running("revocation-list-publisher"):
             last = await list_of(world, 0, "web")
-        await world.admin.delete(Secret, f"authority-{made.metadata.uid}", ORCH.system_namespace)
+        secret = await secret_of(world)
+        await world.admin.delete(Secret, secret.name, secret.namespace)
 
         async with world.running("revocation-list-publisher"):
             await issued(world, "alice")

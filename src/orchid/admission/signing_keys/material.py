@@ -56,6 +56,8 @@ from orchid.kinds.signing_key import (
     PRIVATE_KEY,
     SPEC,
     SigningKey,
+    SigningKeySpec,
+    authority_public_key,
     key_location,
     next_name,
     read_public_key,
@@ -179,6 +181,18 @@ class SigningKeyMaterial(AdmissionPolicy):
             text = f"it is the key of {past}, which was retired or revoked, and never counts again"
             _refuse(kind, new, forbidden(_source(new), text))
 
+    def _refuse_other_key(
+        self,
+        kind: Kind[Any],
+        new: SigningKey,
+        authority: CertificateAuthority,
+        status: SigningKeyStatus,
+    ) -> None:
+        """Refuse another key in the Secret of an authority whose key an earlier version created."""
+        if status.public_key != authority_public_key(authority.status.certificate):
+            text = f"it has another key than the authority {authority.name}"
+            _refuse(kind, new, invalid(_source(new), str(new.spec.secret_ref), text))
+
     def _refuse_shared(self, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus) -> None:
         """Refuse a key of the HSM that is in use: one authority could issue in another's place."""
         for entry in self._keys.entries.values():
@@ -198,12 +212,9 @@ class SigningKeyMaterial(AdmissionPolicy):
             text = "the keys of this authority are files of the servers: change the files"
             _refuse(kind, new, forbidden(SPEC / "authority", text))
         is_present = not (spec.algorithm or spec.secret_ref or spec.public_key or spec.pkcs11)
-        if is_present and authority.spec.key and authority.spec.key.pkcs11:
-            is_present, spec = False, replace(spec, pkcs11=authority.spec.key.pkcs11)
-        elif is_present:
-            secret = secret_location(authority, self._names)
-            reference = SecretReference(name=secret.name, namespace=secret.namespace)
-            spec = replace(spec, secret_ref=reference, state=ACTIVE)
+        if is_present:
+            spec = self._present(spec, authority)
+            is_present = spec.state == ACTIVE
         elif spec.algorithm and authority.spec.key is None:
             text = "the keys of this authority are in Secrets: name another Secret in secretRef"
             _refuse(kind, new, forbidden(SPEC / "algorithm", text))
@@ -220,6 +231,23 @@ class SigningKeyMaterial(AdmissionPolicy):
         stored = self._authority_keys(authority.name)
         self._refuse_other_name(kind, new, stored)
         return await self._with_material(request, kind, new, authority, is_present=is_present)
+
+    def _present(self, spec: SigningKeySpec, authority: CertificateAuthority) -> SigningKeySpec:
+        """The source of the key that an authority has now, which is Active, or of its first one.
+
+        The server creates the first key together with its object and its Secret: nobody can put
+        another Secret in its place.
+        """
+        key = authority.spec.key
+        if key is not None and key.pkcs11:
+            return replace(spec, pkcs11=key.pkcs11)
+        if key is not None and not authority.has_own_secret:
+            is_first = not self._authority_keys(authority.name) and authority.spec.parent is None
+            state = ACTIVE if is_first else spec.state
+            return replace(spec, algorithm=key.algorithm, state=state)
+        secret = secret_location(authority, self._names)
+        reference = SecretReference(name=secret.name, namespace=secret.namespace)
+        return replace(spec, secret_ref=reference, state=ACTIVE)
 
     async def _with_material(
         self,
@@ -239,6 +267,8 @@ class SigningKeyMaterial(AdmissionPolicy):
         except Refusal as refusal:
             shown = str(new.spec.secret_ref or new.spec.algorithm or new.hsm_label)
             _refuse(kind, new, invalid(_source(new), shown, str(refusal)))
+        if is_present and new.spec.secret_ref and authority.spec.key:
+            self._refuse_other_key(kind, new, authority, made.status)
         await self._refuse_same(kind, new, made.status, stored)
         if new.hsm_label:
             self._refuse_shared(kind, new, made.status)
