@@ -2,16 +2,23 @@
 
 import hashlib
 import json
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchid.credentials.keys import generate
+from orchid.issuance.acme_orders import AcmeOrders, OrderState
 from tests.api.world import Api
+from tests.security.test_cluster_records import recorded
+from tests.security.test_cluster_records import world as cluster_world
 from tests.security.test_revocations import revoked
 from tests.unit.acme.acme_client import AcmeClient, b64, public
-from tests.unit.acme.conftest import SECRET, World, prepared
+from tests.unit.acme.conftest import SECRET, SIGNER, World, issuing_world, prepared
 from tests.unit.acme.test_acme_accounts import ACCOUNTS, problem
+from tests.unit.acme.test_acme_orders import identifier_of, policy
+from tests.unit.acme.test_acme_orders import issued as acme_certificate
 from tests.unit.controllers.beside import MovingClock
 
 NAME = "web-1.example.com"
@@ -26,6 +33,12 @@ PAGES = (
     "authorization/web/x/0",
     "certificate/web/x",
 )
+
+
+@pytest.fixture
+async def issuing(server_files: Path) -> AsyncIterator[World]:
+    async with issuing_world(server_files) as world:
+        yield world
 
 
 @pytest.fixture
@@ -313,3 +326,77 @@ async def test_another_order_of_the_same_name_is_not_the_new_one(world: World) -
 
     assert problem(answer) == (400, "malformed")
     assert "another order has the name" in answer.json["detail"]
+
+
+async def test_a_record_of_a_cluster_makes_no_order_valid(world: World) -> None:
+    """Its API server knows the name of an order, and reports a certificate for it."""
+    client = await world.client()
+    order = await client.order(NAME)
+    name = "acme-" + (order.header("location") or "").rpartition("/")[2]
+    _, alice = await cluster_world(world.api)
+    answer = await recorded(
+        world.api,
+        alice.der,
+        signerName=SIGNER,
+        request={"name": name, "uid": "1", "created": "2026-01-01T00:00:00Z"},
+        requester={"username": "system:serviceaccount:web:frontend"},
+    )
+    assert answer.status == 201, answer.text
+    await world.api.server.feed.fresh()
+
+    shown = await client.post(order.header("location") or "")
+
+    assert shown.json["status"] == "ready"
+
+
+async def test_orders_that_replace_a_certificate_cost_nothing_to_the_next_one(
+    issuing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of every one of them was computed, for 4,000 orders in 47 ms."""
+    await policy(issuing, "*.example.com")
+    client = await issuing.client()
+    leaf, _ = await acme_certificate(client, NAME)
+    old = identifier_of(leaf)
+    states, state = [], AcmeOrders.state
+
+    def counted(*arguments: Any) -> OrderState:
+        states.append(arguments)
+        return state(*arguments)
+
+    for _ in range(12):
+        assert (await client.order(NAME, replaces=old)).status == 201
+    monkeypatch.setattr(AcmeOrders, "state", counted)
+    last = await client.order(NAME, replaces=old)
+
+    assert last.status == 201
+    assert len(states) == 1  # its own, for the answer
+
+
+async def test_few_orders_replace_the_same_certificate(
+    issuing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchid.acme.orders.MOST_REPLACING", 2)
+    await policy(issuing, "*.example.com")
+    client = await issuing.client()
+    leaf, _ = await acme_certificate(client, NAME)
+    for _ in range(2):
+        assert (await client.order(NAME, replaces=identifier_of(leaf))).status == 201
+
+    answer = await client.order(NAME, replaces=identifier_of(leaf))
+
+    assert problem(answer) == (429, "rateLimited")
+    assert (await client.order(NAME)).status == 201
+
+
+async def test_a_certificate_of_another_account_is_not_replaced(issuing: World) -> None:
+    """Also of the same authority and name: `replaces` would stop the renewal of its holder."""
+    await policy(issuing, "*.example.com")
+    victim = await issuing.client()
+    leaf, _ = await acme_certificate(victim, NAME)
+    issuing.account = await issuing.api.account("other", "web")
+    thief = await issuing.client()
+
+    answer = await thief.order(NAME, replaces=identifier_of(leaf))
+
+    assert problem(answer) == (400, "malformed")
+    assert "no certificate of this account" in answer.json["detail"]

@@ -45,6 +45,7 @@ from orchid.wire.user import UserInfo
 
 MOST_LIVE: Final = 300  # orders of an account that are neither fetched nor expired
 MOST_PER_MINUTE: Final = 20
+MOST_REPLACING: Final = 50  # of the same, that replace one certificate
 SHORTEST_RETRY, LONGEST_RETRY, RETRIES_PER_AGE = 3, 300, 10
 # Of a certificate: the limits of spec.expirationSeconds.
 SHORTEST, LONGEST = timedelta(seconds=SHORTEST_LIFETIME), timedelta(seconds=2**31 - 1)
@@ -176,6 +177,9 @@ class OrderPages:
         for other in self._orders.replacing(certificate):
             if self._orders.state(other, user.username, target.authority).status == VALID:
                 raise AcmeProblem("alreadyReplaced", "another order has replaced this certificate")
+        if self._orders.count_replacing(certificate) >= MOST_REPLACING:
+            text = f"at most {MOST_REPLACING} orders that nobody fetched replace one certificate"
+            raise AcmeProblem("rateLimited", text, headers=b"Retry-After: 3600\r\n")
 
     def _refuse_too_many(self, account: AcmeAccount) -> None:
         counts = self._orders.counts((account.namespace, account.name))

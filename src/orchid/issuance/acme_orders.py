@@ -8,12 +8,13 @@ inventory after the request was cleaned up:
     valid        the certificate exists
     invalid      the request was denied or has failed, or the order has expired
 
-Look-ups are by name or by an index over the cache, and see every acknowledged change after `fresh`.
+Records of clusters count for nothing: their API servers report whatever names they want. Look-ups
+are by name or by an index over the cache, and see every acknowledged change after `fresh`.
 """
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -35,6 +36,9 @@ MINUTE: Final = timedelta(minutes=1)
 EXPIRED: Final = "the order has expired"
 FOREIGN: Final = "a certificate request with the name of this order belongs to somebody else"
 _OF_ORDER: Final = b'"request":{"name":"%b' % REQUEST_PREFIX.encode()
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 Account = tuple[str, str]  # namespace and name of an AcmeAccount
 
@@ -112,12 +116,23 @@ class AcmeOrders:
         return entry.object if entry is not None else None
 
     def replacing(self, certificate: str) -> Iterator[AcmeOrder]:
-        """The orders that replace a certificate."""
+        """The orders that replace a certificate and led to another one."""
         self._order_index.catch_up()
-        for key in self._replacing.get(certificate, ()):
-            entry = self._orders.entries.get(key)
-            if entry is not None:
-                yield entry.object
+        self._record_index.catch_up()
+        for request in self._replaced.get(certificate, ()):
+            for key in self._replacing.get(request, ()):
+                entry = self._orders.entries.get(key)
+                if entry is not None and entry.object.spec.replaces == certificate:
+                    yield entry.object
+
+    def count_replacing(self, certificate: str) -> int:
+        """The number of orders that replace a certificate, neither fetched nor expired."""
+        self._order_index.catch_up()
+        now = self._clock.now().timestamp()
+        orders = self._live_replacing.get(certificate, {})
+        for key in [key for key, expires in orders.items() if expires <= now]:
+            _drop(self._live_replacing, certificate, key)
+        return len(self._live_replacing.get(certificate, ()))
 
     def counts(self, account: Account) -> OrderCounts:
         self._order_index.catch_up()
@@ -139,8 +154,12 @@ class AcmeOrders:
     def _cleared(self) -> None:
         self._live: dict[Account, dict[str, float]] = {}
         self._recent: dict[Account, dict[str, float]] = {}
-        self._replacing: dict[str, dict[str, None]] = {}
-        self._known: dict[str, tuple[Account, str]] = {}
+        # The certificate that each order replaces, by the name of its request and its key.
+        self._replacing: dict[str, dict[str, str]] = {}
+        self._live_replacing: dict[str, dict[str, float]] = {}
+        # The requests with a certificate on record whose orders replace a certificate.
+        self._replaced: dict[str, dict[str, None]] = {}
+        self._known: dict[str, tuple[Account, str, str]] = {}
 
     def _changed(self, key: str, entry: Entry[AcmeOrder] | None) -> None:
         before = self._known.get(key)
@@ -151,40 +170,54 @@ class AcmeOrders:
         order = self._decode(entry.data)
         account, spec = (order.namespace, order.spec.account), order.spec
         if before is None:
-            self._known[key] = account, spec.replaces
+            self._known[key] = account, spec.replaces, order.request_name
             created = order.metadata.creation_timestamp
             if created is not None and created > self._clock.now() - MINUTE:
                 self._recent.setdefault(account, {})[key] = created.timestamp()
             if spec.replaces:
-                self._replacing.setdefault(spec.replaces, {})[key] = None
+                self._replacing.setdefault(order.request_name, {})[key] = spec.replaces
+                self._note_replaced(order.request_name)
         if order.status.fetched is None and spec.expires is not None:
             self._live.setdefault(account, {})[key] = spec.expires.timestamp()
+            if spec.replaces:
+                live = self._live_replacing.setdefault(spec.replaces, {})
+                live[key] = spec.expires.timestamp()
         else:
             _drop(self._live, account, key)
+            _drop(self._live_replacing, spec.replaces, key)
 
-    def _forget(self, key: str, account: Account, replaces: str) -> None:
+    def _forget(self, key: str, account: Account, replaces: str, request: str) -> None:
         _drop(self._live, account, key)
         _drop(self._recent, account, key)
-        if replaces:
-            self._replacing[replaces].pop(key, None)
-            if not self._replacing[replaces]:
-                del self._replacing[replaces]
+        _drop(self._live_replacing, replaces, key)
+        _drop(self._replacing, request, key)
+        _drop(self._replaced, replaces, request)
+        self._note_replaced(request)  # by another order of this name
 
     def _records_cleared(self) -> None:
         self._issued: dict[str, dict[str, None]] = {}
         self._request_of: dict[str, str] = {}
+        self._replaced = {}
 
     def _record_changed(self, key: str, entry: Entry[IssuedCertificate] | None) -> None:
         if entry is None:
             request = self._request_of.pop(key, "")
-            if request:
-                self._issued[request].pop(key, None)
-                if not self._issued[request]:
-                    del self._issued[request]
+            _drop(self._issued, request, key)
+            if request not in self._issued:
+                for replaces in self._replacing.get(request, {}).values():
+                    _drop(self._replaced, replaces, request)
         elif key not in self._request_of and _OF_ORDER in entry.tail:
-            request = self._decode_record(entry.data).spec.request.name
-            self._request_of[key] = request
-            self._issued.setdefault(request, {})[key] = None
+            spec = self._decode_record(entry.data).spec
+            if not spec.cluster:
+                self._request_of[key] = spec.request.name
+                self._issued.setdefault(spec.request.name, {})[key] = None
+                self._note_replaced(spec.request.name)
+
+    def _note_replaced(self, request: str) -> None:
+        """Index the certificates that the orders of a request replace, once it is issued."""
+        if request in self._issued:
+            for replaces in self._replacing.get(request, {}).values():
+                self._replaced.setdefault(replaces, {})[request] = None
 
 
 def _state_of(request: CertificateSigningRequest, *, is_expired: bool) -> OrderState:
@@ -214,9 +247,9 @@ def with_issuer(chain: bytes, authority: CertificateAuthority) -> bytes:
     return chain + b"".join(pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in kept)
 
 
-def _drop(index: dict[Account, dict[str, float]], account: Account, key: str) -> None:
-    keys = index.get(account)
+def _drop(index: dict[K, dict[str, V]], target: K, key: str) -> None:
+    keys = index.get(target)
     if keys is not None:
         keys.pop(key, None)
         if not keys:
-            del index[account]
+            del index[target]

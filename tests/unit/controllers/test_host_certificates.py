@@ -1,17 +1,22 @@
 """Join tokens: approved for their own host, and only while it has no other certificate."""
 
 import datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.client.client import ListSelection
 from orchid.controllers import host_certificates
-from orchid.controllers.host_certificates import Claim
+from orchid.controllers.host_certificates import Claim, HostCertificates
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
+from orchid.kinds.certificate_signing_request import (
+    CertificateSigningRequestSpec as RequestSpec,
+)
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
-from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
@@ -230,3 +235,21 @@ async def test_a_host_cannot_collect_certificates(
 def test_renewals_count_for_an_hour(issued: datetime.datetime | None, is_recent: bool) -> None:
     """A host that renews as usual never waits."""
     assert Claim("key", "a certificate", issued=issued).is_recent(samples.NOW) is is_recent
+
+
+@pytest.mark.parametrize(("cluster", "is_free"), [("", False), ("prod", True)])
+def test_a_certificate_of_a_cluster_keeps_no_host_out(cluster: str, is_free: bool) -> None:
+    """Its API server reports whatever signer and user it wants."""
+    hosts, client = "system:node:web-1", cast("Any", None)
+    certificates = HostCertificates(client, ORCH.node_client_signer)
+    spec = IssuedCertificateSpec(
+        signer_name=ORCH.node_client_signer, username=hosts, cluster=cluster
+    )
+    record = IssuedCertificate(metadata=ObjectMeta(name="0a"), spec=spec)
+    event: Any = SimpleNamespace(type="ADDED", object=record)
+    certificates._take_record(event)
+    certificates.all_loaded.set()
+    request = samples.request(hosts, ("system:nodes",))
+    csr = Request(metadata=ObjectMeta(name="a", uid="1"), spec=RequestSpec(request=request))
+
+    assert (certificates.claim(hosts, csr, samples.NOW) == "") is is_free
