@@ -1,11 +1,16 @@
-"""Rate limits by key, with one number per key: the time at which its allowance is full again."""
+"""Rate limits by key, with one number per key: the time at which its allowance is full again.
 
+`network_of` is the key of a client's address.
+"""
+
+import ipaddress
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
 MOST_KEYS = 20_000
+CLIENT_PREFIX: Final = 64  # bits of an IPv6 address that identify a client
 
 
 class RateLimit(Generic[K]):
@@ -31,3 +36,17 @@ class RateLimit(Generic[K]):
         if len(self._full_at) > MOST_KEYS:
             del self._full_at[next(iter(self._full_at))]
         return max(wait, 0.0)
+
+
+def network_of(address: str) -> str:
+    """The network of a client, from `host:port`: an IPv6 client has a whole /64 of addresses."""
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    if ":" not in host:
+        return host
+    try:
+        found = ipaddress.IPv6Address(host)
+    except ValueError:
+        return host
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((found, CLIENT_PREFIX), strict=False))

@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 
 from orchid.console import api as console_api
-from orchid.console.pages import shared
+from orchid.console.messages import MOST_COOKIES, WebRequest
+from orchid.console.pages import PAGES, shared
+from orchid.console.rendering import Renderer
+from orchid.console.served import COOKIE, CertificateDoor
+from orchid.console.site import Site
 from orchid.outbound.answer import Answer
 from orchid.wire.naming import ORCH
-from tests.api.console_pages import Browser
+from tests.api.console_pages import Browser, Calls
 from tests.api.test_approval_reviews import REQUESTS, terms
-from tests.api.world import Api
+from tests.api.world import ADMIN, Api
 from tests.security.threads import threads_of
 
 LARGE = 80_000
@@ -117,3 +121,55 @@ async def test_a_page_reads_so_many_objects_and_bytes(count: int, size: int, rea
     assert abs(len(objects) - read) <= min(shared.PAGE, shared.PAGE_BYTES // size)
     assert pages.limits[0] == shared.FIRST_PAGE
     assert all(limit * size <= shared.PAGE_BYTES for limit in pages.limits[1:])
+
+
+def test_a_header_of_semicolons_is_cheap() -> None:
+    """125 kB of them cost 16 ms of every request, without credentials: each was a cookie."""
+    header = ";" * 125_000 + f"{COOKIE}=late"
+    split = CountedText(header)
+
+    late = WebRequest("GET", "/", headers={"cookie": split})
+    early = WebRequest("GET", "/", headers={"cookie": f"{COOKIE}=early{header}"})
+
+    assert late.cookie(COOKIE) == ""
+    assert early.cookie(COOKIE) == "early"
+    assert split.parts <= MOST_COOKIES + 1
+
+
+class CountedText(str):
+    """Counts the parts into which it was split."""
+
+    parts = 0
+
+    def split(self, *given: Any, **named: Any) -> list[str]:
+        parts = super().split(*given, **named)
+        self.parts = len(parts)
+        return parts
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_another_site_reads_nothing_by_certificate(server: Api, site: str) -> None:
+    """A browser presents its certificate for requests of every site: an image, or a link."""
+    renderer = Renderer()
+    door = CertificateDoor(
+        Site(renderer, PAGES), renderer, url="https://console.test", server="", names=ORCH
+    )
+    calls = Calls(server, ADMIN)
+
+    async def status(**headers: str) -> tuple[int, bytes]:
+        sent = {"host": "console.test", **headers}
+        request = WebRequest("GET", "/requests", {}, sent, certificate=b"any")
+        answer = await door.respond(request, lambda token: calls)
+        return answer.status, answer.body
+
+    image = await status(**{"sec-fetch-site": site, "sec-fetch-mode": "no-cors"})
+    link = await status(**{"sec-fetch-site": site, "sec-fetch-mode": "navigate"})
+    calls_of_others = list(calls.sent)
+    own = await status(**{"sec-fetch-site": "same-origin", "sec-fetch-mode": "navigate"})
+
+    assert image[0] == 403
+    assert link[0] == 200
+    assert b"/requests" in link[1]
+    assert calls_of_others == []
+    assert own[0] == 200
+    assert calls.sent

@@ -56,3 +56,8 @@ def is_forged(headers: Mapping[str, str], origins: Collection[str]) -> bool:
     """
     site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
     return site != "same-origin" or origin.lower() not in origins
+
+
+def is_foreign(headers: Mapping[str, str]) -> bool:
+    """Whether a page of another site caused the request; other programs do not say."""
+    return headers.get("sec-fetch-site") in ("cross-site", "same-site")

@@ -9,6 +9,7 @@ import msgspec
 HTML: Final = "text/html; charset=utf-8"
 LARGEST_BODY: Final = 256 * 1024
 MOST_FIELDS: Final = 64
+MOST_COOKIES: Final = 256  # more than a browser keeps for a host
 FORM: Final = "application/x-www-form-urlencoded"
 
 Fields = dict[str, str]
@@ -37,7 +38,7 @@ class WebRequest(msgspec.Struct, frozen=True):
         are removed: a name after another kind of space is another name, and browsers do not protect
         it as they protect `__Host-`.
         """
-        for pair in self.headers.get("cookie", "").split(";"):
+        for pair in self.headers.get("cookie", "").split(";", MOST_COOKIES)[:MOST_COOKIES]:
             key, _, value = pair.partition("=")
             if key.strip(" \t") == name:
                 return value.strip(" \t")

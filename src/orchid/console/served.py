@@ -30,7 +30,7 @@ from orchid.console.rendering import Renderer
 from orchid.console.sessions import OpenSession, Sessions
 from orchid.console.site import Site
 from orchid.console.text import parse_time
-from orchid.rate_limits import RateLimit
+from orchid.rate_limits import RateLimit, network_of
 from orchid.wire.naming import Naming
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,11 @@ class PublicDoor(ABC):
         finally:
             use.waiting -= 1
 
+    def continued(self, target: str, *headers: tuple[str, str]) -> WebResponse:
+        # A page that continues by itself, not a redirect: after a redirect from another site the
+        # browser would not send a strict cookie.
+        return WebResponse(200, self.renderer.render("opened.html", target=target), headers)
+
     def note(
         self,
         status: int,
@@ -162,6 +167,11 @@ class CertificateDoor(PublicDoor):
     async def admitted(self, request: WebRequest, connect: Connect) -> WebResponse:
         if request.certificate is None:
             return self.note(401, "Your browser sent no certificate", "no-certificate")
+        if guard.is_foreign(request.headers):
+            # A browser presents its certificate for the pages of every site.
+            if request.headers.get("sec-fetch-mode") == "navigate":
+                return self.continued(_target(request))
+            return WebResponse(403, b"another site asked for this\n", media="text/plain")
         found = decode_certificate(request.certificate)
         end = parse_time(found.not_after) if found else None
         use = self.use_of(hashlib.sha256(request.certificate).hexdigest())
@@ -290,9 +300,9 @@ class OpenIdDoor(PublicDoor):
             return self.note(401, "Your session has ended", "session-ended", again=again)
         if request.headers.get("sec-fetch-mode", "navigate") != "navigate":
             return WebResponse(401, b"the session has ended\n", media="text/plain")
-        if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        if guard.is_foreign(request.headers):
             # A link of another site: its request had no strict cookie, and the next one has.
-            return self._continue(_target(request))
+            return self.continued(_target(request))
         login = Login.begin(_target(request))
         try:
             target = await self._provider.sign_in_url(login)
@@ -309,10 +319,9 @@ class OpenIdDoor(PublicDoor):
     async def _finish(self, request: WebRequest, connect: Connect) -> WebResponse:
         """The provider has sent the browser back."""
         login = Login.of_cookie(request.cookie(LOGIN_COOKIE))
-        host = request.address.rpartition(":")[0]
         if request.method != "GET" or login is None:
             return self.note(400, "This sign-in has ended", "sign-in-ended")
-        if self._sign_ins.take(host):
+        if self._sign_ins.take(network_of(request.address)):
             return self.note(429, "Too many sign-ins", "busy")
         try:
             tokens = await self._provider.redeem(login, request.query)
@@ -326,7 +335,7 @@ class OpenIdDoor(PublicDoor):
         log.info("console.signed_in", extra={"user": user, "address": request.address})
         left = session.expires - self.sessions.now()
         cookie = _cookie(COOKIE, session.id, "Strict", int(left.total_seconds()))
-        return self._continue(login.target, cookie, _cookie(LOGIN_COOKIE, "", "Lax", 0))
+        return self.continued(login.target, cookie, _cookie(LOGIN_COOKIE, "", "Lax", 0))
 
     async def _user(self, transport: UserTransport) -> str:
         """The user of an ID token, as the server sees them; empty if it is not accepted."""
@@ -348,11 +357,6 @@ class OpenIdDoor(PublicDoor):
         headers = (_cookie(COOKIE, "", "Strict", 0),)
         leave = await self._provider.sign_out_url()
         return self.note(200, "Signed out", "sign-in-ended", headers, sign_out=leave)
-
-    def _continue(self, target: str, *headers: tuple[str, str]) -> WebResponse:
-        # A page that continues by itself, not a redirect: after a redirect from another site the
-        # browser would not send a strict cookie.
-        return WebResponse(200, self.renderer.render("opened.html", target=target), headers)
 
     def _failed(self, problem: SignInFailed) -> WebResponse:
         log.warning("console.sign_in_failed: %s", problem)

@@ -8,7 +8,8 @@ Never   changes another object, or sends a secret
 
 What is worth a notice follows from the objects (notices/sources.py, notices/endings.py). Only the
 leader among the servers sends, one at a time. A failed notice is sent again with a back-off; the
-others go on meanwhile. At most `MOST_PENDING` wait; for more, the objects are read again later.
+others go on meanwhile. At most `MOST_PENDING` wait, and some more of revocations and keys; for
+more, the objects are read again later.
 """
 
 import asyncio
@@ -134,7 +135,7 @@ class SendNotices(Worker[NoticeKey, None]):
     def _add_key(self, source: Source[Any], key: NoticeKey) -> None:
         if key in self._announced or key in self._progress.pending:
             return
-        if self._progress.is_full:
+        if self._progress.is_full_for(source.is_limited):
             self._left_out.add(source.event)
             return
         self._progress.pending[key] = self._clock.now()
@@ -157,7 +158,7 @@ class SendNotices(Worker[NoticeKey, None]):
         """Queue the endings that became due since the last search."""
         now, state = self._clock.now(), self._progress.state
         for due in await due_endings(self._client, self._endings, state.searched, now):
-            if self._progress.is_full:
+            if self._progress.is_full_for(due.source.is_limited):
                 state.searched = due.when  # the next search finds the rest
                 return
             self._add_key(due.source, due.key)

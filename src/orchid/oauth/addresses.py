@@ -7,8 +7,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-from orchid.rate_limits import RateLimit
-from orchid.server.fairness import network_of
+from orchid.rate_limits import RateLimit, network_of
 
 MOST_CONCURRENT: Final = 10
 PER_SECOND: Final = 50

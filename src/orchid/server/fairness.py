@@ -14,7 +14,6 @@ Without waiting requests, a request costs a few additions. Watches take a seat o
 """
 
 import asyncio
-import ipaddress
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -23,6 +22,7 @@ from typing import Final, NamedTuple
 
 from orchid.engine.request import Target
 from orchid.metrics import Family, Sample
+from orchid.rate_limits import network_of
 from orchid.wire.naming import Naming
 from orchid.wire.user import ANONYMOUS, AUTHENTICATED, MASTERS, NODES, UNAUTHENTICATED, UserInfo
 
@@ -32,7 +32,6 @@ LEASES: Final = "leases"
 MOST_QUEUED_PER_FLOW: Final = 50
 MOST_QUEUED: Final = 1_000  # at one level
 MOST_PARKED_PER_FLOW, MOST_PARKED = 500, 5_000  # requests that wait for a revision
-CLIENT_PREFIX: Final = 64  # bits of an IPv6 address that identify a client
 MOST_FLOWS: Final = 10_000  # cached
 LATE_FROM, LATE_UNTIL = 0.05, 0.01  # seconds that the event loop is late
 MOST_PER_FLOW_LATE: Final = 4
@@ -399,20 +398,6 @@ class Fairness:
                 for reason, count in level.rejected.items()
             ],
         )
-
-
-def network_of(address: str) -> str:
-    """The network of a client, from `host:port`: an IPv6 client has a whole /64 of addresses."""
-    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
-    if ":" not in host:
-        return host
-    try:
-        found = ipaddress.IPv6Address(host)
-    except ValueError:
-        return host
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((found, CLIENT_PREFIX), strict=False))
 
 
 def made_levels(seats: int, patience: float) -> list[PriorityLevel]:

@@ -481,6 +481,20 @@ async def test_sign_ins_of_one_address_are_limited(world: World) -> None:
     assert [one.status for one in found] == [403] * 10 + [429]
 
 
+async def test_sign_ins_of_one_network_are_limited(world: World) -> None:
+    """An IPv6 client has a whole /64 of addresses."""
+    sent = {"host": "console.example", "cookie": "__Host-orchid-login=a.Lw=="}
+
+    found = [
+        await world.door.respond(
+            WebRequest("GET", "/callback", {}, sent, address=f"[2001:db8::{number:x}]:1"), CONNECT
+        )
+        for number in range(11)
+    ]
+
+    assert [one.status for one in found] == [403] * 10 + [429]
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -306,6 +306,23 @@ async def test_more_than_have_room_are_sent_when_there_is_room(
     assert sorted(one["request"] for one in receiver.events()) == [f"r{n}" for n in range(8)]
 
 
+async def test_requests_leave_room_for_a_revocation(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A requester who fills the queue delays no notice about something else."""
+    monkeypatch.setattr("orchid.controllers.notices.progress.MOST_PENDING", 2)
+    monkeypatch.setattr(send_notices, "MOST_PENDING", 0)  # what is left out stays so
+    receiver = Receiver()
+    receiver.status = 503
+    async with sending(world, receiver) as controller:
+        for number in range(5):
+            await world.request(f"r{number}", samples.request("alice"))
+        await until(lambda: controller._left_out)
+        await revoke(world, "eve")
+        receiver.status = 202
+        await until(lambda: receiver.events("revocation-effective"))
+
+
 async def test_one_requester_cannot_flood_the_receiver(
     world: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,6 @@ AGENT: Final = f"orchid-console/{__version__}"
 METHODS: Final = ("GET", "HEAD", "POST")
 ONCE: Final = ("host", "origin", "cookie", "content-length", "sec-fetch-site")
 COMPRESSED_ABOVE: Final = 2048  # bytes
-FOREIGN: Final = ("cross-site", "same-site")  # pages that other sites have asked for
 SWEEP_SECONDS: Final = 300.0
 
 
@@ -147,8 +146,7 @@ class ServedConsole:
             return found
         # Not for other sites: the size of a compressed page with a word that they have chosen
         # shows those who see the traffic whether the word is in the page.
-        is_foreign = request.headers.get("sec-fetch-site") in FOREIGN
-        if is_foreign or not facts_of(http).accepts_gzip:
+        if guard.is_foreign(request.headers) or not facts_of(http).accepts_gzip:
             return found
         return await self._offload(len(found.body), functools.partial(compressed, found))
 

@@ -26,6 +26,7 @@ from orchid.wire.struct import replace
 NAME: Final = "notices"  # of the ConfigMap
 ENTRY: Final = "progress.json"
 MOST_PENDING: Final = 1000
+RESERVED: Final = 200  # more, for notices that requesters cannot cause
 REVISIONS_SECONDS: Final = 30.0
 
 
@@ -67,9 +68,9 @@ class NoticeProgress:
             self.state = _read(found.data.get(ENTRY, ""))
             self.pending = dict(self.state.pending)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self.pending) >= MOST_PENDING
+    def is_full_for(self, is_limited: bool) -> bool:
+        """Whether there is no room; notices that anybody can cause leave room for the others."""
+        return len(self.pending) >= MOST_PENDING + (0 if is_limited else RESERVED)
 
     async def save(self, now: float = inf) -> None:
         """Write it if it was read and has changed; `now` on the monotonic clock.

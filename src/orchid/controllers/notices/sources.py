@@ -31,6 +31,7 @@ class Source(ABC, Generic[T]):
     kind: type[T]
     types: tuple[str, ...] = (LISTED, ADDED, MODIFIED)  # the changes that may lead to a notice
     delay = 0.0  # seconds until it is sent, if it still applies then
+    is_limited = False  # whether anybody can cause thousands
     announces_existing = False  # whether objects are announced that exist before the first start
 
     def __init__(self, names: Naming) -> None:
@@ -61,6 +62,7 @@ class WaitingRequest(Source[CertificateSigningRequest]):
     kind = CertificateSigningRequest
     types = (LISTED, ADDED)
     delay = WAITS_AFTER
+    is_limited = True
     announces_existing = True
 
     def notice(self, found: CertificateSigningRequest) -> Notice | None:

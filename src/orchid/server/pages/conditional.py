@@ -7,6 +7,7 @@
 import email.utils
 import re
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from orchid.server.respond import head
 from orchid.server.sockets.messages import HttpRequest, Response
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})").fullmatch
+LONGEST_DATE: Final = 64
+LONGEST_CONDITION: Final = 4096  # characters of a header that are looked at
 _TAGS = re.compile(r'(?:W/)?("[^"]*")').findall
 
 
@@ -88,20 +91,25 @@ def _has(given: str, document: StaticDocument) -> bool:
 
 
 def _tag_matches(given: str, tag: str) -> bool:
-    """Whether an entity tag is among those of a header (RFC 9110, section 13.1)."""
-    return given.strip() == "*" or f'"{tag}"' in _TAGS(given)
+    """Whether an entity tag is among those of a header (RFC 9110, section 13.1).
+
+    Tags beyond the limit do not count: the client gets the document.
+    """
+    return given.strip() == "*" or f'"{tag}"' in _TAGS(given[:LONGEST_CONDITION])
 
 
 def _is_later(since: str, document: StaticDocument) -> bool:
     """Whether the document is newer than a time; malformed times are ignored."""
     moment = _moment(since)
-    return moment is not None and document.modified >= moment + timedelta(seconds=1)
+    return moment is not None and document.modified - timedelta(seconds=1) >= moment
 
 
 def _moment(text: str) -> datetime | None:
+    if len(text) > LONGEST_DATE:
+        return None
     try:
         moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else None
 

@@ -6,7 +6,12 @@ import pytest
 
 from orchid.server.exchange import Exchange
 from orchid.server.memory.head_memo import facts_of
-from orchid.server.pages.conditional import StaticDocument, answer
+from orchid.server.pages.conditional import (
+    LONGEST_CONDITION,
+    LONGEST_DATE,
+    StaticDocument,
+    answer,
+)
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from tests.unit.server.published import header
 
@@ -36,6 +41,13 @@ def asked(method: str = "GET", **headers: str) -> Response:
         ({"if_modified_since": DATE}, 304),
         ({"if_modified_since": EARLIER}, 200),
         ({"if_modified_since": "yesterday"}, 200),
+        ({"if_modified_since": "Sun, 15 Nov 99999999999999999999 00:36:47 GMT"}, 200),
+        ({"if_modified_since": "Fri, 31 Dec 9999 23:59:59 GMT"}, 304),
+        ({"if_unmodified_since": "Fri, 31 Dec 9999 23:59:59 GMT"}, 200),
+        ({"if_modified_since": " " * LONGEST_DATE + DATE}, 200),
+        ({"if_none_match": '"x", ' * 100 + '"TAG"'}, 304),
+        ({"if_none_match": '"x", ' * LONGEST_CONDITION + '"TAG"'}, 200),
+        ({"if_match": '"x", ' * LONGEST_CONDITION + '"TAG"'}, 412),
         ({"if_modified_since": DATE, "if_none_match": '"OTHER"'}, 200),
         ({"if_match": '"TAG"'}, 200),
         ({"if_match": '"OTHER"'}, 412),
