@@ -5,6 +5,7 @@ certificates are issued with the key that signs. Both follow the feed: `select` 
 kinds/signing_key.py chooses the keys whenever a SigningKey or a revocation has changed.
 """
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +19,17 @@ from orchid.access.revocations import Revocations
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.cross_certificates import cross_chain
 from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
-from orchid.credentials.authorities.issuer_chain import subject_key_id
-from orchid.credentials.refusals import AuthorityUnusable, CertificateRefused, Refusal
+from orchid.credentials.authorities.issuer_chain import (
+    is_issued_by,
+    refuse_broken,
+    subject_key_id,
+)
+from orchid.credentials.refusals import (
+    AuthorityUnusable,
+    CertificateRefused,
+    KeyMismatch,
+    Refusal,
+)
 from orchid.credentials.secret import SecretValue
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.certification_path import ClientVerifier
@@ -28,16 +38,20 @@ from orchid.engine.cache.feed import Feed
 from orchid.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
+    IMPORTED,
     PRIVATE_KEY,
     PUBLISHED,
     RETIRED,
     KeySelection,
     SigningKey,
+    authority_public_key,
     key_location,
     select,
 )
 from orchid.wire.naming import Naming
 from orchid.wire.text import timestamp
+
+log = logging.getLogger(__name__)
 
 
 class NoAuthorities(ClientVerifier):
@@ -189,9 +203,10 @@ class PlatformAuthority:
         chains = []
         for key in self._chosen.verifying:
             try:
-                chains.append(certificates.parse_blocks(key.status.certificate))
-            except Refusal:
-                continue  # the controller reports it
+                chains.append(_own_chain(key))
+            except Refusal as refusal:
+                extra = {"key": key.name, "why": str(refusal)}
+                log.error("authority.chain_not_trusted", extra=extra)
         self._issuers = tuple(chain[0] for chain in chains)
         signer = self._chosen.signer
         self._replaced = {
@@ -203,6 +218,22 @@ class PlatformAuthority:
         self._pool = None
         for notify in self.changed:
             notify()
+
+
+def _own_chain(key: SigningKey) -> tuple[x509.Certificate, ...]:
+    """The certificates of a key, which verify clients: self-signed, for that public key.
+
+    Those of imported files may have a chain above. Raises Refusal for any other.
+    """
+    chain = certificates.parse_blocks(key.status.certificate)
+    if authority_public_key(key.status.certificate) != key.status.public_key:
+        raise KeyMismatch("the certificate is not for the public key")
+    if len(chain) > 1 and key.status.source != IMPORTED:
+        raise AuthorityUnusable("the certificate is not self-signed")
+    refuse_broken(chain)
+    if not is_issued_by(chain[-1], chain[-1]):
+        raise AuthorityUnusable("the chain does not end with a self-signed certificate")
+    return tuple(chain)
 
 
 def _verifies_clients(authority: x509.Certificate) -> bool:

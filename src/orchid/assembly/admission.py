@@ -3,7 +3,7 @@
 Read `Policies.all`: it lists them in the order in which they run.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 
 from orchid.access.authority_keys import AuthorityKeyIndex
@@ -29,6 +29,8 @@ from orchid.admission.revocation.revocation_permission import RevocationPermissi
 from orchid.admission.revocation.revoked_keys import RevokedKeys
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
+from orchid.admission.signing_keys.authority_material import PrivateKeys, SignerReferences
+from orchid.admission.signing_keys.chains import SigningKeyChains
 from orchid.admission.signing_keys.conditions import (
     AuthorityKeyConditions,
     KeyConditions,
@@ -52,10 +54,11 @@ from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.pod_certificate_request import PodCertificateRequest
 from orchid.kinds.published_bundle import PublishedBundle
+from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey
 from orchid.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.settings.checking import Settings
-from orchid.wire.references import belongs_to
+from orchid.wire.references import SecretReference, belongs_to
 from orchid.wire.signing_key_status import KeyDependents
 
 
@@ -67,6 +70,10 @@ class Policies:
         self._feed, self._authorizer = access.feed, access.authorizer
         certificates = signing_certificates(access.settings, access.files)
         self._platform_issuers = PlatformIssuers(certificates)
+        self._private_keys = PrivateKeys(self._secret_data, access.hsm)
+        self._references = SignerReferences(
+            home=access.settings.names.system_namespace, crl_url=access.settings.given.crl_url
+        )
 
     def all(self, ensure_namespace: Ensure, catalog: Catalog) -> list[AdmissionPolicy]:
         """Rules beyond one object, in the order in which they run."""
@@ -107,6 +114,7 @@ class Policies:
             self._record_issued(),
             RevokedKeys(self._keys_of),
             self._signing_key_material(),
+            self._signing_key_chains(),
             self._signing_key_steps(),
             self._revocation_permission(),
             self._exchange_policy_authors(),
@@ -179,10 +187,24 @@ class Policies:
             authority_keys=self._access.authority_keys.of,
             revoked=self._access.revocations.revoked_keys,
             past=self._access.past_keys.name,
-            crl_url=self._settings.given.crl_url,
+            references=self._references,
+            private_keys=self._private_keys,
             unsealed=REFUSAL if self._settings.is_unsealed else "",
-            hsm=self._access.hsm,
         )
+
+    def _signing_key_chains(self) -> SigningKeyChains:
+        return SigningKeyChains(
+            self._settings.names,
+            self._feed,
+            self._authorizer,
+            authority_keys=self._access.authority_keys.of,
+            references=self._references,
+            private_keys=self._private_keys,
+        )
+
+    def _secret_data(self, reference: SecretReference) -> Mapping[str, bytes] | None:
+        entry = self._feed.of(Secret).get(reference.namespace, reference.name)
+        return entry.object.data if entry else None
 
     def _signing_key_steps(self) -> SigningKeySteps:
         settings, names = self._settings, self._settings.names

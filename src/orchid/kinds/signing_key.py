@@ -504,6 +504,8 @@ def key_changes(new: SigningKey | None, old: SigningKey | None, request: Request
     assert about is not None
     if about.is_file or (old is None and about.is_first):
         return
+    if about.spec.authority and not about.status.certificate:
+        return  # a successor whose request waits for a signature elsewhere
     word = about.purpose.ledger
     before, after = old.state if old else "", new.state if new else RETIRED
     if new is not None and (old is None or new.status.certificate != old.status.certificate):

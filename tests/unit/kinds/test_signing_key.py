@@ -52,6 +52,16 @@ def changes(new: SigningKey, old: SigningKey) -> list[str]:
     return [str(error) for error in KIND.rules.validate_update(new, old)]
 
 
+def test_a_key_that_waits_for_its_certificate_is_not_in_the_ledger() -> None:
+    """A successor below an authority elsewhere; it has no certificate that could name it."""
+    waiting = replace(stored(2, PUBLISHED), spec=SigningKeySpec(authority="web", state=PUBLISHED))
+    revoked = replace(waiting, spec=replace(waiting.spec, state=RETIRED))
+    request = a_request(ask("create", "signingkeys"))
+
+    assert list(key_changes(waiting, None, request)) == []
+    assert list(key_changes(revoked, waiting, request)) == []
+
+
 def stored(
     number: int, state: str, *, active: int | None = None, born: int = 0, source: str = MADE
 ) -> SigningKey:

@@ -20,10 +20,15 @@ from orchid.clock import whole_seconds
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.authority_keys import algorithm_name
 from orchid.credentials.authorities.hsm import KeysOfHsm
-from orchid.credentials.authorities.issuer_chain import may_certify, spki_of
+from orchid.credentials.authorities.issuer_chain import may_certify, refuse_broken, spki_of
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
 from orchid.credentials.x509 import certificates, pem
-from orchid.credentials.x509.revocation_list import Edition, RevokedCertificates, next_edition
+from orchid.credentials.x509.revocation_list import (
+    Edition,
+    RevokedCertificates,
+    list_url,
+    next_edition,
+)
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.signing_key import (
     IMPORTED,
@@ -32,6 +37,7 @@ from orchid.kinds.signing_key import (
     PRIVATE_KEY,
     SigningKey,
     authority_key_id,
+    key_location,
 )
 from orchid.wire.references import SecretReference
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus
@@ -39,6 +45,7 @@ from orchid.wire.struct import replace
 
 CERTIFICATE: Final = "tls.crt"
 
+AuthorityKeysOf = Callable[[str], list[SigningKey]]
 ReadSecret = Callable[[SecretReference], Mapping[str, bytes] | None]
 
 
@@ -77,6 +84,17 @@ class SignerReference(msgspec.Struct, frozen=True):
     secret: SecretReference
     hsm_label: str  # of a key in the HSM; there is no Secret then
     crl_url: str
+
+
+class SignerReferences(msgspec.Struct, frozen=True):
+    """The signers of this server, by key."""
+
+    home: str  # the system namespace
+    crl_url: str  # the base URL of revocation lists
+
+    def of(self, key: SigningKey, chain: str) -> SignerReference:
+        url = list_url(self.crl_url, key.status.revocation_list)
+        return SignerReference(chain, key_location(key, self.home), key.hsm_label, url)
 
 
 class NewKey(msgspec.Struct, frozen=True):
@@ -153,6 +171,26 @@ def installed(
     return replace(
         key.status, key_id=authority_id(found), certificate=found.chain_pem.decode("ascii")
     )
+
+
+def root_of(chain: str) -> bytes:
+    """The last certificate of a chain in PEM, which verifiers trust; raises Refusal."""
+    *_, root = certificates.encoded_blocks(chain)
+    return bytes(root)
+
+
+def is_below_same_root(chain: str, before: str) -> bool:
+    """Whether each certificate of a chain is signed by the next, up to the root of another chain.
+
+    Raises Refusal for a chain that is broken.
+    """
+    refuse_broken(certificates.parse_blocks(chain))
+    return bool(before) and root_of(chain) == root_of(before)
+
+
+def chain_in_secret(reference: SecretReference, read: ReadSecret) -> str:
+    """The chain in the Secret of an authority, checked with its private key; raises Refusal."""
+    return _load(reference, read).chain_pem.decode("ascii")
 
 
 def _load(

@@ -18,7 +18,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import CLUSTER
 from orchid.kinds.lease import ServerKeys
-from orchid.kinds.signing_key import RETIRED, VERIFYING, SigningKey
+from orchid.kinds.signing_key import ACTIVE, VERIFYING, SigningKey
 from orchid.wire.signing_key_status import KeyDependents
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
@@ -168,13 +168,11 @@ class AuthorityKeyConditions:
         )
 
     def _has_published_root(self, key: SigningKey) -> bool:
-        """Whether another key of the authority has the same certificate at its top."""
+        """Whether another key, which signs or signed, has the same certificate at its top."""
         others = (
             other
             for other in self._keys_of(key.spec.authority)
-            if other.metadata.uid != key.metadata.uid
-            and other.state != RETIRED
-            and other.status.times.published
+            if other.metadata.uid != key.metadata.uid and other.state in (ACTIVE, VERIFYING)
         )
         root = _root(key)
         return bool(root) and any(_root(other) == root for other in others)

@@ -17,24 +17,23 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
-from orchid.admission.rights import CallerRights
+from orchid.admission.rights import CallerRights, require_import
 from orchid.admission.signing_keys.authority_material import (
     CERTIFICATE,
+    AuthorityKeysOf,
     FirstList,
     NewKey,
     PrivateKeys,
     SignerReference,
+    SignerReferences,
     authority_material,
-    installed,
 )
 from orchid.clock import whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.authorities import rsa_process
-from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
 from orchid.credentials.x509 import stored_list
 from orchid.credentials.x509.issued_facts import read_issued
-from orchid.credentials.x509.revocation_list import list_url
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
 from orchid.engine.kind import Kind
@@ -51,14 +50,12 @@ from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     ACTIVE,
     IMPORTED,
-    LONGEST_CHAIN,
     MADE,
     PRIVATE_KEY,
     SPEC,
     SigningKey,
     SigningKeySpec,
     authority_public_key,
-    key_location,
     next_name,
     read_public_key,
     select,
@@ -83,14 +80,11 @@ from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, Sign
 from orchid.wire.struct import replace
 from orchid.wire.text import quote, timestamp
 
-IMPORT, ACTIVATE = "import", "activate"
 # Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.
 LONGEST_UNRECORDED: Final = timedelta(days=365)
 SECOND: Final = timedelta(seconds=1)
 # Of the authority of the platform: the server verifies client certificates by no others.
 FOR_CLIENTS: Final = ("ECDSA-P256", "ECDSA-P384", "ECDSA-P521", "RSA-3072", "RSA-4096")
-
-AuthorityKeysOf = Callable[[str], list[SigningKey]]
 
 
 class SigningKeyMaterial(AdmissionPolicy):
@@ -108,14 +102,14 @@ class SigningKeyMaterial(AdmissionPolicy):
         authority_keys: AuthorityKeysOf,
         revoked: Callable[[], Container[str]],
         past: Callable[[str], Awaitable[str | None]],
-        crl_url: str = "",
+        references: SignerReferences,
+        private_keys: PrivateKeys,
         unsealed: str = "",
-        hsm: KeysOfHsm = NO_HSM,
     ) -> None:
         """`authority_keys`: the keys of an authority. `revoked`: the ids of revoked keys. `past`:
         the name of the key that had a public key (SHA-256) and was retired or revoked.
-        `crl_url`: the base URL of revocation lists. `unsealed`: why no private key may be stored
-        here; empty if it may.
+        `references`: where private keys are. `unsealed`: why no private key may be stored here;
+        empty if it may.
         """
         self._names = names
         self._feed = feed
@@ -128,16 +122,16 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._authority_keys = authority_keys
         self._revoked = revoked
         self._past = past
-        self._crl_url = crl_url
+        self._references = references
         self._unsealed = unsealed
-        self._private_keys = PrivateKeys(self._data_of, hsm)
+        self._private_keys = private_keys
         self._private: WeakKeyDictionary[Request, Mapping[str, bytes]] = WeakKeyDictionary()
         self._certified: WeakKeyDictionary[Request, IssuedCertificate] = WeakKeyDictionary()
         self._lists: WeakKeyDictionary[Request, FirstList] = WeakKeyDictionary()
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
         if old is not None:
-            return await self._with_chain(request, kind, new, old)
+            return new
         await self._require_import(request, kind, new)
         new = replace(new, status=SigningKeyStatus())
         await self._feed.fresh()
@@ -299,12 +293,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         signer = select(stored, self._revoked(), authority.name).signer
         if signer is None:
             return None
-        return self._reference(signer, signer.status.certificate)
-
-    def _reference(self, key: SigningKey, chain: str) -> SignerReference:
-        secret = key_location(key, self._names.system_namespace)
-        url = list_url(self._crl_url, key.status.revocation_list)
-        return SignerReference(chain, secret, key.hsm_label, url)
+        return self._references.of(signer, signer.status.certificate)
 
     def _parent(self, authority: CertificateAuthority) -> SignerReference | None:
         """The signer of the authority above; None for a root, and for a parent elsewhere."""
@@ -316,30 +305,6 @@ class SigningKeyMaterial(AdmissionPolicy):
         if not found:
             raise AuthorityUnusable(f"the authority {parent.authority} has no key that signs")
         return found
-
-    async def _with_chain(
-        self, request: Request, kind: Kind[Any], new: SigningKey, old: SigningKey
-    ) -> SigningKey:
-        """Install the chain that another authority signed."""
-        chain = new.spec.chain
-        if chain == old.spec.chain or not old.status.request or len(chain) > LONGEST_CHAIN:
-            return new
-        target = replace(request.target, verb=ACTIVATE)
-        if not await self._rights.include_any(request, (target,)):
-            raise Forbidden(kind.about(new.name), "user not permitted to activate this key")
-        await self._feed.fresh()
-        signer = self._reference(old, chain)
-        try:
-            status = await asyncio.to_thread(
-                installed, old, signer, self._private_keys, request.now
-            )
-        except Refusal as refusal:
-            _refuse(kind, new, invalid(SPEC / "chain", "<certificate data>", str(refusal)))
-        return replace(new, status=status)
-
-    def _data_of(self, reference: SecretReference) -> Mapping[str, bytes] | None:
-        entry = self._secrets.get(reference.namespace, reference.name)
-        return entry.object.data if entry else None
 
     def _record(
         self, request: Request, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus
@@ -433,12 +398,8 @@ class SigningKeyMaterial(AdmissionPolicy):
     # -- rights ------------------------------------------------------------------------------
 
     async def _require_import(self, request: Request, kind: Kind[Any], new: SigningKey) -> None:
-        if not (new.spec.secret_ref or new.spec.public_key or new.spec.pkcs11):
-            return
-        target = replace(request.target, verb=IMPORT, name=new.name, subresource="")
-        if not await self._rights.include_any(request, (target,)):
-            text = f"user not permitted to import keys for {new.purpose.signs}"
-            raise Forbidden(kind.about(new.name), text)
+        if new.spec.secret_ref or new.spec.public_key or new.spec.pkcs11:
+            await require_import(self._rights, request, kind, new)
 
 
 async def create_key(algorithm: str) -> keys.TokenKey:

@@ -40,14 +40,19 @@ Extension = TypeVar("Extension", bound=x509.ExtensionType)
 
 def refuse_unfit(chain: Sequence[x509.Certificate], key: AuthorityKey) -> None:
     """Refuse a chain, issuing certificate first, that cannot issue with this key."""
-    if not 0 < len(chain) <= MAX_CHAIN:
-        raise AuthorityUnusable(f"expected 1 to {MAX_CHAIN} certificates, found {len(chain)}")
+    _refuse_length(chain)
     try:
         refuse_unsupported(key.public_key())
     except Refusal as refusal:
         raise AuthorityUnusable(str(refusal)) from None
     if spki_of(chain[0]) != spki(key.public_key()):
         raise KeyMismatch("tls: private key does not match public key")
+    refuse_broken(chain)
+
+
+def refuse_broken(chain: Sequence[x509.Certificate]) -> None:
+    """Refuse a chain that is not one of authorities, each signed by the next."""
+    _refuse_length(chain)
     for link in chain:
         _refuse_no_authority(link)
     for lower, upper in itertools.pairwise(chain):
@@ -120,6 +125,11 @@ def spki_of(certificate: x509.Certificate) -> bytes:
     return key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
+
+
+def _refuse_length(chain: Sequence[x509.Certificate]) -> None:
+    if not 0 < len(chain) <= MAX_CHAIN:
+        raise AuthorityUnusable(f"expected 1 to {MAX_CHAIN} certificates, found {len(chain)}")
 
 
 def _refuse_no_authority(link: x509.Certificate) -> None:
