@@ -299,7 +299,7 @@ def _meant(word: str, known: Sequence[str]) -> str:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from orchid.commands.terminal.output import Complaint
+    from orchid.commands.terminal.output import Complaint, discard_output
 
     try:
         code: int = chosen.run(chosen)
@@ -308,8 +308,7 @@ def _run(chosen: argparse.Namespace) -> int:
         print(f"orchid: {complaint}", file=sys.stderr)
         return complaint.code
     except BrokenPipeError:
-        # The reader of our output has closed the pipe; without this Python would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # the reader has closed the pipe
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -1,6 +1,8 @@
 """The commands as a person types them, against a real server."""
 
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -342,3 +344,27 @@ def test_a_refusal_for_all_namespaces_names_the_flag_for_one(person: Person, acc
 
     assert "try --namespace" in refused.stderr
     assert "builder" in allowed.stdout
+
+
+def test_a_token_is_written_to_a_file_of_its_owner(person: Person, account: str) -> None:
+    """The shell would make it readable for others."""
+    written = person.types("token", account, "--out", "own.token")
+
+    token = (person.home / "own.token").read_text()
+    assert written.stdout == "wrote own.token\n"
+    assert mode(person.home / "own.token") == 0o600
+    assert person.gets("token", "show", "--verify", given=token)["verified"] is True
+
+
+def test_output_that_cannot_be_written_is_one_line(person: Person) -> None:
+    """A full disk, for a command with an answer of the server and for one without."""
+    with Path("/dev/full").open("w") as full:
+        for words in (["status"], ["config", "show"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "orchid", *words],
+                cwd=person.home, env=person.environment, stdout=full, stderr=subprocess.PIPE,
+                text=True, timeout=60, check=False,
+            )  # fmt: skip
+
+            assert done.returncode == 1
+            assert done.stderr == "orchid: cannot write the output: No space left on device\n"

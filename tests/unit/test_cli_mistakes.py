@@ -95,6 +95,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "csr list -o xml": (2, "unknown value 'xml'; choose from text, wide, json, yaml, name, csv"),
     "issued --expires-within soon": (2, "'soon' is not a duration, like 90m, 24h or 7d"),
     "csr renew a --cert text --kubeconfig k": (2, "text cannot be renewed"),
+    "token show x --out f": (2, "--out is for the token of an account"),
     "token a/b/c --kubeconfig k": (2, "'a/b/c' is not NAMESPACE/ACCOUNT"),
     "token show nonsense": (2, "that is not a JSON web token: it does not have three parts"),
     "revoke nonsense --kubeconfig k": (2, "'nonsense' is none of csr/NAME, cert/SERIAL, token"),

@@ -1,6 +1,7 @@
 """`orchid token`: get a token of an account, or decode one.
 
-`orchid token NAMESPACE/ACCOUNT` prints the token alone on standard output, ready for a pipe.
+`orchid token NAMESPACE/ACCOUNT` prints the token alone on standard output, ready for a pipe, or
+writes it with --out to a file that only its owner can read.
 `orchid token show` decodes one without verifying it, and the output says so. With --verify the
 server checks it by TokenReview, for the audiences of the token itself, or of the server if the
 token is of an outside issuer.
@@ -22,7 +23,7 @@ from orchid.commands.accounts import token_exchange
 from orchid.commands.accounts.whoami import described
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
-from orchid.commands.terminal.flags import add_lifetime
+from orchid.commands.terminal.flags import add_lifetime, add_secret_out, print_or_write
 from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import (
     REFUSED,
@@ -32,7 +33,6 @@ from orchid.commands.terminal.output import (
     facts,
     print_for_programs,
     remark,
-    say,
     table,
 )
 
@@ -75,11 +75,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="pod/NAME, secret/NAME or node/NAME: deleting that object invalidates the token",
     )
     parser.add_argument("--verify", action="store_true", help="show: have the server verify it")
+    add_secret_out(parser)
     token_exchange.add_arguments(parser)
     add_flags(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
+    if chosen.out is not None and chosen.target in ("show", "review", "exchange"):
+        raise Complaint("--out is for the token of an account", USAGE)
     if chosen.target == "show":
         return _show(chosen)
     if chosen.target == "exchange":
@@ -108,7 +111,7 @@ def _request(chosen: argparse.Namespace) -> int:
     )
     if print_for_programs(chosen.output, answer):
         return 0
-    say(answer["status"]["token"])
+    print_or_write(answer["status"]["token"] + "\n", chosen.out)
     expires = times.parse(answer["status"].get("expirationTimestamp"))
     if expires is not None and sys.stdout.isatty():
         remark(f"expires {times.until(expires)}")

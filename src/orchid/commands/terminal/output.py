@@ -32,7 +32,18 @@ class Complaint(Exception):
 
 def say(text: str) -> None:
     """Print the result on standard output."""
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        raise Complaint(f"cannot write the output: {error.strerror}") from None
+
+
+def discard_output() -> None:
+    """Without this Python would complain about what it could not write, at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def remark(text: str) -> None:
