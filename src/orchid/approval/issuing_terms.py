@@ -30,7 +30,7 @@ ALL_KEYS: Final = (*KEYS, "ECDSA-P521", "ML-DSA-65")
 MAX_DURATION: Final = "2160h"
 DEFAULT_DURATION: Final = "720h"
 SVID_NAMES: Final = ("uri",)
-SVID_MAX_DURATION, SVID_DEFAULT_DURATION = "24h", "1h"
+SVID_MAX_DURATION, SVID_DEFAULT_DURATION = "1h", "1h"
 SVID_LONGEST: Final = timedelta(hours=24)
 APPROVAL_KEPT: Final = "168h"
 LONGEST_KEPT: Final = timedelta(days=30)

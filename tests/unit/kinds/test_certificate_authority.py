@@ -216,14 +216,14 @@ def test_a_table_shows_the_key_and_the_end() -> None:
 
 
 def test_a_trust_domain_fixes_most_terms() -> None:
-    """X.509-SVIDs for an hour, a day at most; the authority has the ID of the domain."""
+    """X.509-SVIDs for an hour, if no more is configured; the authority has the ID."""
     mesh = authority(trustDomain="example.org")
 
     terms = mesh.spec.issues
     assert problems(mesh) == []
     assert mesh.uris == ("spiffe://example.org",)
     assert terms.usages == ("digital signature", "server auth", "client auth")
-    assert (terms.names, terms.max_duration, terms.default_duration) == (("uri",), "24h", "1h")
+    assert (terms.names, terms.max_duration, terms.default_duration) == (("uri",), "1h", "1h")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,10 @@ from orchid.commands.terminal.output import (
     say_csv,
     table,
 )
+from orchid.credentials.spiffe_ids import account_id, domain_id
+from orchid.wire.user import account_of
 
+SPIFFE: Final = domain_id("")
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 EMPTY: Final = "no certificates found"
 FOR_PEOPLE: Final = ("text", "wide")
@@ -219,9 +222,22 @@ def common_name(one: Json) -> str:
 
 
 def concerns(one: Json, user: str) -> bool:
-    """Whether a certificate names a user, or was requested by one."""
+    """Whether a certificate names a user, also by a SPIFFE ID, or was requested by one."""
     requester: str = one["spec"].get("requester", {}).get("username", "")
-    return user in (requester, common_name(one))
+    if user in (requester, common_name(one)):
+        return True
+    account = account_of(user)
+    own = account_id("", *account).removeprefix(domain_id("")) if account else None
+    return any(f"/{name.removeprefix(SPIFFE).partition('/')[2]}" == own for name in _svids(one))
+
+
+def is_svid(one: Json) -> bool:
+    """Whether it is an X.509-SVID (SPIFFE)."""
+    return bool(_svids(one))
+
+
+def _svids(one: Json) -> list[str]:
+    return [name for name in one["spec"].get("names", ()) if name.startswith(SPIFFE)]
 
 
 def is_live(one: Json) -> bool:

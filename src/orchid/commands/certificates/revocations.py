@@ -8,7 +8,9 @@ Reads CredentialRevocations and changes nothing.
 """
 
 import argparse
+from collections.abc import Iterable
 
+from orchid.commands.certificates import issued
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
 from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
@@ -60,6 +62,26 @@ def target_of(one: Json) -> str:
     if found := spec.get("user"):
         return f"user/{found.get('username', '')}"
     return f"authority/{spec.get('authority', {}).get('signerName', '')}"
+
+
+def without_own(server: ServerConnection, records: Iterable[Json]) -> list[Json]:
+    """The certificates of this server that are valid, or revoked with their user alone.
+
+    Other programs accept them: only the revocation of a certificate is on a revocation list.
+    """
+    named = {_serial_of(one) for one in server.items(url(server))}
+    return [
+        record
+        for record in filter(issued.is_ours, records)
+        if issued.end_of(record) > times.now() and record["spec"]["serialNumber"] not in named
+    ]
+
+
+def _serial_of(one: Json) -> str:
+    """The serial number of the certificate of this server that is revoked for good, or ""."""
+    if "cluster" in one["spec"] or _reason(one) == HOLD:
+        return ""
+    return str(one["spec"].get("certificate", {}).get("serialNumber", ""))
 
 
 def can_be_lifted(one: Json) -> bool:

@@ -3,7 +3,8 @@
     orchid revoke csr/alice --reason keyCompromise     every certificate issued for that request
     orchid revoke cert/3f8a…                           one certificate, by its serial number
     orchid revoke token < file                         one token of an account
-    orchid revoke account/ci/builder                   every token of an account issued until now
+    orchid revoke account/ci/builder                   every credential of an account until now
+    orchid revoke account/ci/builder --certificates    and every certificate and SVID of it
     orchid revoke account/ci/builder --before 2026-11-15T10:00:00Z
     orchid revoke key/tokens-1                         a key, and every token that it signed, or
                                                        every certificate
@@ -33,6 +34,7 @@ from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import (
     CONFLICT,
+    FORBIDDEN,
     CommandRefused,
     Json,
     ServerConnection,
@@ -87,7 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--certificates",
         action="store_true",
-        help="of a user: also every certificate that names or was requested by the user",
+        help="of a user or an account: also every certificate that names or was requested by it",
     )
     holder = parser.add_argument_group("with self")
     holder.add_argument(
@@ -108,8 +110,8 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint("a second name goes with lift, and lift with one", USAGE)
     if chosen.before and word not in ("account", "authority", "user"):
         raise Complaint("--before is for accounts, authorities and users", USAGE)
-    if chosen.certificates and word != "user":
-        raise Complaint("--certificates is for users", USAGE)
+    if chosen.certificates and word not in ("account", "user"):
+        raise Complaint("--certificates is for accounts and users", USAGE)
     if chosen.cluster and (chosen.before or chosen.certificates or chosen.what in (LIFT, SELF)):
         raise Complaint("--cluster goes with none of --before, --certificates, lift, self", USAGE)
     if (chosen.cert or chosen.key) and not (chosen.what == SELF and chosen.cert and chosen.key):
@@ -138,13 +140,14 @@ def _wanted(
         return [_of_holder(server.access.certificate)]
     if word == "account" and rest.count("/") == 1:
         namespace, name = rest.split("/")
-        return [_of_account(server, namespace, name, chosen.before)]
+        target = _of_account(server, namespace, name, chosen.before)
+        return [target, *_certificates_of(server, f"{SUBJECT}{namespace}:{name}", chosen)]
     if word == "authority" and rest:
         return [_of_authority(server, rest, chosen.before)]
     if word == "key" and rest:
         return [_of_key(server, rest)]
     if word == "user" and rest:
-        return _of_user(server, rest, chosen.before, and_certificates=chosen.certificates)
+        return [_of_user(rest, chosen.before), *_certificates_of(server, rest, chosen)]
     raise Complaint(f"{chosen.what!r} is none of {FORMS_OF_WHAT}", USAGE)
 
 
@@ -243,7 +246,7 @@ def _is_own(server: ServerConnection, issuer: str) -> bool:
 def _of_account(server: ServerConnection, namespace: str, name: str, before: str) -> Wanted:
     server.get(path("api", "v1", "namespaces", namespace, "serviceaccounts", name))
     account = {"namespace": namespace, "name": name, **_issued_before(before)}
-    text = f"every token of the account {namespace}/{name} issued until {before or 'now'}"
+    text = f"every credential of the account {namespace}/{name} issued until {before or 'now'}"
     return text, {"account": account}
 
 
@@ -307,20 +310,34 @@ def _of_key(server: ServerConnection, name: str) -> Wanted:
     return text, {"key": {"name": name}}
 
 
-def _of_user(
-    server: ServerConnection, name: str, before: str, *, and_certificates: bool
-) -> list[Wanted]:
-    """Every credential that authenticates the user, and the certificates on record if wanted."""
+def _of_user(name: str, before: str) -> Wanted:
     text = f"every credential of the user {name} issued until {before or 'now'}"
-    spec = {"user": {"username": name, **_issued_before(before)}}
-    ours = filter(issued.is_ours, server.items(issued.url(server)))
-    live = [one for one in ours if issued.concerns(one, name) and issued.is_live(one)]
-    if live and not and_certificates:
+    return text, {"user": {"username": name, **_issued_before(before)}}
+
+
+def _certificates_of(
+    server: ServerConnection, user: str, chosen: argparse.Namespace
+) -> list[Wanted]:
+    """The certificates that name or were requested by a user, if they are to be revoked, too.
+
+    Otherwise their number is reported: the revocation of a user is on no revocation list.
+    """
+    try:
+        records = [one for one in server.items(issued.url(server)) if issued.concerns(one, user)]
+        live = revocations.without_own(server, records)
+    except CommandRefused as refused:
+        if chosen.certificates or refused.status != FORBIDDEN:
+            raise
+        remark(f"you may not read which certificates of {user} other programs go on accepting")
+        return []
+    if live and not chosen.certificates:
+        svids = sum(map(issued.is_svid, live))
         remark(
-            f"{len(live)} valid certificates name or were requested by {name}. Other programs than "
-            "this server accept them: to put them on the revocation lists, add --certificates"
+            f"{len(live)} valid certificates name or were requested by {user}, {svids} of them "
+            "X.509-SVIDs. Other programs than this server accept them: to put them on the "
+            "revocation lists, add --certificates"
         )
-    return [(text, spec), *(_certificate(one) for one in live if and_certificates)]
+    return [_certificate(one) for one in live if chosen.certificates]
 
 
 def _issued_before(before: str) -> Json:

@@ -104,7 +104,7 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     host: str = chosen.host
     for problem in subdomain_errors(host):
         raise Complaint(f"{host!r} is no name for a host: {problem}", USAGE)
-    live = live_of(certificates_of(server, host))
+    live = live_of(server, certificates_of(server, host))
     if chosen.replace:
         reason = f"orchid host new {host} --replace"
         end_credentials(server, host, "superseded", reason, certificates_of)
@@ -333,7 +333,7 @@ def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
     host: str = chosen.host
-    live = live_of(all_of(server, host))
+    live = live_of(server, all_of(server, host))
     pods = list(pods_of(server, host))
     tokens = [token for name, token in join_tokens(server) if name == host]
     if not (live or pods or tokens or requests_of(server, host)):

@@ -41,7 +41,7 @@ def end_credentials(
         requests = requests_of(server, host)
         for url in requests:
             _delete(server, url)
-        live = live_of(records_of(server, host))
+        live = live_of(server, records_of(server, host))
         new = live.keys() - revoked
         for name in new:
             _revoke_certificate(server, live[name], reason, message)
@@ -57,9 +57,9 @@ def all_of(server: ServerConnection, host: str) -> Iterator[Json]:
     yield from _requested(server, "nodeName", host)
 
 
-def live_of(records: Iterator[Json]) -> dict[str, Json]:
-    """The valid ones of some certificates, by name."""
-    return {record["metadata"]["name"]: record for record in records if issued.is_live(record)}
+def live_of(server: ServerConnection, records: Iterator[Json]) -> dict[str, Json]:
+    """The certificates that are valid or revoked with their user alone, by name."""
+    return {one["metadata"]["name"]: one for one in revocations.without_own(server, records)}
 
 
 def _delete(server: ServerConnection, url: str) -> None:
