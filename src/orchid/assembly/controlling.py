@@ -21,6 +21,7 @@ from orchid.access.policy.bootstrap import LEADER_ELECTION, ControllerRights
 from orchid.acme import door as acme_door
 from orchid.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.client.client import Client
+from orchid.client.reading import FOREIGN
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
 from orchid.controllers.runtime.context import (
@@ -48,6 +49,7 @@ from orchid.engine.request import OwnCertificate
 from orchid.issuance.authorities.file_authorities import FileAuthority
 from orchid.kinds import certificate_signing_request
 from orchid.kinds.role import rule
+from orchid.outbound import foreign
 from orchid.outbound.answer import Answer
 from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.https_client import HttpsClient
@@ -76,7 +78,7 @@ IDENTITIES: tuple[ComponentIdentity, ...] = (
     *CONTROLLERS, door.IDENTITY, acme_door.IDENTITY, CONSOLE,
 )  # fmt: skip
 HOLDER_PREFIX = "system:acme:certificate:"  # user who proved only the key of a certificate
-LARGEST_CLUSTER_ANSWER = 64 << 20
+LARGEST_CLUSTER_ANSWER = 3 << 20  # a page; one request in etcd has at most half of that
 CLUSTER_TIMEOUT = 30.0  # seconds
 NOTICE_TIMEOUT = 10.0
 LARGEST_NOTICE_ANSWER = 64 << 10
@@ -234,7 +236,7 @@ def _cluster_client(kubeconfig: bytes, where: str) -> ClusterConnection:
         user_agent=user_agent(KUBERNETES),
     )
     catalog = Catalog([certificate_signing_request.declare(KUBERNETES)])
-    return ClusterConnection(Client(transport, catalog), transport)
+    return ClusterConnection(Client(transport, catalog, FOREIGN), transport)
 
 
 def file_token_issuer(settings: Settings, files: DataDirectory) -> Callable[[], TokenSigner]:
@@ -266,12 +268,20 @@ def _fetching(url: str) -> Callable[[], Awaitable[Collection[str]]]:
 
         endpoint = JsonEndpoint(Remote(url, trusting()), timeout=FETCH_SECONDS, accept=KEY_SETS)
         try:
-            found = msgspec.json.decode(await endpoint.get())
-            return {str(key["kid"]) for key in found["keys"]}
-        except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError) as problem:
-            raise CallFailed(f"{url} has no key set: {type(problem).__name__}") from None
+            found = foreign.decode(await endpoint.get(), _KeyIds)
+        except AnswerRefused as problem:
+            raise CallFailed(f"{url} has no key set: {problem}") from None
+        return {key.kid for key in found.keys}
 
     return fetch
+
+
+class _KeyId(msgspec.Struct):
+    kid: str
+
+
+class _KeyIds(msgspec.Struct):
+    keys: list[_KeyId]
 
 
 def _identity(settings: Settings) -> str:

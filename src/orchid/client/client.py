@@ -21,24 +21,34 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from orchid.client.transport import Events, Transport
-from orchid.engine.cache.entry import Entry
+from orchid.client.reading import (
+    OWN,
+    AnswerLimits,
+    RawList,
+    WatchedChange,
+    batches,
+    error_of,
+    read_page,
+    require_short,
+)
+from orchid.client.transport import Transport
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
 from orchid.outbound.answer import Answer
-from orchid.outbound.failures import CallFailed
+from orchid.outbound.failures import AnswerOverLimit, CallFailed
 from orchid.outbound.https_client import JSON, ServerRefused
 from orchid.wire import errors
 from orchid.wire.codec.documents import encode
-from orchid.wire.errors import ApiError, Expired
 from orchid.wire.meta import Object
-from orchid.wire.status import ListMeta, Status
+from orchid.wire.status import ListMeta
 from orchid.wire.struct import Wire, replace
+
+__all__ = ["Client", "ListPage", "ListSelection", "WatchedChange"]
 
 T = TypeVar("T", bound=Object)
 
 MERGE_PATCH = "application/merge-patch+json"
-PAGE = 2000  # objects on one page of a list
+PAGE = OWN.page  # objects on one page of a list
 SCANNED = 200  # objects on one page of a scan: decoding more would hold the event loop
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between attempts to open a stream again
 
@@ -65,25 +75,6 @@ class ListSelection(msgspec.Struct, Generic[T], frozen=True):
         return {name: text for name, text in given.items() if text}
 
 
-class WatchedChange(msgspec.Struct, Generic[T], eq=False):
-    """A watch event. Its object is decoded on first access."""
-
-    type: str
-    data: msgspec.Raw | bytes
-    _decoder: Any
-    _entry: Entry[T] | None = None  # may be decoded already
-    _object: T | None = None
-
-    @property
-    def object(self) -> T:
-        found = self._object
-        if found is None:
-            entry = self._entry
-            found = self._decoder.decode(self.data) if entry is None else entry.object
-            self._object = found
-        return found
-
-
 class ListPage(Generic[T]):
     """A page of a list."""
 
@@ -94,24 +85,11 @@ class ListPage(Generic[T]):
         self.meta = meta
 
 
-class _RawEvent(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _RawList(msgspec.Struct):
-    metadata: ListMeta
-    items: list[msgspec.Raw] = []
-
-
 class _Meta(Wire):
     metadata: ListMeta
 
 
-_event = msgspec.json.Decoder(_RawEvent).decode
-_list = msgspec.json.Decoder(_RawList).decode
 _version = msgspec.json.Decoder(_Meta).decode
-_status = msgspec.json.Decoder(Status).decode
 
 
 # Creating a decoder costs more than using it.
@@ -121,9 +99,11 @@ _decoder: Callable[[Any], msgspec.json.Decoder[Any]] = functools.cache(msgspec.j
 class Client:
     """Access to the API with one identity."""
 
-    def __init__(self, transport: Transport, catalog: Catalog) -> None:
+    def __init__(self, transport: Transport, catalog: Catalog, limits: AnswerLimits = OWN) -> None:
+        """`limits` of what the server answers; another's server needs FOREIGN."""
         self._transport = transport
         self.catalog = catalog
+        self._limits = limits
 
     # -- one object ------------------------------------------------------------------------
 
@@ -218,13 +198,16 @@ class Client:
     ) -> AsyncGenerator[list[WatchedChange[T]], None]:
         """Yield existing objects (LISTED), then an empty batch, then every change, without end.
 
-        Raises Expired if events may have been missed: follow again from the start.
+        Raises Expired if events may have been missed: follow again from the start. Raises
+        AnswerOverLimit if the server exceeds the limits.
         """
         decoder = _decoder(_read_as(wanted))
-        position, after = "", ""
+        position, after, listed = "", "", 0
         while True:
-            limit = PAGE if wanted.existing else 1
-            page = await self._page(wanted, limit, after)
+            page = await self._fitting_page(wanted, after)
+            listed += len(page.items)
+            if self._limits.listed is not None and listed > self._limits.listed:
+                raise AnswerOverLimit(f"the list has more than {self._limits.listed} objects")
             position = position or page.metadata.resource_version
             after = page.metadata.continue_ if wanted.existing else ""
             if wanted.existing and page.items:
@@ -245,16 +228,18 @@ class Client:
             latest: msgspec.Raw | bytes | None = None
             try:
                 async with self._transport.stream(self._watch_target(wanted, position)) as pieces:
-                    async for batch in _batches(pieces, decoder):
-                        _refuse_error(batch)
+                    async for batch in batches(pieces, decoder, self._limits):
                         latest, pause = batch[-1].data, SHORTEST_PAUSE
                         yield [event for event in batch if event.type != BOOKMARK]
             except ServerRefused as refusal:
-                raise _error(refusal.answer) from None
+                raise error_of(refusal.answer, self._limits) from None
+            except AnswerOverLimit:
+                raise  # it would be again
             except CallFailed:
                 pass  # opened again below, at its last revision
             if latest is not None:
                 position = _version(latest).metadata.resource_version
+                require_short(position)
             else:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -268,12 +253,22 @@ class Client:
         }
         return self._collection(wanted) + "?" + urlencode(query)
 
-    async def _page(self, wanted: ListSelection[Any], limit: int, after: str) -> _RawList:
+    async def _fitting_page(self, wanted: ListSelection[Any], after: str) -> RawList:
+        """The next page; if its objects are too large together, with one of them."""
+        limit = self._limits.page if wanted.existing else 1
+        try:
+            return await self._page(wanted, limit, after)
+        except AnswerOverLimit:
+            if limit == 1:
+                raise
+            return await self._page(wanted, 1, after)
+
+    async def _page(self, wanted: ListSelection[Any], limit: int, after: str) -> RawList:
         query = {"limit": str(limit), **wanted.query()}
         if after:
             query["continue"] = after
         answer = await self._sent("GET", f"{self._collection(wanted)}?{urlencode(query)}")
-        return _list(answer.body)
+        return await read_page(answer.body, limit, self._limits)
 
     # -- transport -------------------------------------------------------------------------
 
@@ -292,14 +287,14 @@ class Client:
     ) -> T:
         answer = await self._transport.send(method, path, body, media)
         if answer.status >= 300:  # noqa: PLR2004 -- no success
-            raise _error(answer)
+            raise error_of(answer, self._limits)
         found: T = _decoder(type_).decode(answer.body)
         return found
 
     async def _sent(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
         answer = await self._transport.send(method, target, body, media)
         if answer.status >= 300:  # noqa: PLR2004 -- no success
-            raise _error(answer)
+            raise error_of(answer, self._limits)
         return answer
 
 
@@ -319,61 +314,3 @@ def _body(kind: Kind[Any], new: Object) -> bytes:
     if new.kind != kind.name or new.api_version != kind.api_version:
         new = replace(new, kind=kind.name, api_version=kind.api_version)
     return encode(new)
-
-
-async def _batches(
-    pieces: AsyncIterator[bytes | Events], decoder: msgspec.json.Decoder[T]
-) -> AsyncIterator[list[WatchedChange[T]]]:
-    """The events of a watch in batches: each a line, or an object of the server."""
-    rest = b""
-    batch: list[WatchedChange[T]]
-    async for piece in pieces:
-        if isinstance(piece, bytes):
-            *lines, rest = (rest + piece).split(b"\n")
-            batch = [WatchedChange(one.type, one.object, decoder) for one in map(_event, lines)]
-        else:
-            is_whole = piece[0][1].kind.type is decoder.type  # they are all of one kind
-            batch = [
-                WatchedChange(
-                    type_, entry.kind.head + entry.tail, decoder, entry if is_whole else None
-                )
-                for type_, entry in piece
-            ]
-        if batch:
-            yield batch
-
-
-def _refuse_error(batch: list[WatchedChange[Any]]) -> None:
-    for event in batch:
-        if event.type == "ERROR":
-            raise _from_status(_status(event.data))
-
-
-_BY_REASON: dict[tuple[int, str], type[ApiError]] = {
-    (one.code, one.reason): one
-    for one in (
-        errors.BadRequest, errors.Unauthorized, errors.Forbidden, errors.NotFound,
-        errors.MethodNotAllowed, errors.NotAcceptable, errors.AlreadyExists, errors.Conflict,
-        errors.Expired, errors.TooLarge, errors.UnsupportedMedia, errors.Invalid,
-        errors.TooManyRequests, errors.InternalError, errors.Unavailable, errors.Timeout,
-    )
-}  # fmt: skip
-
-
-def _error(answer: Answer) -> ApiError:
-    try:
-        return _from_status(_status(answer.body))
-    except msgspec.DecodeError:
-        return _from_status(Status(code=answer.status, message="the response is not a Status"))
-
-
-def _from_status(status: Status) -> ApiError:
-    """The error of the server, rebuilt from its Status."""
-    known = _BY_REASON.get((status.code, status.reason))
-    if known is None and status.code == Expired.code:
-        known = Expired
-    error = ApiError.__new__(known or ApiError)
-    ApiError.__init__(error, status.message, status.details)
-    if known is None:
-        error.code, error.reason = status.code, status.reason
-    return error

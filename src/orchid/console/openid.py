@@ -11,19 +11,20 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from orchid.clock import Monotonic
-from orchid.console.api import Json, decoded
+from orchid.console.api import Json
 from orchid.console.decoding import claims_of
 from orchid.console.messages import FORM, Fields
 from orchid.console.sessions import Tokens
 from orchid.credentials.secret import SecretValue
+from orchid.outbound import foreign
 from orchid.outbound.answer import Answer
-from orchid.outbound.failures import CallFailed
+from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.https_client import HttpsClient
 from orchid.outbound.remote import InvalidRemote, Remote, refuse_unfit_url
 
@@ -205,7 +206,7 @@ class OpenIdProvider:
             else:
                 sent["client_secret"] = secret.reveal()
         found = await self._fetch(str(metadata["token_endpoint"]), sent, authorization)
-        answer = decoded(found.body)
+        answer = _document(found.body)
         if found.status != OK:
             why = str(answer.get("error") or f"status {found.status}")[:200]
             failure = ProviderUnavailable if found.status >= FAILED else SignInFailed
@@ -218,7 +219,7 @@ class OpenIdProvider:
         if now < self._valid_until:
             return self._metadata
         found = await self._fetch(self.settings.configuration_url)
-        metadata = decoded(found.body)
+        metadata = _document(found.body)
         if found.status != OK or metadata.get("issuer") != self.settings.issuer:
             raise ProviderUnavailable("The provider does not describe itself.")
         for name in ("authorization_endpoint", "token_endpoint"):
@@ -279,3 +280,11 @@ def _with_query(url: str, query: Fields) -> str:
 
 def _b64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _document(body: bytes) -> Json:
+    """A JSON object of the provider; empty for anything else."""
+    try:
+        return foreign.decode(body, dict[str, Any])
+    except AnswerRefused:
+        return {}

@@ -11,18 +11,16 @@ certificates are missed that it issued while no controller ran for that long.
 """
 
 import asyncio
-import base64
-import binascii
 import contextlib
-import json
 import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from orchid.client.client import DELETED, Client, ListSelection
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
+from orchid.controllers.cluster_token import renewal, successor, token_in
 from orchid.controllers.runtime.context import ClusterConnection, ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
@@ -42,9 +40,9 @@ from orchid.kinds.issued_certificate import (
 )
 from orchid.kinds.role import READ, rule
 from orchid.kinds.secret import Secret
-from orchid.outbound.answer import Answer
-from orchid.outbound.failures import CallFailed
+from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.remote import InvalidRemote
+from orchid.telemetry import failure_story
 from orchid.wire.codec import yaml_text
 from orchid.wire.conditions import FALSE, TRUE, Condition, with_conditions
 from orchid.wire.errors import (
@@ -57,7 +55,7 @@ from orchid.wire.errors import (
     TooLarge,
 )
 from orchid.wire.meta import ObjectMeta
-from orchid.wire.naming import KUBERNETES, Naming
+from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 
 log = logging.getLogger(__name__)
@@ -65,9 +63,8 @@ log = logging.getLogger(__name__)
 KEY: Final = "kubeconfig"  # in the Secret
 LISTED_AGAIN: Final = 3600.0  # seconds
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds after a failure
-RENEWED_AFTER: Final = 0.5  # of the lifetime of a token
-ACCOUNT: Final = "system:serviceaccount:"
-CREATED: Final = 201
+LONGEST_REASON: Final = 1024  # characters of a condition; others write what it quotes
+MOST_WARNINGS: Final = 10  # of single certificates, for each time that a cluster is listed
 REQUESTS: Final = ListSelection(CertificateSigningRequest)
 
 Connect = Callable[[bytes, str], ClusterConnection]
@@ -118,24 +115,25 @@ class RecordClusterCertificates(Running):
                         running[found.name] = wanted, tasks.create_task(self._keep(found))
 
     async def _keep(self, cluster: Cluster) -> None:
-        """Record the certificates of one cluster, until cancelled."""
+        """Record the certificates of one cluster, until cancelled.
+
+        Whatever its API server answers, no exception leaves this task: it would end the others.
+        """
         pause = FIRST_PAUSE
         while True:
-            problem = ""
             try:
                 async with asyncio.timeout(LISTED_AGAIN):
                     await self._record_all(cluster)
             except TimeoutError:
                 pause = FIRST_PAUSE
-            except CannotRecord as failure:
-                problem = str(failure)
-            except (ApiError, CallFailed, InvalidRemote, msgspec.DecodeError) as failure:
-                problem = f"its certificate requests cannot be read: {failure}"
-            if problem:
-                log.warning("cluster.not_recorded", extra={"cluster": cluster.name, "why": problem})
+                continue
+            except Exception as failure:
+                problem = _reason(failure)
+            log.warning("cluster.not_recorded", extra={"cluster": cluster.name, "why": problem})
+            with contextlib.suppress(ApiError, CallFailed):
                 await self._report(cluster.name, FALSE, "CannotRead", problem)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _record_all(self, cluster: Cluster) -> None:
         assert cluster.spec.inventory is not None
@@ -149,22 +147,32 @@ class RecordClusterCertificates(Running):
         connection = self._connect(secret.data[KEY], f"Secret {secret_name}")
         await self._renew(secret, connection)
         authorities = _authorities(cluster)
+        listing = _Listing()
         try:
             async with contextlib.aclosing(connection.client.follow(REQUESTS)) as batches:
                 async for batch in batches:
                     for event in batch:
                         if event.type != DELETED:
-                            await self._record(cluster.name, authorities, event.object)
+                            await self._record(cluster.name, authorities, event, listing)
+                        await asyncio.sleep(0)  # each is work, and nobody knows how many there are
                     if not batch:
-                        text = "Its certificates are recorded."
-                        await self._report(cluster.name, TRUE, "Listed", text)
+                        await self._report(cluster.name, TRUE, "Listed", listing.text)
         finally:
             await connection.transport.close()
 
     async def _record(
-        self, cluster: str, authorities: list[Any], request: CertificateSigningRequest
+        self,
+        cluster: str,
+        authorities: list[Any],
+        event: WatchedChange[CertificateSigningRequest],
+        listing: "_Listing",
     ) -> None:
         """Create the record of a certificate, unless it is there."""
+        try:
+            request = event.object
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            listing.unread += 1
+            return
         facts = _facts(request, authorities)
         if facts is None:
             return
@@ -184,8 +192,10 @@ class RecordClusterCertificates(Running):
         except AlreadyExists:
             return
         except (Invalid, TooLarge) as refusal:  # of this one; or the authorities have changed
-            extra = {"cluster": cluster, "request": meta.name, "why": str(refusal)}
-            log.warning("cluster.certificate_not_recorded", extra=extra)
+            listing.unread += 1
+            if listing.unread <= MOST_WARNINGS:
+                extra = {"cluster": cluster, "request": meta.name, "why": str(refusal)}
+                log.warning("cluster.certificate_not_recorded", extra=extra)
 
     async def _report(self, name: str, status: str, reason: str, message: str) -> None:
         """Set the condition Inventoried, if it differs."""
@@ -201,52 +211,43 @@ class RecordClusterCertificates(Running):
     async def _renew(self, secret: Secret, connection: ClusterConnection) -> None:
         """Replace a token of an account of the cluster when half of its lifetime has passed."""
         document = yaml_text.load(secret.data[KEY])[0]
-        claims = _claims(document)
-        if claims is None:
-            return  # a certificate, or a token without an end
-        begin, end = claims["iat"], claims["exp"]
-        if self._clock.now().timestamp() < begin + RENEWED_AFTER * (end - begin):
+        token, now = token_in(document), self._clock.now().timestamp()
+        if token is None or not token.is_due(now):
             return
-        namespace, name = claims["sub"].removeprefix(ACCOUNT).split(":")
-        body = {
-            "apiVersion": f"{KUBERNETES.authentication}/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": int(end - begin)},
-        }
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        answer = await connection.transport.send("POST", path, json.dumps(body).encode())
-        token = _issued_token(answer)
-        if not token:
-            extra = {"secret": secret.name, "status": answer.status}
+        path, body = renewal(token)
+        answer = await connection.transport.send("POST", path, body)
+        try:
+            document["users"][0]["user"]["token"] = successor(answer, token, now)
+        except AnswerRefused as problem:
+            extra = {"secret": secret.name, "status": answer.status, "why": str(problem)}
             log.warning("cluster.token_not_renewed", extra=extra)
             return
-        document["users"][0]["user"]["token"] = token
         changed = {**secret.data, KEY: yaml_text.dump(document)}
         await self._client.update(replace(secret, data=changed))
 
 
-def _issued_token(answer: Answer) -> str:
-    """The token in the answer to a TokenRequest; "" if there is none."""
-    try:
-        token = json.loads(answer.body)["status"]["token"] if answer.status == CREATED else ""
-    except (ValueError, KeyError, TypeError):
-        return ""
-    return token if isinstance(token, str) else ""
+class _Listing:
+    """One list of the requests of a cluster, and the watch after it."""
+
+    def __init__(self) -> None:
+        self.unread = 0  # requests or certificates that could not be read or recorded
+
+    @property
+    def text(self) -> str:
+        if not self.unread:
+            return "Its certificates are recorded."
+        return f"Its certificates are recorded, except {self.unread} that cannot be read."
 
 
-def _claims(document: Any) -> dict[str, Any] | None:
-    """The claims of the token in a kubeconfig, if it is one of an account, with times."""
-    try:
-        payload = document["users"][0]["user"]["token"].split(".")[1]
-        claims: dict[str, Any] = json.loads(
-            base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
-        )
-        _, _, namespace, name = claims["sub"].split(":")
-        is_account = claims["sub"].startswith(ACCOUNT) and namespace and name
-        has_times = all(isinstance(claims[one], int | float) for one in ("iat", "exp"))
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, binascii.Error):
-        return None
-    return claims if is_account and has_times else None
+def _reason(failure: Exception) -> str:
+    """Why a cluster cannot be recorded, for its condition and the log."""
+    if isinstance(failure, CannotRecord):
+        return str(failure)
+    if not isinstance(failure, ApiError | CallFailed | InvalidRemote | Refusal):
+        log.error("cluster.recording_failed", extra={"story": failure_story(failure)})
+        return f"its certificate requests cannot be read: {type(failure).__name__}"
+    text = f"its certificate requests cannot be read: {failure}"
+    return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_REASON])
 
 
 def _authorities(cluster: Cluster) -> list[Any]:
@@ -262,7 +263,7 @@ def _facts(request: CertificateSigningRequest, authorities: list[Any]) -> Issued
         with library_errors_as(CertificateRefused, "x509: certificate cannot be read"):
             facts = read_issued(request.status.certificate)
             issued = any(has_issued(one, facts.certificate) for one in authorities)
-    except (Refusal, StopIteration):
+    except Refusal:
         return None
     return facts if issued else None
 

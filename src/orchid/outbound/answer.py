@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import httptools
 
-from orchid.outbound.failures import AnswerRefused, ServerUnreachable
+from orchid.outbound.failures import AnswerOverLimit, AnswerRefused, ServerUnreachable
 
 MAX_HEAD = 64 * 1024
 MAX_HEADERS = 128
@@ -85,7 +85,7 @@ class AnswerReader:
 
     def on_body(self, data: bytes) -> None:
         if len(self._body) + len(data) > self._max_body:
-            raise AnswerRefused(f"the answer is larger than {self._max_body} bytes")
+            raise AnswerOverLimit(f"the answer is larger than {self._max_body} bytes")
         self._body += data
 
     def on_message_complete(self) -> None:

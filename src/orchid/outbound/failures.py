@@ -4,6 +4,7 @@
     ├── ServerUnreachable   no connection, or it broke: a retry may help
     ├── TimedOut            no complete response in time
     └── AnswerRefused       an unusable response; has the status, and the time for a retry
+        └── AnswerOverLimit     more bytes, values or objects than were permitted
 
 After any of them it is unknown whether the server has executed the request.
 """
@@ -32,3 +33,7 @@ class AnswerRefused(CallFailed):
         self.status = status
         self.retry_after = retry_after
         self.can_retry = status in _RETRIED or retry_after > 0
+
+
+class AnswerOverLimit(AnswerRefused):
+    pass

@@ -19,7 +19,8 @@ from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.engine.interfaces import Authenticated, Rejected
-from orchid.outbound.failures import CallFailed
+from orchid.outbound import foreign
+from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
@@ -57,9 +58,6 @@ class _CacheEntry(msgspec.Struct, frozen=True):
     begins: datetime
     ends: datetime
     answer: Authenticated | None
-
-
-_decode = msgspec.json.Decoder(_Review).decode
 
 
 class WebhookTokenAuthenticator:
@@ -121,9 +119,8 @@ class WebhookTokenAuthenticator:
 
     def _read(self, body: bytes, wanted: Audiences) -> Authenticated | None:
         try:
-            status = _decode(body).status or _Status()
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            # The error would quote the response, which holds the token.
+            status = foreign.decode(body, _Review).status or _Status()
+        except AnswerRefused:
             raise Rejected(
                 "webhook token review failed: the response is not a TokenReview"
             ) from None

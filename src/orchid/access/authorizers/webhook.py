@@ -23,6 +23,7 @@ from orchid.clock import Monotonic
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
+from orchid.outbound import foreign
 from orchid.outbound.failures import CallFailed, TimedOut
 from orchid.outbound.https_client import TIMEOUT
 from orchid.wire.naming import Naming
@@ -72,7 +73,6 @@ class _Answer(Wire):
     status: _Status | None = None
 
 
-_decode = msgspec.json.Decoder(_Answer).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -153,14 +153,11 @@ class Webhook:
         """One call, counted by its result."""
         started, result = self._monotonic(), "canceled"
         try:
-            answer = _decode(await self._remote.post(body))
+            answer = foreign.decode(await self._remote.post(body), _Answer)
             result = "success"
         except CallFailed as failure:
             result = result_of(failure)
             raise
-        except msgspec.DecodeError:  # its message quotes the response
-            result = "error"
-            raise Unanswered("the response is not a review") from None
         finally:
             self._metrics.called(self._name, result, self._monotonic() - started)
         return answer

@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime, timedelta
 from typing import Protocol
 
-import msgspec
-
 from orchid.access.json_endpoint import JsonEndpoint
 from orchid.access.oidc.configuration import ALGORITHMS
 from orchid.clock import Clock
 from orchid.credentials.keys import VerificationKey, read_jwks
 from orchid.credentials.refusals import Refusal
-from orchid.outbound.failures import CallFailed
+from orchid.outbound import foreign
+from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.remote import InvalidRemote, Remote, trusting
 
 log = logging.getLogger(__name__)
@@ -199,9 +198,6 @@ def _why_unusable(document: dict[str, object], accepted: Collection[str]) -> str
 
 def _object(body: bytes) -> dict[str, object]:
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise KeyUnfit("the published document is not JSON") from None
-    if not isinstance(value, dict):
-        raise KeyUnfit("the published document is not an object")
-    return value
+        return foreign.decode(body, dict[str, object])
+    except AnswerRefused as refusal:
+        raise KeyUnfit(f"the published document cannot be used: {refusal}") from None

@@ -15,6 +15,7 @@ from orchid.clock import Clock
 from orchid.controllers.notices.notice import Notice, NoticeKey
 from orchid.controllers.runtime.context import NoticeReceiver
 from orchid.credentials.tokens import TokenSigner
+from orchid.outbound import foreign
 from orchid.outbound.failures import AnswerRefused
 
 MEDIA: Final = "application/secevent+jwt"
@@ -55,7 +56,7 @@ class Delivery:
 def _code(body: bytes) -> str:
     """The error code of a receiver (RFC 8935, section 2.3)."""
     try:
-        code = msgspec.json.decode(body, type=_Problem).err
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        code = foreign.decode(body, _Problem).err
+    except AnswerRefused:
         return ""
     return f", {code}" if _is_code(code) else ""
