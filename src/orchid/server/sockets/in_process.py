@@ -42,6 +42,8 @@ class InProcessTransport:
     async def send(
         self, method: str, target: str, body: bytes = b"", media: str = JSON, *, accept: str = ""
     ) -> Answer:
+        if asyncio.current_task() is None:
+            await asyncio.sleep(0)  # a page may have none yet, and a timeout needs one
         request = self._request(method, target, body, media, accept)
         try:
             async with asyncio.timeout(TIMEOUT):
