@@ -32,6 +32,8 @@ SHARED_BY_COMMANDS = {
     "requesting",
     "responses",
     "revived",
+    "stored_data",
+    "unknown_dependents",
     "serving_flags",
     "token_exchange",
 }

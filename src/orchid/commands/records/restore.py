@@ -22,6 +22,8 @@ from orchid.commands.records.backup import (
     add_data_dir,
     beside,
 )
+from orchid.commands.records.stored_data import KEPT_PREFIXES, NEWER
+from orchid.commands.records.unknown_dependents import keys_in_use
 from orchid.commands.terminal import times
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 
@@ -79,7 +81,7 @@ def run(chosen: argparse.Namespace) -> int:
                 USAGE,
             )
         if not chosen.dry_run:
-            _restore(chosen, database, directory, unnoted)
+            _restore(chosen, database, directory, unnoted, found)
     except StoreError as problem:
         raise Complaint(str(problem)) from None
     revived.report(found)
@@ -99,7 +101,11 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _restore(
-    chosen: argparse.Namespace, database: Path, directory: Path, unnoted: dict[str, bytes]
+    chosen: argparse.Namespace,
+    database: Path,
+    directory: Path,
+    unnoted: dict[str, bytes],
+    found: revived.Revived,
 ) -> None:
     from orchid.issuance import revocation_file
     from orchid.store.first_revision import first_revision
@@ -115,9 +121,11 @@ def _restore(
             directory / DATABASE,
             first=first_revision(now.timestamp()),
             stamp=stamp,
-            keeps=(revived.ISSUED, revived.TOMBSTONES),
+            keeps=KEPT_PREFIXES,
+            newer=NEWER,
             entries_of=revived.ledger_entries,
-            drops=[*revived.token_lifetimes(), *revived.published_editions(database)],
+            drops=revived.dropped(database),
+            values={} if found.deleted is not None else keys_in_use(database, now),
         )
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None

@@ -15,24 +15,14 @@ from typing import Final
 
 import msgspec
 
+from orchid.commands.records.stored_data import DROPPED, REVIVED, decisive
 from orchid.commands.terminal import times
 from orchid.commands.terminal.output import remark, say
 
 ACCOUNTS: Final = "core/serviceaccounts/"
 ISSUED: Final = "identity/issuedcertificates/"
+KEYS: Final = "identity/signingkeys/"
 REVOKED: Final = "identity/credentialrevocations/"
-TOMBSTONES: Final = "~tombstones/"  # keys that were retired or revoked
-# Kinds whose deletion invalidates a credential or removes a permission.
-REVIVED: Final = {
-    ACCOUNTS: "service accounts, with their tokens",
-    "core/secrets/": "Secrets, with tokens in them",
-    "core/pods/": "Pods, with tokens bound to them",
-    "core/nodes/": "Nodes, with tokens bound to them",
-    "core/namespaces/": "namespaces",
-    "rbac/rolebindings/": "role bindings",
-    "rbac/clusterrolebindings/": "cluster role bindings",
-    "identity/certificateauthorities/": "certificate authorities",
-}
 MOST_NAMED: Final = 20
 
 
@@ -42,6 +32,8 @@ class Revived(msgspec.Struct, frozen=True):
     accounts: list[str]  # of the backup, as namespace/name
     deleted: dict[str, list[str]] | None  # after the backup, by prefix; None if unknown
     issued: list[str]  # serial numbers of certificates issued after the backup
+    changed: dict[str, list[str]] = msgspec.field(default_factory=dict)  # after the backup
+    lost_keys: list[str] = msgspec.field(default_factory=list)  # created after the backup
 
     @property
     def deleted_accounts(self) -> list[str]:
@@ -62,8 +54,40 @@ def compare(backup: Path, in_place: Path) -> Revived:
         prefix = next(prefix for prefix in [*REVIVED, ISSUED] if key.startswith(prefix))
         if prefix != ISSUED and (key not in now or now[key] != uid):
             deleted.setdefault(prefix, []).append(key.removeprefix(prefix))
-    new = [key.removeprefix(ISSUED) for key in now if key.startswith(ISSUED) and key not in then]
-    return Revived(accounts, deleted, new)
+    new = [key for key in now if key not in then]
+    return Revived(
+        accounts,
+        deleted,
+        [key.removeprefix(ISSUED) for key in new if key.startswith(ISSUED)],
+        _changed(backup, in_place, {key for key in then if then[key] == now.get(key)}),
+        [key.removeprefix(KEYS) for key in new if key.startswith(KEYS)],
+    )
+
+
+def _changed(backup: Path, in_place: Path, same: set[str]) -> dict[str, list[str]]:
+    """Objects that decide otherwise about credentials since the backup, by prefix."""
+    from orchid.store.sqlite.restore import values_if_readable
+
+    changed: dict[str, list[str]] = {}
+    for prefix in REVIVED:
+        then = values_if_readable(backup, prefix)
+        now = values_if_readable(in_place, prefix)
+        names = [
+            key.removeprefix(prefix)
+            for key in then
+            if key in same and then[key] != now[key] and decisive(then[key]) != decisive(now[key])
+        ]
+        if names:
+            changed[prefix] = names
+    return changed
+
+
+def dropped(database: Path) -> list[str]:
+    """The keys of a backup that are not restored."""
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    sessions = sqlite_restore.uids(database, DROPPED)
+    return [*token_lifetimes(), *published_editions(database), *sessions]
 
 
 def uid_of(data: bytes) -> bytes:
@@ -121,12 +145,14 @@ def published_editions(database: Path) -> list[str]:
     return [key for key in keys if is_edition(key.rpartition("/")[2])]
 
 
-def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:
-    """The ledger entry of a kept record: the restore rolls the ledger back."""
+def ledger_entries(key: str, value: bytes) -> list[tuple[str, bytes]]:
+    """The ledger entry of a kept certificate: the restore rolls the ledger back."""
     from orchid.kinds import issued_certificate
     from orchid.ledger import store_keys
     from orchid.wire.naming import ORCH
 
+    if not key.startswith(ISSUED):
+        return []
     try:
         record = issued_certificate.declare(ORCH).decoder.stored(value)
     except msgspec.MsgspecError:
@@ -142,14 +168,22 @@ def report(found: Revived) -> None:
         remark(
             "which credentials were deleted after the backup is not known: there is no readable "
             "database in place. Tokens of all accounts in the backup are valid until they expire; "
-            "--revoke-tokens all revokes them. Certificates issued after the backup are valid, but "
-            "not in the inventory"
+            "--revoke-tokens all revokes them. Policies, roles, ACME accounts and keys are as in "
+            "the backup. Certificates issued after the backup are valid, but not in the inventory"
         )
         return
     if found.deleted:
         say("deleted after the backup, and valid again:")
         for prefix, names in sorted(found.deleted.items()):
             say(f"  {REVIVED[prefix]}: {_some(names)}")
+    if found.changed:
+        say("changed after the backup, and as before again:")
+        for prefix, names in sorted(found.changed.items()):
+            say(f"  {REVIVED[prefix]}: {_some(names)}")
+    if found.lost_keys:
+        say(
+            f"keys created after the backup, whose signatures are refused: {_some(found.lost_keys)}"
+        )
     if found.deleted_accounts:
         remark(
             "revoke tokens of these accounts: --revoke-tokens deleted, or, when the server runs, "

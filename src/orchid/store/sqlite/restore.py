@@ -10,9 +10,10 @@ The previous file is renamed. It is locked meanwhile: nothing is restored under 
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import apsw
 import msgspec
@@ -33,7 +34,8 @@ _VALUES = (
 _FORGET = "DELETE FROM log WHERE position = (SELECT position FROM current WHERE key = ?)"
 _UID = re.compile(rb'"uid":"([^"]+)"')  # the first is that of the object: metadata comes first
 
-EntriesOf = Callable[[bytes], Iterable[tuple[str, bytes]]]  # keys and values that belong to a value
+# Keys and values that belong to a key and its value.
+EntriesOf = Callable[[str, bytes], Iterable[tuple[str, bytes]]]
 
 
 class BackupContents(msgspec.Struct, frozen=True):
@@ -129,14 +131,17 @@ def restore(
     first: Revision,
     stamp: str,
     keeps: Sequence[str] = (),
-    entries_of: EntriesOf = lambda _: (),
+    newer: Sequence[str] = (),
+    entries_of: EntriesOf = lambda _key, _value: (),
     drops: Sequence[str] = (),
+    values: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Restored:
     """Check the backup, then replace the target by it. Raises StoreUnusable, AlreadyInUse.
 
     `first` is the least revision to continue from; `stamp` goes into the new name of the previous
-    file. Values of the target below the prefixes `keeps` that the backup lacks are kept, each
-    with the result of `entries_of`; the keys `drops` of the backup are omitted.
+    file. Values of the target below the prefixes `keeps` that the backup lacks are kept, and
+    below `newer` all of them, each with the result of `entries_of`. The keys `drops` of the backup
+    are omitted, and `values` are stored in place of those of the backup.
     """
     if target.exists() and target.samefile(backup):
         raise StoreUnusable(f"{backup} is the data file itself")
@@ -147,8 +152,10 @@ def restore(
         sqlite_file.copy(backup, partial)
         newest = max(first, _extent(backup).newest + 1, _newest_in_place(target) + 1)
         kept = [value for prefix in keeps for value in _missing_values(partial, target, prefix)]
-        entries = [entry for _, value in kept for entry in entries_of(value)]
-        _move_ahead(partial, newest, [*kept, *entries], drops)
+        kept += [row for prefix in newer for row in values_if_readable(target, prefix).items()]
+        entries = [entry for key, value in kept for entry in entries_of(key, value)]
+        stored = [*kept, *entries, *values.items()]
+        _move_ahead(partial, newest, stored, [*drops, *(key for key, _ in stored)])
         contents = inspect(partial)
         aside = _set_aside(target, stamp)
         partial.replace(target)

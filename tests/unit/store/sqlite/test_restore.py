@@ -177,7 +177,7 @@ async def test_values_below_a_prefix_are_kept_from_the_replaced_store(tmp_path: 
     await store.commit([Change("other/1", b"x", ABSENT)])
     await store.close()
 
-    done = sqlite_restore.restore(backup, target, first=1, stamp=STAMP, keeps="kept/")
+    done = sqlite_restore.restore(backup, target, first=1, stamp=STAMP, keeps=("kept/",))
 
     found = await keys_of(target)
     again = await SQLiteStore.open(target)
@@ -190,3 +190,21 @@ async def test_values_below_a_prefix_are_kept_from_the_replaced_store(tmp_path: 
     assert sorted(found) == sorted([f"kept/{number}" for number in range(300)] + ["other/0"])
     assert page.records[0].value == b"299"
     assert revision == done.contents.newest + 1
+
+
+async def test_newer_values_replace_those_of_the_backup(backup: Path, tmp_path: Path) -> None:
+    """Below some prefixes those of the store in place count; so do values of the caller."""
+    target = tmp_path / "data.db"
+    store = await SQLiteStore.open(target)
+    record = (await store.read(Span.key("a"))).records[0]
+    await store.commit([Change("a", b"later", record.revision)])
+    await store.close()
+
+    sqlite_restore.restore(
+        backup, target, first=1, stamp=STAMP, newer=("a", "c"), values={"b": b"given"}
+    )
+
+    restored = await SQLiteStore.open(target)
+    values = {record.key: record.value for record in (await restored.read(Span.all())).records}
+    await restored.close()
+    assert values == {"a": b"later", "b": b"given", "c": b"c"}
