@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs console-runs upgrade lock dist image install man
+.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals adversary fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs console-runs upgrade lock dist image install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -133,6 +133,12 @@ upgrade: .venv/.installed-dev
 removals: .venv/.installed-dev
 	$(BIN)/python -m tests.removals.run --rounds $(ROUNDS) --workers 1 $(ARGS)
 	$(BIN)/python -m tests.removals.run --rounds $(ROUNDS) --workers 2 $(ARGS)
+
+# Users with partial rights, thieves and what they do, on every store; invariants are checked from outside:
+# make adversary MINUTES=10, or another version: make adversary ARGS='--checkout ../before --most 20'
+adversary: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m tests.adversary.run --minutes $(MINUTES) $(ARGS)
 
 # Input that nobody thought of, so many minutes in all: make fuzz MINUTES=10
 # Then new examples for every property test, which the tests themselves repeat.

@@ -1,0 +1,1 @@
+"""Users with partial rights, a thief and hostile servers against Orchid, and invariants outside."""

@@ -1,0 +1,1 @@
+"""Operations drawn at random on one kind of object, from what exists."""

@@ -1,0 +1,1 @@
+"""What must hold whatever anybody does, checked from outside with code of its own."""

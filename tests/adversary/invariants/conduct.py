@@ -1,0 +1,54 @@
+"""How servers behave: no 5xx, no traceback, no held event loop, no controller that fails for ever.
+
+On a busy machine a process may not be scheduled: the watchdog says `by=idle` then, which counts
+for nothing, and short holds count only when the loop was held by the same function again.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.adversary.calls import Answer
+from tests.adversary.invariants.violation import Violation
+from tests.adversary.operations import Operation
+
+UNAVAILABLE = 503
+MOST_FAILURES = 12
+LONG_HOLD = 1.0
+_held = re.compile(r"loop\.held.*?seconds=([0-9.]+).*?by=(\S.*)").search
+_failed = re.compile(r"controller\.failed (.*)").search
+_field = re.compile(r"(\w+)=(\"[^\"]*\"|\S+)").findall
+WENT_WRONG = ("request.failed", "Traceback (most recent call last)")
+
+
+class Conduct:
+    """Reads answers and the log."""
+
+    def __init__(self) -> None:
+        self._failures: Counter[str] = Counter()
+
+    def answered(self, operation: Operation, answer: Answer) -> Iterator[Violation]:
+        if answer.status >= 500 and answer.status != UNAVAILABLE:
+            yield Violation("5xx", f"{operation.act} {operation.kind}: {answer.status}")
+
+    def logged(self, text: str) -> Iterator[Violation]:
+        for line in text.splitlines():
+            if any(word in line for word in WENT_WRONG):
+                yield Violation("traceback", line[:400])
+            yield from self._held(line)
+            yield from self._failed(line)
+
+    def _held(self, line: str) -> Iterator[Violation]:
+        held = _held(line)
+        if held and "idle" not in held[2] and float(held[1]) > LONG_HOLD:
+            yield Violation("loop was held", line[:400])
+
+    def _failed(self, line: str) -> Iterator[Violation]:
+        failed = _failed(line)
+        if not failed:
+            return
+        fields = dict(_field(failed[1]))
+        key = f"{fields.get('controller')} {fields.get('object', '')}"
+        self._failures[key] += 1
+        if self._failures[key] == MOST_FAILURES:
+            yield Violation("controller fails", line[:400])

@@ -1,0 +1,49 @@
+"""Revocation lists: their numbers grow, no entry is lost, and each entry was revoked by somebody.
+
+The lists are parsed with `cryptography`; the signature of the authority is verified by the openssl
+command when a list changes.
+"""
+
+from collections.abc import Iterator
+
+from cryptography import x509
+
+from tests.adversary.calls import Answer
+from tests.adversary.invariants.violation import Violation
+
+
+class Lists:
+    """The newest number and all entries of each list, by name and by the key that signed it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._entries: dict[str, set[int]] = {}
+        self._issuers: dict[str, str] = {}
+        self.lifted: set[int] = set()  # serial numbers that may leave the lists
+
+    def forget(self, name: str) -> None:
+        """The authority of the list was deleted; one of the same name begins again."""
+        for kept in (self._numbers, self._entries, self._issuers):
+            kept.pop(name, None)
+
+    def served(self, name: str, answer: Answer, issuer: str) -> Iterator[Violation]:
+        """The page /crl/NAME.crl; `issuer`: the uid of the authority that it belongs to."""
+        if self._issuers.get(name, issuer) != issuer:
+            self.forget(name)
+        self._issuers[name] = issuer
+        if answer.status != 200:
+            if name in self._numbers and answer.status:
+                yield Violation("list is gone", f"/crl/{name}.crl: {answer.status}")
+            return
+        parsed = x509.load_der_x509_crl(answer.body)
+        number = parsed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+        entries = {entry.serial_number for entry in parsed}
+        before = self._numbers.get(name, 0)
+        if number < before:
+            yield Violation("list went back", f"/crl/{name}.crl: {number} after {before}")
+        lost = self._entries.get(name, set()) - entries - self.lifted
+        if lost:
+            shown = ", ".join(f"{one:x}" for one in sorted(lost)[:3])
+            yield Violation("list lost an entry", f"/crl/{name}.crl: {shown}")
+        self._numbers[name] = max(number, before)
+        self._entries.setdefault(name, set()).update(entries - self.lifted)

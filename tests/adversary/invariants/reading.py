@@ -1,0 +1,59 @@
+"""Nobody does what their rights do not say: the model of rights.py against every answer."""
+
+from collections.abc import Iterator
+
+from tests.adversary.calls import Answer
+from tests.adversary.invariants.violation import Violation
+from tests.adversary.operations import Operation
+from tests.adversary.rights import Rights
+
+EVERYBODY_READS = ("clustertrustbundles",)
+VERBS = {
+    "read": ("get",),
+    "list": ("list",),
+    "create": ("create",),
+    "replace": ("patch", "update"),
+    "delete": ("delete",),
+    "step": ("patch",),
+    "chain": ("patch",),
+    "status": ("patch",),
+    "sign": ("patch",),
+    "approve": ("update",),
+    "deny": ("update",),
+    "token": ("create",),
+}
+SUBRESOURCES = {
+    "status": "/status",
+    "sign": "/status",
+    "approve": "/approval",
+    "deny": "/approval",
+    "token": "/token",
+}
+
+
+def judged(rights: Rights, user: str, operation: Operation, answer: Answer) -> Iterator[Violation]:
+    """A success without the right; `user` is who the credential of the actor names."""
+    if not answer.is_done or operation.act not in VERBS:
+        return
+    if operation.kind == "credentialrevocations" and operation.act == "create":
+        return  # everybody may revoke the own certificate: revocations.py judges those
+    if operation.kind in EVERYBODY_READS and operation.act in ("read", "list"):
+        return
+    kind = operation.kind + SUBRESOURCES.get(operation.act, "")
+    name = answer.json.get("metadata", {}).get("name", "") if operation.act != "list" else ""
+    if not any(
+        rights.may(user, verb, kind, name, operation.namespace) for verb in VERBS[operation.act]
+    ):
+        yield Violation("without the right", f"{user}: {operation.act} {kind} {answer.status}")
+    yield from _special(rights, user, operation, answer)
+
+
+def _special(
+    rights: Rights, user: str, operation: Operation, answer: Answer
+) -> Iterator[Violation]:
+    signer = answer.json.get("spec", {}).get("signerName", "")
+    verb = {"approve": "approve", "deny": "approve", "sign": "sign"}.get(operation.act)
+    if operation.kind == "certificateauthorities" and operation.act == "create":
+        verb = "attest"
+    if verb and not rights.may_signer(user, verb, signer):
+        yield Violation("without the right", f"{user}: {operation.act} for the signer {signer}")

@@ -1,0 +1,512 @@
+"""Each invariant fails when it is shown what must not be, and is silent otherwise."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from tests.adversary.calls import Answer, Proof
+from tests.adversary.credentials import Credential
+from tests.adversary.invariants import contents, reading
+from tests.adversary.invariants.conduct import MOST_FAILURES, Conduct
+from tests.adversary.invariants.ended_keys import EndedKeys
+from tests.adversary.invariants.inventory import GRACE_SECONDS, Inventory
+from tests.adversary.invariants.lists import Lists
+from tests.adversary.invariants.ownership import GRACE_SECONDS as DOUBT_SECONDS
+from tests.adversary.invariants.ownership import Ownership
+from tests.adversary.invariants.revived import Revived
+from tests.adversary.invariants.revocations import Revocations, covers
+from tests.adversary.invariants.successors import PATIENCE_SECONDS, Successors
+from tests.adversary.invariants.violation import Violation
+from tests.adversary.observer import Seen
+from tests.adversary.operations import Operation
+from tests.adversary.pool import Pair, Pool, digest, pem, subject
+from tests.adversary.rights import SIGNERS, Rights, Rule
+
+SIGNER = SIGNERS[0]
+SERVER = Pool()  # keys that the server made, as far as the pool of a test knows
+
+
+def rules(violations: Iterator[Violation]) -> list[str]:
+    return [violation.rule for violation in violations]
+
+
+def answer(status: int = 201, **document: Any) -> Answer:
+    import json
+
+    return Answer(status, json.dumps(document).encode())
+
+
+def operation(
+    act: str, kind: str = "", name: str = "", actor: str = "alice", **more: Any
+) -> Operation:
+    return Operation(1, actor, act, kind, name, more.pop("namespace", ""), more)
+
+
+def authority(uid: str, chain: str = "", name: str = "web", **spec: Any) -> Seen:
+    document = {
+        "metadata": {"name": name, "uid": uid},
+        "spec": {"signerName": SIGNER, **spec},
+        "status": {"certificate": chain},
+    }
+    return Seen("certificateauthorities", document)
+
+
+def signing_key(
+    name: str, uid: str, pair: Pair, *, owner: str = "", chain: str = "", **spec: Any
+) -> Seen:
+    owners = [{"kind": "CertificateAuthority", "uid": owner}] if owner else []
+    document = {
+        "metadata": {"name": name, "uid": uid, "ownerReferences": owners},
+        "spec": {"authority": "web" if owner else "", "state": "Active", **spec},
+        "status": {"publicKey": pair.public_pem, "certificate": chain},
+    }
+    return Seen("signingkeys", document)
+
+
+def judged(ownership: Ownership, *seen: Seen) -> list[str]:
+    early = [rule for each in seen for rule in rules(ownership.saw(each))]
+    return early + rules(ownership.due(DOUBT_SECONDS + 1))
+
+
+# -- ownership --------------------------------------------------------------------------------
+
+
+def test_a_key_that_moves_to_another_authority_is_noticed() -> None:
+    """The authority of the same name, created again, owns nothing of the first one."""
+    root = SERVER.pair("first").root
+    ownership = Ownership(Pool(), Rights({}))
+    gone = Seen("certificateauthorities", authority("1", root).object, is_gone=True)
+
+    assert judged(ownership, authority("1", root), gone) == []
+    assert judged(ownership, authority("2", root)) == ["key of another"]
+
+
+def test_a_key_of_a_user_counts_only_where_it_was_imported() -> None:
+    """A pair in the Secret that a created authority names is an import, and in any other not."""
+    pool = Pool()
+    pair, secret = pool.pair("alice's"), {"namespace": "team", "name": "ca"}
+    stored = operation("create", "secrets", "ca", namespace="team", pair="alice's")
+    ownership = Ownership(pool, Rights({}))
+    list(ownership.answered(stored, answer(metadata={"name": "ca"})))
+
+    assert judged(ownership, authority("1", pair.root, secretRef=secret)) == []
+    assert judged(ownership, authority("2", pair.root, "mail")) == ["foreign key"]
+
+
+def test_a_status_that_is_corrected_in_time_is_no_violation() -> None:
+    """A user with the right may write a status; what follows from it counts."""
+    pool = Pool()
+    ownership = Ownership(pool, Rights({}))
+
+    list(ownership.saw(authority("1", pool.pair("hers").root)))
+    list(ownership.saw(authority("1", SERVER.pair("own").root)))
+
+    assert rules(ownership.due(DOUBT_SECONDS + 1)) == []
+
+
+def test_a_foreign_root_above_a_key_of_the_server_is_noticed() -> None:
+    """The key is the right one, but the chain of its status ends at a root of a user."""
+    pool = Pool()
+    own, hers = SERVER.pair("crossed"), pool.pair("hers")
+    crossed = pem(hers.certify(own.key.public_key(), subject([("CN", "crossed")]))) + hers.root
+    ownership = Ownership(pool, Rights({}))
+
+    assert judged(ownership, signing_key("web-1", "k", own, owner="1", chain=own.root)) == []
+    seen = signing_key("web-1", "k", own, owner="1", chain=crossed)
+    assert judged(ownership, seen) == ["foreign root"]
+
+
+def test_a_second_root_by_a_chain_takes_the_right_to_import() -> None:
+    """The first chain installs an offline root; another root is a new key."""
+    may = Rule(("import",), "identity.orch.io", "signingkeys")
+    signs = Rule(("sign", "attest"), "certificates.orch.io", "signers")
+    ownership = Ownership(Pool(), Rights({"bob": (may, signs)}))
+    list(ownership.saw(authority("1")))
+
+    def installed(actor: str, label: str) -> list[str]:
+        done = operation("chain", "signingkeys", "web-1", actor, pair=label)
+        return rules(ownership.answered(done, answer(200)))
+
+    assert installed("alice", "offline") == []
+    assert installed("bob", "bob's") == []
+    assert installed("alice", "alice's") == ["another root by a chain"]
+
+
+def test_a_parent_of_the_same_name_is_not_the_parent() -> None:
+    """The uid of the parent at creation counts."""
+    first, second, child = (SERVER.pair(label) for label in ("top", "top again", "below"))
+    ownership = Ownership(Pool(), Rights({}))
+    chain = pem(second.certify(child.key.public_key(), subject([("CN", "below")]))) + second.root
+    gone = Seen("certificateauthorities", authority("1", name="top").object, is_gone=True)
+
+    assert judged(ownership, authority("1", first.root, "top")) == []
+    assert judged(ownership, authority("2", name="low", parent={"authority": "top"}), gone) == []
+    assert judged(ownership, authority("3", second.root, "top")) == []
+    assert judged(ownership, authority("2", chain, "low", parent={"authority": "top"})) == [
+        "parent of another"
+    ]
+
+
+def test_a_page_with_the_root_of_another_authority_is_noticed() -> None:
+    """/trust/web.pem has the roots of the authority web, unless a user wrote that bundle."""
+    first, second = SERVER.pair("left"), SERVER.pair("right")
+    ownership = Ownership(Pool(), Rights({}))
+    judged(ownership, authority("1", first.root, "old"), authority("2", second.root, "web"))
+
+    assert rules(ownership.served("web", Answer(200, second.root.encode()))) == []
+    served = ownership.served("web", Answer(200, first.root.encode()))
+    assert rules(served) == ["root of another"]
+    written = operation("create", "publishedbundles", "web")
+    list(ownership.answered(written, answer()))
+    assert rules(ownership.served("web", Answer(200, first.root.encode()))) == []
+
+
+def test_a_token_key_that_nobody_imported_is_noticed() -> None:
+    """A public key of a user in the JWKS document."""
+    pool = Pool()
+    ownership = Ownership(pool, Rights({}))
+    imported = operation("create", "signingkeys", "tokens-3", authority="", public="hers")
+    keys = [("kid", pool.pair("hers").digest)]
+
+    assert rules(ownership.served_keys(keys)) == ["foreign key"]
+    list(ownership.answered(imported, answer()))
+    assert rules(ownership.served_keys(keys)) == []
+
+
+# -- keys that ended --------------------------------------------------------------------------
+
+
+def test_a_revoked_key_does_not_come_back() -> None:
+    """Under another name and uid, in an object or in the JWKS document."""
+    pair, ended = SERVER.pair("stolen"), EndedKeys()
+    revoked = operation("create", "credentialrevocations", target={"key": {"name": "web-1"}})
+    list(ended.saw(signing_key("web-1", "1", pair)))
+    list(ended.answered(revoked, answer()))
+
+    assert rules(ended.saw(signing_key("web-1", "1", pair, state="Retired"))) == []
+    assert rules(ended.saw(signing_key("web-3", "3", pair))) == ["revoked key is back"]
+    assert rules(ended.served_keys([("kid", pair.digest)])) == ["revoked key is published"]
+
+
+def test_a_retired_key_comes_back_only_if_somebody_imports_it() -> None:
+    """Deleting its object is no reason to sign with it again."""
+    pair, ended = SERVER.pair("past"), EndedKeys()
+    old = signing_key("web-1", "1", pair, state="Retired")
+    list(ended.saw(Seen(old.kind, old.object, is_gone=True)))
+    imported = operation("create", "signingkeys", secret=["team", "ca"])
+    list(ended.answered(imported, answer(metadata={"uid": "3"})))
+
+    assert rules(ended.saw(signing_key("web-3", "3", pair))) == []
+    assert rules(ended.saw(signing_key("web-2", "2", pair))) == ["retired key is back"]
+
+
+# -- revocations ------------------------------------------------------------------------------
+
+
+class AllDoors:
+    """Servers that accept everything."""
+
+    def accepts(self, proof: Proof) -> bool:
+        return True
+
+    def reviews(self, token: str) -> bool:
+        return True
+
+    def introspects(self, token: str) -> bool:
+        return True
+
+
+def token(label: str = "token:1") -> Credential:
+    return Credential(
+        label,
+        "system:serviceaccount:team:builder",
+        Proof(token=label),
+        account=("team", "builder"),
+        account_uid="a",
+        jti=label,
+        key_id="k",
+    )
+
+
+def certificate(user: str = "alice") -> Credential:
+    return Credential("certificate:1", user, Proof(), serial="1", sha256="ff", signer=SIGNER)
+
+
+@pytest.mark.parametrize(
+    ("spec", "credential"),
+    [
+        ({"user": {"username": "alice"}}, certificate()),
+        ({"account": {"namespace": "team", "name": "builder"}}, token()),
+        ({"account": {"namespace": "team", "name": "builder"}}, certificate(token().user)),
+        ({"token": {"jti": "token:1"}}, token()),
+        ({"key": {"name": "tokens-1", "keyID": "k"}}, token()),
+        ({"authority": {"signerName": SIGNER}}, certificate()),
+        ({"certificate": {"sha256": "ff"}}, certificate()),
+    ],
+)
+def test_what_was_revoked_is_not_accepted(spec: dict[str, Any], credential: Credential) -> None:
+    """Of each target; a credential that it does not mean, or a later one, may be."""
+    revocations = Revocations({credential.label: credential})
+    made = operation("create", "credentialrevocations")
+    chance = random.Random(0)
+
+    assert list(revocations.probe(AllDoors(), chance, 5)) == []
+    revocations.answered(made, answer(metadata={"name": "r"}, spec=spec))
+    [violation] = revocations.probe(AllDoors(), chance, 5)
+
+    assert violation.rule.endswith("is accepted")
+    assert not covers(spec, Credential("other", "other", Proof(), jti="j", sha256="0", signer="s"))
+
+
+def test_only_a_hold_or_that_of_a_user_ends_with_its_deletion() -> None:
+    """Any other revocation counts for ever, whatever happens to its object."""
+    held, final = {"reason": "certificateHold"}, {"reason": "keyCompromise"}
+    credential = certificate()
+    for more, ends in ((held, True), (final, False)):
+        revocations = Revocations({credential.label: credential})
+        spec = {"certificate": {"sha256": "ff"}, **more}
+        made = operation("create", "credentialrevocations", "r")
+        revocations.answered(made, answer(metadata={"name": "r"}, spec=spec))
+        revocations.answered(operation("delete", "credentialrevocations", "r"), answer(200))
+
+        assert (revocations.ended == {}) is ends
+
+
+def test_a_token_that_its_holder_gave_back_has_ended() -> None:
+    """An answer 200 of /oauth2/revoke says that it is revoked; 503 says nothing."""
+    revocations = Revocations({"token:1": token()})
+    given = operation("give-back", of="token:1")
+
+    revocations.answered(given, Answer(503))
+    assert revocations.ended == {}
+    revocations.answered(given, Answer(200))
+    assert revocations.ended.keys() == {"token:1"}
+
+
+def test_a_token_ends_with_its_account_until_a_restore() -> None:
+    """An account of the same name is another one; a restored one is the same."""
+    revocations = Revocations({"token:1": token()})
+    account = {"metadata": {"name": "builder", "namespace": "team", "uid": "a"}}
+
+    revocations.saw(Seen("serviceaccounts", account, is_gone=True))
+    assert revocations.ended.keys() == {"token:1"}
+    revocations.restored()
+    assert revocations.ended == {}
+
+
+# -- lists --------------------------------------------------------------------------------------
+
+
+def revocation_list(number: int, *serials: int) -> Answer:
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(subject([("CN", "web")]))
+        .last_update(now)
+        .next_update(now + timedelta(days=7))
+        .add_extension(x509.CRLNumber(number), critical=False)
+    )
+    for serial in serials:
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
+        builder = builder.add_revoked_certificate(entry.build())
+    made = builder.sign(SERVER.pair("web").key, hashes.SHA256())
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return Answer(200, made.public_bytes(Encoding.DER))
+
+
+def test_a_list_neither_goes_back_nor_loses_entries_nor_ends() -> None:
+    """An authority of the same name, with another uid, begins again."""
+    lists = Lists()
+
+    assert rules(lists.served("web", revocation_list(5, 1), "a")) == []
+    assert rules(lists.served("web", revocation_list(6, 1, 2), "a")) == []
+    assert rules(lists.served("web", revocation_list(4, 1, 2), "a")) == ["list went back"]
+    assert rules(lists.served("web", revocation_list(7, 2), "a")) == ["list lost an entry"]
+    assert rules(lists.served("web", Answer(404), "a")) == ["list is gone"]
+    assert rules(lists.served("web", revocation_list(1), "b")) == []
+
+
+# -- the inventory ------------------------------------------------------------------------------
+
+
+def test_a_cross_certificate_without_a_record_is_noticed() -> None:
+    """What the server signed is recorded soon; roots, and what others signed, are not its."""
+    first, second, other = (SERVER.pair(label) for label in ("web-1", "web-2", "elsewhere"))
+    name = subject([("CN", "web-2")])
+    crossed = first.certify(second.key.public_key(), name)
+    inventory = Inventory(Pool())
+    list(inventory.saw(signing_key("web-1", "1", first, owner="a", chain=first.root), 0.0))
+
+    seen = signing_key("web-2", "2", second, owner="a", chain=second.root)
+    seen.object["status"]["crossCertificate"] = pem(crossed)
+    list(inventory.saw(seen, 0.0))
+    inventory.issued([other.certify(second.key.public_key(), name)], "elsewhere", 0.0)
+
+    assert rules(inventory.due(GRACE_SECONDS - 1)) == []
+    assert rules(inventory.due(GRACE_SECONDS + 1)) == ["not in the inventory"]
+
+
+def test_a_recorded_certificate_is_in_the_inventory() -> None:
+    """In any order of the two events."""
+    first, second = SERVER.pair("web-1"), SERVER.pair("web-2")
+    crossed = first.certify(second.key.public_key(), subject([("CN", "web-2")]))
+    spec = {"sha256": crossed.fingerprint(hashes.SHA256()).hex()}
+    record = Seen("issuedcertificates", {"metadata": {"name": "r"}, "spec": spec})
+    inventory = Inventory(Pool())
+    list(inventory.saw(signing_key("web-1", "1", first, owner="a", chain=first.root), 0.0))
+
+    inventory.issued([crossed], "issued", 0.0)
+    list(inventory.saw(record, 1.0))
+
+    assert rules(inventory.due(GRACE_SECONDS + 1)) == []
+
+
+# -- contents -----------------------------------------------------------------------------------
+
+
+def leaf(*names: x509.GeneralName) -> x509.Certificate:
+    now = datetime.now(UTC)
+    pair = SERVER.pair("leaf")
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject([("CN", "leaf")]))
+        .issuer_name(subject([("CN", "web")]))
+        .public_key(pair.key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(pair.key, hashes.SHA256())
+
+
+@pytest.mark.parametrize(
+    ("name", "is_valid"),
+    [
+        ("a.web.example.com", True),
+        ("xn--nxasmq6b.web.example.com", True),
+        ("xn--a.web.example.com", False),
+        ("xn--.web.example.com", False),
+        ("xn--abc-.web.example.com", False),
+    ],
+)
+def test_a_label_that_decodes_to_no_name_is_noticed(name: str, is_valid: bool) -> None:
+    """It decodes to a control character, to nothing, or to what needs no encoding."""
+    violations = rules(contents.name_errors(leaf(x509.DNSName(name))))
+
+    assert violations == ([] if is_valid else ["invalid name"])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_allowed"),
+    [
+        (x509.DNSName("a.web.example.com"), True),
+        (x509.DNSName("elsewhere.test"), False),
+        (x509.UniformResourceIdentifier("https://a.example.com/x"), True),
+        (x509.UniformResourceIdentifier("https://evil.test?.example.com"), False),
+        (x509.UniformResourceIdentifier("https://evil.test#.example.com"), False),
+        (x509.UniformResourceIdentifier("http://a.example.com/x"), False),
+    ],
+)
+def test_a_name_beyond_the_policy_is_noticed(name: x509.GeneralName, is_allowed: bool) -> None:
+    """The host of a URI is the one that a client would connect to."""
+    allows = {"dnsNames": ["*.web.example.com"], "uris": ["https://*.example.com/*"]}
+    policy = {"metadata": {"name": "servers"}, "spec": {"allows": allows}}
+
+    violations = rules(contents.policy_errors(leaf(name), policy))
+
+    assert violations == ([] if is_allowed else ["beyond the policy"])
+    assert rules(contents.policy_errors(leaf(), policy)) == []
+
+
+# -- rights ---------------------------------------------------------------------------------------
+
+
+def test_a_success_without_the_right_is_noticed() -> None:
+    """Of the verb, and of the signer of an approval."""
+    reads = Rule(("get",), "", "secrets", (), "team")
+    approves = Rule(("update",), "certificates.orch.io", "certificatesigningrequests/approval")
+    rights = Rights({"alice": (reads, approves)})
+
+    def rules_of(act: str, kind: str, namespace: str = "", status: int = 200) -> list[str]:
+        done = operation(act, kind, "x", namespace=namespace)
+        document = answer(status, metadata={"name": "x"}, spec={"signerName": SIGNER})
+        return rules(reading.judged(rights, "alice", done, document))
+
+    assert rules_of("read", "secrets", "team") == []
+    assert rules_of("read", "secrets", "orch-system") == ["without the right"]
+    assert rules_of("read", "secrets", "orch-system", 403) == []
+    assert rules_of("list", "secrets", "team") == ["without the right"]
+    assert rules_of("read", "clustertrustbundles") == []
+    assert rules_of("approve", "certificatesigningrequests") == ["without the right"]
+
+
+# -- conduct, restores and successors -------------------------------------------------------
+
+
+def test_a_5xx_a_traceback_and_a_held_loop_are_noticed() -> None:
+    """503 is an answer of a server that stops; an idle process was not scheduled."""
+    conduct = Conduct()
+    read = operation("read", "secrets")
+    lines = {
+        "12:00:00 error   request.failed audit_id=1": ["traceback"],
+        "12:00:00 warning loop.held seconds=2.5 by=json.loads < orchid.x": ["loop was held"],
+        "12:00:00 warning loop.held seconds=0.2 by=json.loads < orchid.x": [],
+        "12:00:00 debug   loop.held seconds=2.5 by=idle (process not scheduled)": [],
+        "12:00:00 info    leader.elected identity=a": [],
+    }
+
+    assert rules(conduct.answered(read, Answer(500))) == ["5xx"]
+    assert rules(conduct.answered(read, Answer(503))) == []
+    for line, expected in lines.items():
+        assert rules(conduct.logged(line)) == expected
+
+
+def test_a_controller_that_fails_for_ever_is_noticed() -> None:
+    """Some failures end by themselves; many in a row of one object do not."""
+    line = '12:00:00 warning controller.failed controller=c object=web why="no" again_after=1'
+    conduct = Conduct()
+
+    assert rules(conduct.logged("\n".join([line] * (MOST_FAILURES - 1)))) == []
+    assert rules(conduct.logged(line)) == ["controller fails"]
+
+
+def test_a_restore_that_names_what_it_revives_is_silent() -> None:
+    """Deleted objects that decide about credentials, by uid."""
+    policy = {"metadata": {"name": "servers", "uid": "p"}}
+    live = {("approvalpolicies", "", "servers"): policy}
+    for printed, expected in (("", ["back without a word"]), ("servers", [])):
+        revived = Revived()
+        revived.saw(Seen("approvalpolicies", policy, is_gone=True))
+
+        assert rules(revived.restored(printed, live)) == expected
+        assert rules(revived.restored(printed, live)) == []  # it is there now
+
+
+def test_a_missing_next_token_key_is_noticed() -> None:
+    """After a while: the controller needs some time."""
+    successors = Successors()
+    active = {"spec": {"state": "Active"}}
+    published = {"spec": {"state": "Published"}}
+    other = {"spec": {"state": "Published", "authority": "web"}}
+
+    assert rules(successors.due([active, published], 0.0)) == []
+    assert rules(successors.due([active, other], 1.0)) == []
+    assert rules(successors.due([active, other], 2.0 + PATIENCE_SECONDS)) == ["no next token key"]
+
+
+def test_keys_of_the_pool_are_known_by_their_digest() -> None:
+    """A label means one key, and a key of nobody has no label."""
+    pool = Pool()
+    pair = pool.pair("hers")
+
+    assert pool.pair("hers") is pair
+    assert pool.label_of(digest(pair.key.public_key())) == "hers"
+    assert pool.label_of(SERVER.pair("own").digest) == ""
