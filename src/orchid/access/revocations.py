@@ -90,6 +90,9 @@ class Revocations:
         self._catch_up()
         if not self._certificates.keys().isdisjoint(chain.fingerprints):
             raise Rejected(REVOKED_CERTIFICATE)
+        # Also by a cross certificate of the key, which the thief sends along.
+        if self._public_keys and not self._public_keys.keys().isdisjoint(chain.issuer_keys):
+            raise Rejected(REVOKED_CERTIFICATE)
         record = self.record(chain)
         if self._authorities:
             if record is not None:
@@ -299,6 +302,7 @@ class Revocations:
         self._users: dict[str, dict[str, int]] = {}  # the last second of issue
         self._signing_keys: dict[str, dict[str, tuple[str, datetime]]] = {}
         self._keys: dict[str, dict[str, None]] = {}  # by the id of a token key
+        self._public_keys: dict[str, dict[str, None]] = {}  # by SHA-256
         # the index entries of each revocation
         self._entries: dict[str, list[tuple[dict[Any, Any], Any]]] = {}
 
@@ -320,6 +324,7 @@ class Revocations:
             self._put(key, self._tokens, spec.token.jti, (account, spec.token.issuer))
         elif spec.key:
             self._put(key, self._keys, spec.key.key_id, None)
+            self._put(key, self._public_keys, spec.key.sha256, None)
         elif spec.account and spec.account.issued_before:
             account = spec.account.namespace, spec.account.name
             until = int(spec.account.issued_before.timestamp())

@@ -24,6 +24,7 @@ from orchid.admission.exchange_policy_authors import ExchangePolicyAuthors
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.nodes.node_restriction import NodeRestriction
 from orchid.admission.owner_permission import OwnerPermission
+from orchid.admission.revocation.certified_keys import CertifiedKeys
 from orchid.admission.revocation.cluster_revocation import ClusterRevocation
 from orchid.admission.revocation.revocation_permission import RevocationPermission
 from orchid.admission.revocation.revoked_keys import RevokedKeys
@@ -36,7 +37,7 @@ from orchid.admission.signing_keys.conditions import (
     KeyConditions,
     TokenKeyConditions,
 )
-from orchid.admission.signing_keys.material import SigningKeyMaterial
+from orchid.admission.signing_keys.material import SigningKeyMaterial, recording_signer
 from orchid.admission.signing_keys.steps import SigningKeySteps
 from orchid.assembly.access import Access
 from orchid.assembly.controlling import signing_certificates
@@ -150,6 +151,12 @@ class Policies:
             self._feed,
             self._authorizer,
             already=self._access.revocations.names,
+            certified=CertifiedKeys(
+                self._feed,
+                self._access.random,
+                self._recording_signer,
+                self._access.revocations.names,
+            ),
             is_ours=self._signs_for,
             listed_keys=self._key_ids_of,
             tokens_end=self._access.lifetimes.end_of,
@@ -201,6 +208,11 @@ class Policies:
             references=self._references,
             private_keys=self._private_keys,
         )
+
+    def _recording_signer(self, name: str) -> str:
+        authority = self._feed.of(CertificateAuthority).get("", name)
+        names = self._settings.names
+        return recording_signer(authority.object, names) if authority else names.legacy_signer
 
     def _secret_data(self, reference: SecretReference) -> Mapping[str, bytes] | None:
         entry = self._feed.of(Secret).get(reference.namespace, reference.name)

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from orchid.admission.revocation.certified_keys import CertifiedKeys
 from orchid.admission.revocation.repeated_revocations import Already, RepeatedRevocations, stays
 from orchid.admission.rights import CallerRights, signer_targets
 from orchid.engine.cache.entry import Entry
@@ -65,6 +66,7 @@ CERTIFICATE = SPEC / "certificate"
 class RevocationPermission(AdmissionPolicy):
     admits = (CredentialRevocation,)
     reviews = (CredentialRevocation,)
+    accompanies_new = (CredentialRevocation,)
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class RevocationPermission(AdmissionPolicy):
         authorizer: Authorizer,
         *,
         already: Already,
+        certified: CertifiedKeys,
         is_ours: Callable[[str], bool],
         listed_keys: Callable[[str], Collection[str]],
         tokens_end: Callable[[datetime, datetime | None], datetime | None],
@@ -82,7 +85,8 @@ class RevocationPermission(AdmissionPolicy):
         may_be_exchanged: Callable[[], bool],
         accepts_outside_tokens: bool,
     ) -> None:
-        """`already`: the keys of all revocations of the same credential. `is_ours`: whether a
+        """`already`: the keys of all revocations of the same credential. `certified`: of keys that
+        other keys certified. `is_ours`: whether a
         signer, by name, belongs to this server. `listed_keys`: the identifiers of a signer's keys:
         its CRL lists their certificates. `tokens_end`: the expiry of all tokens issued up to a
         time, of an account with that creation time, or of any; None if unknown. `clients_end`: the
@@ -99,6 +103,7 @@ class RevocationPermission(AdmissionPolicy):
         self._secrets = feed.of(Secret)
         self._rights = CallerRights(names, authorizer)
         self._repeated = RepeatedRevocations(feed.of(CredentialRevocation), already)
+        self._certified = certified
         self._is_ours = is_ours
         self._listed_keys = listed_keys
         self._all_ended = tokens_end
@@ -136,6 +141,13 @@ class RevocationPermission(AdmissionPolicy):
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None and not old.spec.cluster:
             await self._review_deletion(request, kind, old)
+
+    async def companions(
+        self, request: Request, kind: Kind[Any], new: Any, old: Any
+    ) -> tuple[Object, ...]:
+        if new.spec.key is None:
+            return ()
+        return self._certified.revocations(request, new, new.spec.key.name)
 
     # -- deletion -----------------------------------------------------------------------------
 

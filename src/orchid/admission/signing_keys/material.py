@@ -126,7 +126,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._unsealed = unsealed
         self._private_keys = private_keys
         self._private: WeakKeyDictionary[Request, Mapping[str, bytes]] = WeakKeyDictionary()
-        self._certified: WeakKeyDictionary[Request, IssuedCertificate] = WeakKeyDictionary()
+        self._certified: WeakKeyDictionary[Request, list[Object]] = WeakKeyDictionary()
         self._lists: WeakKeyDictionary[Request, FirstList] = WeakKeyDictionary()
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
@@ -272,8 +272,7 @@ class SigningKeyMaterial(AdmissionPolicy):
             self._private[request] = made.data
         if made.revocation_list:
             self._lists[request] = made.revocation_list
-        if parent is not None:
-            self._certified[request] = self._record(request, kind, new, made.status)
+        self._certified[request] = self._records(request, new, authority, made.status)
         times = SigningKeyTimes()
         if is_present:
             now = whole_seconds(request.now)
@@ -306,20 +305,36 @@ class SigningKeyMaterial(AdmissionPolicy):
             raise AuthorityUnusable(f"the authority {parent.authority} has no key that signs")
         return found
 
-    def _record(
-        self, request: Request, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus
-    ) -> IssuedCertificate:
-        """The inventory record of the certificate that a parent signed."""
-        authority = self._authorities.get("", new.spec.authority)
-        parent = authority.object.spec.parent if authority else None
+    def _records(
+        self,
+        request: Request,
+        new: SigningKey,
+        authority: CertificateAuthority,
+        status: SigningKeyStatus,
+    ) -> list[Object]:
+        """Inventory records of the certificates that a parent, or the key so far, signed."""
+        parent = authority.spec.parent
         above = self._authorities.get("", parent.authority) if parent else None
-        text = f"The parent of the authority {new.spec.authority} certified its key {new.name}."
+        records: list[Object] = []
+        if above is not None and status.certificate:
+            text = f"The parent of the authority {authority.name} certified its key {new.name}."
+            signer = above.object.spec.signer_name
+            records.append(self._record(request, new, status.certificate, signer, text))
+        if status.cross_certificate:
+            text = f"The signer of the authority {authority.name} certified its key {new.name}."
+            signer = recording_signer(authority, self._names)
+            records.append(self._record(request, new, status.cross_certificate, signer, text))
+        return records
+
+    def _record(
+        self, request: Request, new: SigningKey, chain: str, signer_name: str, text: str
+    ) -> IssuedCertificate:
         return record_of(
             self._feed.of(IssuedCertificate).kind,
-            read_issued(status.certificate.encode()),
+            read_issued(chain.encode()),
             uid=self._random.uid(),
             issued=whole_seconds(request.now),
-            signer_name=above.object.spec.signer_name if above else "",
+            signer_name=signer_name,
             requester=Requester(
                 username=request.user.username, uid=request.user.uid, groups=request.user.groups
             ),
@@ -330,8 +345,7 @@ class SigningKeyMaterial(AdmissionPolicy):
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
     ) -> tuple[Object, ...]:
-        private, record = self._private.pop(request, None), self._certified.pop(request, None)
-        found: list[Object] = [record] if record is not None else []
+        private, found = self._private.pop(request, None), self._certified.pop(request, [])
         if private is not None:
             secret = private_key_secret(self._names, kind, new, private, self._random.uid())
             found.append(secret)
@@ -400,6 +414,11 @@ class SigningKeyMaterial(AdmissionPolicy):
     async def _require_import(self, request: Request, kind: Kind[Any], new: SigningKey) -> None:
         if new.spec.secret_ref or new.spec.public_key or new.spec.pkcs11:
             await require_import(self._rights, request, kind, new)
+
+
+def recording_signer(authority: CertificateAuthority, names: Naming) -> str:
+    """The signer under which the cross certificates of an authority are in the inventory."""
+    return authority.spec.signer_name or names.legacy_signer
 
 
 async def create_key(algorithm: str) -> keys.TokenKey:

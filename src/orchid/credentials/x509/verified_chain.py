@@ -54,6 +54,11 @@ class VerifiedChain:
         return key_fingerprint(self.issuer)
 
     @functools.cached_property
+    def issuer_keys(self) -> frozenset[str]:
+        """SHA-256 of the public keys that signed certificates of the chain, in hex."""
+        return frozenset(map(key_fingerprint, self.certificates[1:]))
+
+    @functools.cached_property
     def contents(self) -> CertificateContents:
         """The names in the leaf."""
         return read_contents(read(encode(self.leaf)))
