@@ -24,10 +24,16 @@ from tests.unit.outbound.loopback import CA, PEM
 
 HOME = ORCH.system_namespace
 SUBJECT = "system:serviceaccount:kube-system:reader"
-AUTHORITY = pem.encode(
-    pem.CERTIFICATE,
-    unusual.certificate(unusual.AUTHORITY, subject=unusual.name(unusual.text("ca")), signer=P256),
-).decode()
+
+
+def authority(**parts: Any) -> str:
+    """The client authority of the cluster, in PEM."""
+    subject = unusual.name(unusual.text("ca"))
+    data = unusual.certificate(unusual.AUTHORITY, subject=subject, signer=P256, **parts)
+    return pem.encode(pem.CERTIFICATE, data).decode()
+
+
+AUTHORITY = authority()
 
 
 def issued(name: str, *extensions: bytes, **parts: Any) -> bytes:

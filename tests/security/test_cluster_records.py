@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from orchid.admission.certificates import cluster_records
 from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.x509 import pem
 from tests.api.clusters import (
     CLUSTERS,
     IDENTITY,
@@ -29,6 +31,8 @@ from tests.security.certified import (
 )
 from tests.security.test_revocations import fingerprint, known, on_record
 from tests.unit.controllers.beside import MovingClock
+from tests.unit.credentials import unusual
+from tests.unit.credentials.samples import P256
 
 RECORDS = f"{IDENTITY}/issuedcertificates"
 
@@ -287,3 +291,42 @@ async def test_a_revocation_can_be_deleted_when_its_token_has_ended(
     after = await server.call("DELETE", f"{REVOCATIONS}/stolen")
 
     assert (before.status, after.status) == (403, 200)
+
+
+async def test_nothing_is_recorded_after_the_end(server: Api, clock: MovingClock) -> None:
+    """Neither an expired certificate, nor one of an authority that has expired."""
+    authority = other_authority()
+    await cluster(server, clientAuthorities=authority.certificate_pem.decode())
+    short, long = (issued(authority, "alice", lifetime=timedelta(hours=n)) for n in (1, 9))
+    clock.ahead += timedelta(hours=2)
+    expired, valid = await recorded(server, short.der), await recorded(server, long.der)
+    clock.ahead += timedelta(days=36500)
+    endless = unusual.certificate(unusual.CLIENT, signer=P256)
+    ended = unusual.certificate(unusual.AUTHORITY, end=b"20300101000000Z", signer=P256)
+    await cluster(server, "old", clientAuthorities=pem.encode(pem.CERTIFICATE, ended).decode())
+    name = f"old.{hashlib.sha256(endless).hexdigest()}"
+    orphaned = await recorded(server, endless, name=name, cluster="old")
+
+    assert [expired.status, valid.status, orphaned.status] == [422, 201, 422]
+    assert "it has expired" in expired.text
+    assert "no client authority" in orphaned.text
+
+
+async def test_records_that_are_gone_make_room(
+    server: Api, clock: MovingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is of one cluster, and of what is stored now."""
+    monkeypatch.setattr(cluster_records, "MOST_RECORDS", 2)
+    authority, alice = await world(server)
+    others = [issued(authority, name, lifetime=timedelta(days=9)) for name in ("bob", "carol")]
+    first, second, third = [await recorded(server, one.der) for one in (alice, *others)]
+    await cluster(server, "test", clientAuthorities=authority.certificate_pem.decode())
+    name = f"test.{fingerprint(alice)}"
+    elsewhere = await recorded(server, alice.der, name=name, cluster="test")
+    clock.ahead += timedelta(days=1)
+    gone = await server.call("DELETE", f"{RECORDS}/prod.{fingerprint(alice)}")
+    again = await recorded(server, others[1].der)
+
+    assert [one.status for one in (first, second, third)] == [201, 201, 403]
+    assert "has 2 records" in third.text
+    assert [one.status for one in (elsewhere, gone, again)] == [201, 200, 201]

@@ -3,15 +3,21 @@
 import hashlib
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from orchid.admission.certificates import cluster_records
+from orchid.client.client import ListSelection
+from orchid.controllers.clean_issued import CleanIssued
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.secret import Secret
+from orchid.wire.errors import Forbidden
 from tests.security.foreign_cluster import (
     HOME,
     ForeignServer,
+    authority,
     foreign_server,
     inventoried,
     issued,
@@ -198,3 +204,82 @@ async def test_a_long_message_of_an_error_does_not_fill_the_condition(
     assert condition.status == "False"
     assert len(condition.message) <= 1024
     assert condition.message.isprintable()
+
+
+async def test_the_records_of_a_cluster_have_a_limit(
+    world: Beside, bad: ForeignServer, good: ForeignServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4,000 certificates took 47 s to make, and up to 450 MB of memory for good."""
+    monkeypatch.setattr(cluster_records, "MOST_RECORDS", 3)
+    certificates = [issued(f"user{number}") for number in range(5)]
+    bad.pages = lambda _: page(*map(request, certificates))
+    await registered(world, "bad", bad.kubeconfig())
+
+    async with world.running("cluster-inventory"):
+        condition = await inventoried(world, "bad")
+        await others_go_on(world, good)
+
+    assert condition.status == "False"
+    assert "has 3 records" in condition.message
+    assert await names_of(world, "bad") == 3
+
+
+async def test_the_records_of_a_cluster_have_a_limit_in_bytes(
+    world: Beside, bad: ForeignServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate may have 128 kB, and its record more."""
+    monkeypatch.setattr(cluster_records, "MOST_BYTES", 100_000)
+    large = unusual.extension("1.2.3.4", b"x" * 30_000)
+    certificates = [issued(f"user{number}", large) for number in range(5)]
+    bad.pages = lambda _: page(*map(request, certificates))
+    await registered(world, "bad", bad.kubeconfig())
+
+    async with world.running("cluster-inventory"):
+        condition = await inventoried(world, "bad")
+
+    assert condition.status == "False"
+    assert "and may have at most" in condition.message
+    assert await names_of(world, "bad") < 5
+
+
+async def names_of(world: Beside, cluster: str) -> int:
+    selection = ListSelection(IssuedCertificate, fields=f"spec.cluster={cluster}")
+    return len((await world.admin.page(selection)).items)
+
+
+async def test_no_record_stays_after_the_authorities_of_its_cluster(
+    world: Beside, bad: ForeignServer, good: ForeignServer
+) -> None:
+    """A cluster may issue certificates that end in the year 9999, and none ever again."""
+    end = (world.clock.now() + timedelta(hours=1)).strftime("%Y%m%d%H%M%SZ").encode()
+    endless = issued("mallory", end=unusual.LAST)
+    bad.pages = lambda _: page(request(endless))
+    await registered(world, "bad", bad.kubeconfig(), authority(end=end))
+    async with world.running("cluster-inventory"):
+        record = await recorded(world, "bad", endless)
+    with pytest.raises(Forbidden, match="valid until"):
+        await world.admin.delete(IssuedCertificate, record.name)
+    world.clock.ahead = timedelta(days=400)
+    world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time too
+
+    async with world.running("cluster-inventory"):
+        await others_go_on(world, good)
+        (cleaner,) = world.made("issued-cleaner")
+        assert isinstance(cleaner, CleanIssued)
+        await cleaner.sweep()
+
+    assert await names_of(world, "bad") == 0
+
+
+async def test_expired_certificates_are_not_recorded(
+    world: Beside, bad: ForeignServer, good: ForeignServer
+) -> None:
+    """They would be deleted and recorded again in turns."""
+    ended, valid = issued("alice", end=b"20210101000000Z"), issued("bob")
+    bad.pages = lambda _: page(request(ended), request(valid))
+    await registered(world, "bad", bad.kubeconfig())
+
+    async with world.running("cluster-inventory"):
+        await recorded(world, "bad", valid)
+
+    assert await names_of(world, "bad") == 1

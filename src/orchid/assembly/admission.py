@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 
 from orchid.access.authority_keys import AuthorityKeyIndex
+from orchid.access.clusters.record_usage import ClusterRecordUsage
 from orchid.access.token_secrets import TokenSecrets
 from orchid.admission.authorities.authority_names import AuthorityNames
 from orchid.admission.authorities.dependents import AuthorityDependents
@@ -119,7 +120,7 @@ class Policies:
             self._signing_key_steps(),
             self._revocation_permission(),
             self._exchange_policy_authors(),
-            ClusterRecords(self._feed),
+            ClusterRecords(self._feed, ClusterRecordUsage(self._feed)),
             ClusterRevocation(
                 names, self._feed, self._authorizer, self._access.cluster_revocations.names
             ),

@@ -1,17 +1,19 @@
 """Delete the records of certificates that expired long ago.
 
-Reads    all issuedcertificates, at start and then every hour
-Deletes  those whose certificate expired more than `--issued-retention` ago
+Reads    all issuedcertificates, at start and then every hour; the clusters of those that have one
+Deletes  those whose certificate, or whose cluster's authorities, expired more than
+         `--issued-retention` ago
          (of removed clusters: clean_clusters.py)
 Never    the record of a valid certificate; the server would refuse that too
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from orchid.client.client import Client, ListSelection
 from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
+from orchid.kinds.cluster import Cluster, authorities_end, record_end
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import READ, rule
 
@@ -27,17 +29,31 @@ class CleanIssued(Sweeper):
 
     async def sweep(self) -> None:
         oldest = self._clock.now() - self._retention
+        ends: dict[str, datetime | None] = {}
         async for issued in self._client.scan(ListSelection(IssuedCertificate)):
-            end = issued.spec.not_after
+            end = await self._end(issued, ends)
             if end is not None and end < oldest:
                 await self._client.delete_gone(IssuedCertificate, issued)
+
+    async def _end(
+        self, issued: IssuedCertificate, ends: dict[str, datetime | None]
+    ) -> datetime | None:
+        """When a record ends; `ends`: of the authorities of clusters, as far as they are known."""
+        name = issued.spec.cluster
+        if name and name not in ends:
+            cluster = await self._client.find(Cluster, name)
+            ends[name] = authorities_end(cluster) if cluster else None
+        return record_end(issued.spec.not_after, ends.get(name))
 
 
 CONTROLLER = ControllerDeclaration(
     name="issued-cleaner",
     long_name="issuedcertificate-cleaner-controller",
     account="issued-cleaner",
-    rights=lambda names: (rule(("delete", *READ), names.identity, ("issuedcertificates",)),),
+    rights=lambda names: (
+        rule(("delete", *READ), names.identity, ("issuedcertificates",)),
+        rule(("get",), names.identity, ("clusters",)),
+    ),
     build=lambda client, context, events: CleanIssued(
         client, context.clock, context.issued_retention
     ),

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -50,6 +51,7 @@ from orchid.wire.errors import (
     ApiError,
     Conflict,
     Expired,
+    Forbidden,
     Invalid,
     NotFound,
     TooLarge,
@@ -71,7 +73,7 @@ Connect = Callable[[bytes, str], ClusterConnection]
 
 
 class CannotRecord(Exception):
-    """The requests of a cluster cannot be read; the text says why."""
+    """The certificates of a cluster cannot be recorded; the text says why."""
 
 
 class RecordClusterCertificates(Running):
@@ -146,7 +148,7 @@ class RecordClusterCertificates(Running):
             raise CannotRecord(f"the Secret {self._home}/{secret_name} has no key {KEY!r}")
         connection = self._connect(secret.data[KEY], f"Secret {secret_name}")
         await self._renew(secret, connection)
-        authorities = _authorities(cluster)
+        authorities = _authorities(cluster, self._clock.now())
         listing = _Listing()
         try:
             async with contextlib.aclosing(connection.client.follow(REQUESTS)) as batches:
@@ -174,7 +176,7 @@ class RecordClusterCertificates(Running):
             listing.unread += 1
             return
         facts = _facts(request, authorities)
-        if facts is None:
+        if facts is None or facts.not_after <= self._clock.now():
             return
         name = cluster_record_name(cluster, facts.sha256)
         if await self._client.find(IssuedCertificate, name) is not None:
@@ -190,7 +192,9 @@ class RecordClusterCertificates(Running):
         try:
             await self._client.create(IssuedCertificate(metadata=ObjectMeta(name=name), spec=spec))
         except AlreadyExists:
-            return
+            return  # its name is the hash of the certificate: another record cannot have it
+        except Forbidden as refusal:
+            raise CannotRecord(f"a certificate cannot be recorded: {refusal}") from None
         except (Invalid, TooLarge) as refusal:  # of this one; or the authorities have changed
             listing.unread += 1
             if listing.unread <= MOST_WARNINGS:
@@ -250,9 +254,10 @@ def _reason(failure: Exception) -> str:
     return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_REASON])
 
 
-def _authorities(cluster: Cluster) -> list[Any]:
+def _authorities(cluster: Cluster, now: datetime) -> list[Any]:
     text = cluster.spec.client_authorities
-    return certificates.parse_blocks(text) if text else []
+    found = certificates.parse_blocks(text) if text else []
+    return [one for one in found if one.not_valid_after_utc > now]
 
 
 def _facts(request: CertificateSigningRequest, authorities: list[Any]) -> IssuedFacts | None:

@@ -218,6 +218,14 @@ def authorities_end(cluster: Cluster) -> datetime | None:
     return max(one.not_valid_after_utc for one in found)
 
 
+def record_end(end: datetime | None, authorities: datetime | None) -> datetime | None:
+    """When the record of a certificate of a cluster ends, by the ends of both.
+
+    The cluster chooses the end of a certificate; it is worth nothing after the authorities.
+    """
+    return min(end, authorities) if end and authorities else end
+
+
 def _last_call(cluster: Cluster, now: datetime) -> str:
     last = cluster.status.last_call
     return f"{human_duration((now - last).total_seconds())} ago" if last else "never"

@@ -4,9 +4,14 @@ A controller creates them (controllers/record_cluster_certificates.py). The cert
 that a client authority of the cluster issued, and the server reads all that it says from its bytes;
 the request and the requester are taken as they were sent. Certificates of our own signers are
 recorded by the server alone (record_issued.py): nobody can create such a record.
+
+A cluster has as many certificates as it wants, with any end: its records have a limit in number and
+in bytes, and none stays after the authorities of the cluster have ended.
 """
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, NoReturn
 
 from orchid.credentials.refusals import CertificateRefused, Refusal, library_errors_as
 from orchid.credentials.x509 import certificates, pem
@@ -16,7 +21,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.cluster import Cluster, is_of_removed
+from orchid.kinds.cluster import Cluster, authorities_end, is_of_removed, record_end
 from orchid.kinds.issued_certificate import IssuedCertificate, cluster_record_name, record_of
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, Path, invalid, not_found, required
@@ -26,15 +31,19 @@ from orchid.wire.text import timestamp
 
 SPEC = Path() / "spec"
 CERTIFICATE = SPEC / "certificate"
+MOST_RECORDS: Final = 10_000  # of one cluster
+MOST_BYTES: Final = 32 << 20  # of these records, as stored
 
 
 class ClusterRecords(AdmissionPolicy):
     admits = (IssuedCertificate,)
     reviews = (IssuedCertificate,)
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, usage: Callable[[str], tuple[int, int]]) -> None:
+        """`usage`: the number of records of a cluster, and their bytes."""
         self._feed = feed
         self._clusters = feed.of(Cluster)
+        self._usage = usage
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
         if old is not None:
@@ -48,7 +57,8 @@ class ClusterRecords(AdmissionPolicy):
         entry = self._clusters.get("", sent.spec.cluster)
         if entry is None:
             _refuse(kind, sent, not_found(SPEC / "cluster", sent.spec.cluster))
-        facts = _facts(kind, sent, entry.object)
+        self._refuse_too_many(kind, sent)
+        facts = _facts(kind, sent, entry.object, request.now)
         name = cluster_record_name(sent.spec.cluster, facts.sha256)
         if sent.name != name:
             text = f"the record of this certificate is named {name}"
@@ -69,14 +79,28 @@ class ClusterRecords(AdmissionPolicy):
         """A record stays until its certificate has expired, or the cluster is removed."""
         if new is not None or not old.spec.cluster:
             return
-        end, entry = old.spec.not_after, self._clusters.get("", old.spec.cluster)
-        is_orphan = entry is None or is_of_removed(old, entry.object)
-        if end and end > request.now and not is_orphan:
+        entry = self._clusters.get("", old.spec.cluster)
+        if entry is None or is_of_removed(old, entry.object):
+            return
+        end = record_end(old.spec.not_after, authorities_end(entry.object))
+        if end and end > request.now:
             text = f"the certificate is valid until {timestamp(end)}"
             raise Forbidden(kind.about(old.name), text)
 
+    def _refuse_too_many(self, kind: Kind[Any], sent: IssuedCertificate) -> None:
+        count, used = self._usage(sent.spec.cluster)
+        if count < MOST_RECORDS and used + len(sent.spec.certificate) <= MOST_BYTES:
+            return
+        text = (
+            f"the cluster has {count} records with {used} bytes, and may have at most "
+            f"{MOST_RECORDS} with {MOST_BYTES}"
+        )
+        raise Forbidden(kind.about(sent.name), text)
 
-def _facts(kind: Kind[Any], sent: IssuedCertificate, cluster: Cluster) -> IssuedFacts:
+
+def _facts(
+    kind: Kind[Any], sent: IssuedCertificate, cluster: Cluster, now: datetime
+) -> IssuedFacts:
     data, authorities = sent.spec.certificate, cluster.spec.client_authorities
     if not data:
         _refuse(kind, sent, required(CERTIFICATE))
@@ -85,8 +109,11 @@ def _facts(kind: Kind[Any], sent: IssuedCertificate, cluster: Cluster) -> Issued
             certificate = certificates.parse(data)
             refuse_other_encodings(certificate, data)
             issuers = certificates.parse_blocks(authorities) if authorities else []
-            if not any(has_issued(one, certificate) for one in issuers):
+            valid = [one for one in issuers if one.not_valid_after_utc > now]
+            if not any(has_issued(one, certificate) for one in valid):
                 raise CertificateRefused("no client authority of the cluster has issued it")
+            if certificate.not_valid_after_utc <= now:
+                raise CertificateRefused("it has expired")
             return read_issued(pem.encode(pem.CERTIFICATE, data))
     except Refusal as refusal:
         _refuse(kind, sent, invalid(CERTIFICATE, "<certificate data>", str(refusal)))
