@@ -29,4 +29,4 @@ class ServerLeases:
         if entry is None:
             self._servers.ended(name)
         else:
-            self._servers.renewed(name, entry.meta.annotations)
+            self._servers.renewed(name, str(entry.revision), entry.meta.annotations)

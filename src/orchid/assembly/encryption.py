@@ -203,9 +203,16 @@ class Sealing:
         self._refused.set(float(bool(problem)))
 
     def _is_shared(self, prefix: str, provider: Provider) -> bool:
-        """Whether every other live server can open values of a provider."""
+        """Whether every other live server can open values of a provider.
+
+        A server whose Lease was not renewed yet may be dead: it takes no key back that seals
+        already. Otherwise each start would write all values again, with the key before.
+        """
         id_ = f"{prefix}{provider.key_id}"
-        return all(id_ in keys.opens for _, keys in self._others())
+        lacking = [keys for _, keys in self._others() if id_ not in keys.opens]
+        if self._store.has_sealed(prefix, provider):
+            return not any(keys.is_renewed for keys in lacking)
+        return not lacking
 
     def _others(self) -> list[tuple[str, ServerKeys]]:
         own = self._own_lease()

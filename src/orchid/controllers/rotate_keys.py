@@ -191,7 +191,8 @@ class RotateKeys(Controller[SigningKey]):
         if event.type == DELETED:
             self._servers.ended(lease.name)
         else:
-            self._servers.renewed(lease.name, lease.metadata.annotations)
+            meta = lease.metadata
+            self._servers.renewed(lease.name, meta.resource_version, meta.annotations)
         if self._servers.live() != before:
             for authority in self._groups:
                 yield group_key(authority)

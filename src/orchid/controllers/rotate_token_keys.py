@@ -25,6 +25,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.credentials.keys import MADE_ALGORITHMS
+from orchid.kinds.lease import SERVER_LASTS
 from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec, next_name
 from orchid.outbound.failures import CallFailed
 from orchid.wire.meta import ObjectMeta
@@ -33,7 +34,8 @@ from orchid.wire.struct import replace
 
 log = logging.getLogger(__name__)
 
-UNLOADED_SECONDS = 30.0  # without a report, after which a key counts as lost
+# Without a report, after which a key counts as lost; longer than a dead server counts as live.
+UNLOADED_SECONDS = SERVER_LASTS + 10.0
 
 
 class RotateTokenKeys(RotateKeys):

@@ -3,7 +3,9 @@
 Every serving process of ours has a Lease, too: its annotations report the revision that it has
 applied, the token keys that it has, the authority of its serving certificate, and the keys that
 open and seal values in the store.
-`LiveServers` is the set of those that are renewed.
+`LiveServers` is the set of those that are renewed. After a start, a dead server counts as live for
+a while. A step that waits for all servers only waits longer; a choice that could be taken back must
+ask for `is_renewed` (docs/decisions/0035-sealing-keys.md lists both).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -161,6 +163,7 @@ class ServerKeys(NamedTuple):
     opens: frozenset[str] = frozenset()
     seals: frozenset[str] = frozenset()
     serves: str = ""
+    is_renewed: bool = False  # seen to be renewed; otherwise its server may be dead
 
 
 class LiveServers:
@@ -171,30 +174,44 @@ class LiveServers:
         self._opens, self._seals = opens_annotation(names), seals_annotation(names)
         self._serves = serves_annotation(names)
         self._monotonic = monotonic
-        self._servers: dict[str, tuple[ServerKeys, float]] = {}
+        self._heard: dict[str, _Heard] = {}
+        self._before: dict[str, _Heard] = {}  # until the Leases were read again
 
-    def renewed(self, name: str, annotations: Mapping[str, str]) -> None:
+    def renewed(self, name: str, version: str, annotations: Mapping[str, str]) -> None:
+        """A Lease was written, or is read for the first time, or again."""
+        before = self._heard.get(name) or self._before.get(name)
+        if before is not None and before.version == version:
+            self._heard[name] = before
+            return
         found = ServerKeys(
             _listed(annotations, self._keys),
             annotations.get(self._signs, ""),
             _listed(annotations, self._opens),
             _listed(annotations, self._seals),
             annotations.get(self._serves, ""),
+            is_renewed=before is not None,
         )
-        self._servers[name] = found, self._monotonic()
+        self._heard[name] = _Heard(found, version, self._monotonic())
 
     def ended(self, name: str) -> None:
-        self._servers.pop(name, None)
+        self._heard.pop(name, None)
 
     def clear(self) -> None:
-        self._servers.clear()
+        """All Leases are about to be read again."""
+        self._before, self._heard = self._heard, {}
 
     def live(self) -> dict[str, ServerKeys]:
         """The keys of each live server, by the name of its Lease."""
-        now = self._monotonic()
-        for name in [one for one, (_, at) in self._servers.items() if now - at > SERVER_LASTS]:
-            del self._servers[name]
-        return {name: found for name, (found, _) in self._servers.items()}
+        since = self._monotonic() - SERVER_LASTS
+        return {name: one.keys for name, one in self._heard.items() if one.at >= since}
+
+
+class _Heard(NamedTuple):
+    """A Lease as it was read last, and when."""
+
+    keys: ServerKeys
+    version: str
+    at: float
 
 
 def _listed(annotations: Mapping[str, str], name: str) -> frozenset[str]:

@@ -189,9 +189,13 @@ class EncryptedStore:
             if self.is_shared(prefix, one):
                 return one
         for one in encrypting:
-            if self._values.count(prefix, one.key_id):
+            if self.has_sealed(prefix, one):
                 return one
         return candidates[0]
+
+    def has_sealed(self, prefix: str, provider: Provider) -> bool:
+        """Whether current values were sealed by a provider."""
+        return self._values.count(prefix, provider.key_id) > 0
 
     def is_stale(self, key: str) -> bool:
         """Whether the value should be written again, to be sealed with the current key."""

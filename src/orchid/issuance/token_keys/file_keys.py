@@ -91,12 +91,14 @@ class FileKeyObjects:
         return list(self._cache.entries.values())
 
     def _is_current(self, key: SigningKey) -> bool:
-        return key.state == self._state(key.key_id) and key.is_ready
+        return key.state == self._state(key) and key.is_ready
 
-    def _state(self, kid: str) -> str:
-        """Active if a live server signs with the key."""
-        signing = {self._keys.signs, *(one.signs for one in self._servers().values())}
-        return ACTIVE if kid in signing else VERIFYING
+    def _state(self, key: SigningKey) -> str:
+        """Active if a live server signs with the key; as before if that server may be dead."""
+        signing = [one for one in self._servers().values() if one.signs == key.key_id]
+        if key.key_id == self._keys.signs or any(one.is_renewed for one in signing):
+            return ACTIVE
+        return key.state if signing and key.is_ready else VERIFYING
 
     def _object(self, key: VerificationKey) -> SigningKey:
         kind, now = self._cache.kind, whole_seconds(self._clock.now())
@@ -115,7 +117,7 @@ class FileKeyObjects:
         return self._with_state(new)
 
     def _with_state(self, key: SigningKey) -> SigningKey:
-        state, now = self._state(key.key_id), whole_seconds(self._clock.now())
+        state, now = self._state(key), whole_seconds(self._clock.now())
         times = SigningKeyTimes(active=now) if state == ACTIVE else SigningKeyTimes(verifying=now)
         changed = replace(
             key,
