@@ -57,6 +57,7 @@ PERMISSION_KINDS = (
     role.ClusterRole,
     role_binding.RoleBinding,
     role_binding.ClusterRoleBinding,
+    token_exchange_policy.TokenExchangePolicy,
 )
 
 # Creating one of these revokes a credential.
