@@ -147,7 +147,7 @@ fuzz: .venv/.installed-dev
 	ORCHID_HYPOTHESIS=search $(BIN)/python -m pytest -q -o faulthandler_timeout=0 -m hypothesis tests/unit tests/api tests/security
 
 # Small mistakes in critical lines, one at a time, and whether the tests notice; half an hour or so.
-# Mistakes that nobody chose: make mutants ARGS='--random 40 --seed 7 --minutes 20'
+# Mistakes that nobody chose: make mutants ARGS='--random 40 --seed 7 --in src/orchid/agent --minutes 20'
 mutants: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m tests.mutants.run $(ARGS)

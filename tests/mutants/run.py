@@ -1,32 +1,40 @@
-"""Make small mistakes in critical lines, one at a time, and see whether the tests notice.
+"""Make small mistakes, one at a time, and see whether the tests notice.
 
     make mutants                              all of the list
     make mutants ARGS="--only store/sqlite"   those whose file's name has this in it
     make mutants ARGS="--random 40 --seed 7"  so many that are drawn from the source (drawn.py)
+    ... --in src/orchid/agent --in PATH       from these files and folders only
+    ... --since COMMIT                        from lines that are newer than a commit only
 
 The list is the *.toml files beside this one. A row (`Mutant`) says: in this file of src/orchid,
 this text (it occurs once) becomes that text, and these tests are the ones to notice. A row that
-`changes_nothing`, and why, is there for the reader and is not run.
+`changes_nothing`, and why, is there for the reader and is not run; if it is drawn, it is counted
+apart, as a mistake that cannot be seen.
 
-Each mistake is made in a copy of the tree, so that the work goes on undisturbed. Tests that hang
-have noticed too. First the tests are run on the copy as it is: they must pass, or they would notice
-anything. Ends with exit code 1 if a mistake survived or could not be tried; of mistakes that were
-drawn, as many are tried as the time (`--minutes`) allows.
+Each mistake is made in a copy of the tree, so that the work goes on undisturbed. The nearest tests
+run first, then wider ones until `SECONDS` are over (nearest.py); those that hang have noticed too.
+A test that fails must pass without the mistake, or it would notice anything. Ends with exit code 1
+if a mistake survived or could not be tried; of mistakes that were drawn, as many are tried as the
+time (`--minutes`) allows.
 """
 
 import argparse
+import ast
+import difflib
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,14 +42,18 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Protocol
 
-from tests.mutants.drawn import draw
+from tests.mutants import nearest
+from tests.mutants.drawn import DEFAULT, Drawn, draw
 
 HERE = Path(__file__).parent
 TREE = HERE.parent.parent
 COPIED = ("src", "tests", "docs", "deploy", "benchmarks", "requirements", "scripts")
-SECONDS = 180  # for the tests of one mistake; without it they take a few
-PASSED, FAILED = 0, 1  # pytest's exit codes
-NOTICED, SURVIVED, UNTRIED, LATE = "noticed", "SURVIVED", "NOT TRIED", "late"
+SECONDS = 420  # for the tests of one mistake
+NEAR_SECONDS = 180  # for the nearest of them; without a mistake they take a few
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+NOTICED, SURVIVED, UNSEEN, LATE = "noticed", "SURVIVED", "cannot be seen", "late"
+UNTRIED = "NOT TRIED"
+HANGS = "no end"
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,10 @@ class Mutant:
     after: str
     tests: tuple[str, ...]
     changes_nothing: str = ""  # why it cannot be noticed
+
+    @property
+    def path(self) -> str:
+        return f"src/orchid/{self.file}"
 
     def __str__(self) -> str:
         before, after = (" ⏎ ".join(text.split("\n")).strip() for text in (self.before, self.after))
@@ -80,10 +96,25 @@ class Mistake(Protocol):
     """A mistake of a list, or one that was drawn."""
 
     @property
-    def file(self) -> str: ...
-    @property
-    def tests(self) -> tuple[str, ...]: ...
+    def path(self) -> str: ...
     def applied(self, source: str) -> str: ...
+
+
+def tests_of(mistake: Mistake) -> tuple[Sequence[str], Sequence[str]]:
+    """The nearest tests and the wider ones."""
+    if isinstance(mistake, Mutant):
+        return mistake.tests, ()
+    return nearest.near(mistake.path), nearest.wider(mistake.path)
+
+
+def is_known(mistake: Drawn, explained: Iterable[Mutant]) -> bool:
+    """Whether a row explains why this mistake cannot be seen."""
+    rows = [row for row in explained if row.path == mistake.path]
+    if not rows:
+        return False
+    source = (TREE / mistake.path).read_text()
+    drawn = ast.dump(ast.parse(mistake.applied(source)))
+    return any(ast.dump(ast.parse(row.applied(source))) == drawn for row in rows)
 
 
 class Copy:
@@ -91,6 +122,7 @@ class Copy:
 
     def __init__(self, place: Path) -> None:
         self.place = place
+        self._running: subprocess.Popen[str] | None = None
         for name in COPIED:
             leave = shutil.ignore_patterns("__pycache__")
             shutil.copytree(TREE / name, place / name, ignore=leave)
@@ -98,81 +130,112 @@ class Copy:
             if path.is_file():
                 shutil.copy(path, place)
 
-    def outcome_of(self, mutant: Mistake) -> str:
-        path = self.place / "src" / "orchid" / mutant.file
+    def outcome_of(self, mistake: Mistake) -> tuple[str, str]:
+        """Whether the mistake is noticed, and by which test."""
+        path = self.place / mistake.path
         source = path.read_text()
-        path.write_text(mutant.applied(source))
-        try:
-            return {PASSED: SURVIVED, FAILED: NOTICED}.get(self.run(mutant.tests), UNTRIED)
-        finally:
-            path.write_text(source)
+        end = time.monotonic() + SECONDS
+        for tests, limit in zip(tests_of(mistake), (NEAR_SECONDS, SECONDS), strict=True):
+            rest = list(tests)
+            while rest and (seconds := min(limit, end - time.monotonic())) > 1:
+                path.write_text(mistake.applied(source))
+                try:
+                    failed = self.first_failure(rest, seconds)
+                finally:
+                    path.write_text(source)
+                if failed == HANGS and limit == SECONDS:
+                    break  # wider tests are many: their time is over
+                if not failed:
+                    break
+                if failed == HANGS and self.first_failure(rest, limit) != HANGS:
+                    return NOTICED, HANGS
+                if not self.first_failure([failed], limit):
+                    return NOTICED, failed
+                say(f"fails without a mistake: {failed}")
+                rest = [test for test in rest if test != failed.partition("::")[0]]
+                if not rest and limit == NEAR_SECONDS:
+                    return UNTRIED, failed
+        return SURVIVED, ""
 
-    def run(self, tests: Sequence[str]) -> int:
-        """Run tests until the first fails; what takes too long has failed."""
+    def first_failure(self, tests: Sequence[str], seconds: float) -> str:
+        """Run tests until the first fails; its name, `HANGS`, or nothing if all have passed."""
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
         # Before the tree that is installed; and no bytecode, which goes by the second of a change.
         paths = {"PYTHONPATH": str(self.place / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-        running = subprocess.Popen(
-            [*command, *tests],
-            cwd=self.place,
-            env=os.environ | paths,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            return running.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            return FAILED
-        finally:
-            if running.poll() is None:
-                os.killpg(running.pid, signal.SIGKILL)  # with whatever the tests have started
-                running.wait()
+        with tempfile.TemporaryFile("w+") as output:
+            running = self._running = subprocess.Popen(
+                [*command, "--tb=no", "-rfE", *tests],
+                cwd=self.place,
+                env=os.environ | paths,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                text=True,
+            )
+            try:
+                code = running.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return HANGS
+            finally:
+                self.stop()
+            output.seek(0)
+            found = FAILED.search(output.read())
+        return found[1] if found else tests[0] if code else ""
+
+    def stop(self) -> None:
+        if self._running is not None and self._running.poll() is None:
+            os.killpg(self._running.pid, signal.SIGKILL)  # with whatever the tests have started
+            self._running.wait()
 
 
 @contextmanager
-def copies(count: int) -> Iterator["SimpleQueue[Copy]"]:
-    free: SimpleQueue[Copy] = SimpleQueue()
+def copies(count: int) -> Iterator[list[Copy]]:
     with tempfile.TemporaryDirectory(prefix="orchid-mutants-") as directory:
-        for number in range(count):
-            free.put(Copy(Path(directory, str(number))))
-        yield free
+        made = [Copy(Path(directory, str(number))) for number in range(count)]
+        try:
+            yield made
+        finally:
+            for copy in made:
+                copy.stop()
 
 
 def judge(rows: Sequence[Mistake], jobs: int, seconds: float = math.inf) -> Counter[str]:
     """Try mistakes until the time is over, say of each whether it was noticed, and count."""
     end = time.monotonic() + seconds
+    stopped = threading.Event()
     counts: Counter[str] = Counter()
-    with copies(jobs) as free, ThreadPoolExecutor(jobs) as pool:
+    free: SimpleQueue[Copy] = SimpleQueue()
 
-        def try_one(mutant: Mistake) -> str:
-            if time.monotonic() > end:
-                return LATE
-            copy = free.get()
-            try:
-                return copy.outcome_of(mutant)
-            finally:
-                free.put(copy)
+    def try_one(mistake: Mistake) -> tuple[str, str]:
+        if stopped.is_set() or time.monotonic() > end:
+            return LATE, ""
+        copy = free.get()
+        try:
+            return copy.outcome_of(mistake)
+        finally:
+            free.put(copy)
 
-        def passes(tests: tuple[str, ...]) -> bool:
-            if time.monotonic() > end:
-                return True
-            copy = free.get()
-            try:
-                return copy.run(tests) == PASSED
-            finally:
-                free.put(copy)
-
-        tests = sorted({row.tests for row in rows})
-        for each, passed in zip(tests, pool.map(passes, tests), strict=True):
-            if not passed:
-                say(f"these fail without a mistake: {' '.join(each)}")
-                counts[UNTRIED] += sum(row.tests == each for row in rows)
-        for row, outcome in zip(rows, pool.map(try_one, rows), strict=True):
-            counts[outcome] += 1
-            if outcome != LATE:
-                say(f"{outcome:9} {row}")
+    with ThreadPoolExecutor(jobs) as pool, copies(jobs) as made:
+        for copy in made:
+            free.put(copy)
+        try:
+            for row, (outcome, by) in zip(rows, pool.map(try_one, rows), strict=True):
+                counts[outcome] += 1
+                if outcome != LATE:
+                    say(f"{outcome:9} {row}" + f"  [{by}]" * bool(by))
+                if outcome == SURVIVED:
+                    say(lines_of(row))
+        finally:
+            stopped.set()  # by a signal: nothing new begins, and what runs is stopped
     return counts
+
+
+def lines_of(mistake: Mistake) -> str:
+    """The lines that a mistake changes, before and after."""
+    source = (TREE / mistake.path).read_text()
+    before, after = source.splitlines(), mistake.applied(source).splitlines()
+    diff = difflib.unified_diff(before, after, n=0, lineterm="")
+    return "\n".join(f"    {line}" for line in diff if line[:3] not in ("---", "+++"))
 
 
 def say(text: str) -> None:
@@ -185,12 +248,20 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--random", type=int, metavar="N", help="draw N mistakes from the source")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--in", dest="places", action="append", metavar="PATH", help="draw here")
+    parser.add_argument("--since", default="", metavar="COMMIT", help="draw from newer lines")
     parser.add_argument("--minutes", type=float, default=30.0, help="for mistakes that are drawn")
     given = parser.parse_args(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     if given.random is not None:
-        say(f"--random {given.random} --seed {given.seed}")
-        picked = draw(given.random, given.seed, given.only)
-        return report(judge(picked, given.jobs, given.minutes * 60))
+        places = given.places or DEFAULT
+        say(f"--random {given.random} --seed {given.seed} in {' '.join(places)}")
+        picked = draw(given.random, given.seed, places, given.since)
+        explained = [row for row in mutants() if row.changes_nothing]
+        seen = [one for one in picked if not is_known(one, explained)]
+        counts = judge(seen, given.jobs, given.minutes * 60)
+        counts[UNSEEN] = len(picked) - len(seen)
+        return report(counts)
     rows = [row for row in mutants() if given.only in row.file]
     tried = [row for row in rows if not row.changes_nothing]
     say(f"{len(rows) - len(tried)} of the list change nothing")
@@ -198,13 +269,14 @@ def main(words: Sequence[str]) -> int:
 
 
 def report(counts: Counter[str]) -> int:
-    tried = counts.total() - counts[LATE]
-    share = counts[NOTICED] / max(tried, 1)
-    late = f"; no time for {counts[LATE]}" if counts[LATE] else ""
+    tried = counts[NOTICED] + counts[SURVIVED]
     say(
-        f"{tried} mistakes: {counts[NOTICED]} noticed ({share:.1%}), "
-        f"{counts[SURVIVED]} survived, {counts[UNTRIED]} not tried{late}"
+        f"{tried} mistakes that can be seen: {counts[NOTICED]} noticed "
+        f"({counts[NOTICED] / max(tried, 1):.1%}), {counts[SURVIVED]} survived"
     )
+    for outcome in (UNSEEN, UNTRIED, LATE):
+        if counts[outcome]:
+            say(f"{counts[outcome]} {outcome}")
     return 1 if counts[SURVIVED] or counts[UNTRIED] else 0
 
 
