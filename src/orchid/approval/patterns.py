@@ -4,14 +4,16 @@ Start with `Patterns`. Those without a star are looked up, the others tried in t
 slow: the parts between stars are searched from left to right, which finds every match.
 
 In URIs and mail addresses a star ends at a separator (`SEPARATORS`): `spiffe://a/*` must not match
-`spiffe://a/ns/b`, nor `https://*.b` the host `evil` of `https://evil/x.b`. Only a pattern that is
-just a star matches everything there, too.
+`spiffe://a/ns/b`, nor `https://*.b` the host `evil` of `https://evil/x.b` and `https://evil?.b`.
+Only a pattern that is just a star matches everything there, too.
 """
 
 from collections.abc import Iterable
 
 STAR = "*"
-SEPARATORS = "/@:"  # of the parts of URIs and mail addresses
+# Each ends a part of a URI or mail address for some reader: a backslash is `/` for browsers, and
+# `%` begins the code of any of them.
+SEPARATORS = "/@:?#%\\"
 
 Glob = tuple[str, tuple[str, ...], str]  # the texts before, between and after the stars
 

@@ -4,7 +4,7 @@ Start with `ApprovalPolicySpec`, used by the kind for policies and by the review
 compiled.py evaluates it, term_errors.py validates it.
 
 A pattern is a text in which `*` matches any characters, also none and dots. In URIs and mail
-addresses it does not match `/`, `@` and `:`.
+addresses it does not match `/`, `@`, `:`, `?`, `#`, `%` and `\\`.
 """
 
 from typing import Annotated, Final
@@ -52,10 +52,10 @@ class Allowances(Wire):
         tuple[str, ...], proto(11), describe("Addresses, patterns of them, or `10.0.0.0/8`.")
     ] = ()
     uris: Annotated[
-        tuple[str, ...], proto(12), describe("Patterns of URIs; `*` ends at /, @ and :.")
+        tuple[str, ...], proto(12), describe("Patterns of URIs; `*` ends at / @ : ? # % \\.")
     ] = ()
     email_addresses: Annotated[
-        tuple[str, ...], proto(13), describe("Patterns of mail addresses; `*` ends at /, @ and :.")
+        tuple[str, ...], proto(13), describe("Patterns of mail addresses; `*` as in uris.")
     ] = ()
     usages: Annotated[tuple[str, ...], proto(14), describe("Usages of the key.")] = ()
     keys: Annotated[

@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from orchid.credentials.a_labels import is_a_label
 from orchid.credentials.authorities.authority_keys import ML_DSA_65
 from orchid.credentials.authorities.issuer_limits import IssuerLimits
 from orchid.credentials.refusals import NotPermitted
-from orchid.credentials.spiffe_ids import account_id, is_account_id
+from orchid.credentials.spiffe_ids import account_id, claims_id, is_account_id, is_workload_id
 from orchid.credentials.x509.names import (
     SUBJECT_PARTS,
     USER_UID,
@@ -54,6 +55,7 @@ _MAX_SUBJECT_VALUE = 1024
 _MAX_EMAIL = 254  # RFC 5321 section 4.5.3.1.3, without the brackets
 _MAX_URI = 2048
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_HOST = re.compile(r"[A-Za-z0-9._-]+")
 _DNS_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 Rules = Callable[[Named, Sequence[str]], None]
@@ -422,7 +424,7 @@ def refuse_bad_host(name: str, *, wildcards: bool) -> None:
     good = len(name) <= _MAX_DNS_NAME and all(_DNS_LABEL.fullmatch(label) for label in labels)
     if not good or _is_address(host):
         raise NotPermitted("a DNS subjectAltName is not a host name")
-    if any(label[2:4] == "--" and not _is_idna(label) for label in labels):
+    if any(label[2:4] == "--" and not is_a_label(label) for label in labels):
         raise NotPermitted("a DNS subjectAltName is not a valid internationalized name")
 
 
@@ -434,16 +436,22 @@ def _refuse_bad_email(address: str) -> None:
 
 
 def _refuse_bad_uri(uri: str) -> None:
-    """Refuse a URI without a host or resource: relative ones, scripts, bad ports."""
+    """Refuse a URI without a host or resource: relative ones, scripts, bad hosts and ports."""
+    if len(uri) > _MAX_URI or not _SCHEME.match(uri) or not _names_resource(uri):
+        raise NotPermitted("a URI subjectAltName is not an absolute URI with a host")
+    if claims_id(uri) and not is_workload_id(uri):
+        raise NotPermitted("a URI subjectAltName is not a SPIFFE ID")
+
+
+def _names_resource(uri: str) -> bool:
+    """Whether a URI has a host that no reader takes for another, or is a URN."""
     try:
         parts = urlsplit(uri)
-        good = bool(parts.hostname) and parts.port != 0
+        host, good_port = parts.hostname or "", parts.port != 0
     except ValueError:
-        good = False
-    else:
-        good = good or (parts.scheme == "urn" and bool(parts.path))
-    if not good or len(uri) > _MAX_URI or not _SCHEME.match(uri):
-        raise NotPermitted("a URI subjectAltName is not an absolute URI with a host")
+        return False
+    is_urn = parts.scheme == "urn" and bool(parts.path)
+    return is_urn or (good_port and (_is_address(host) or _HOST.fullmatch(host) is not None))
 
 
 def _is_address(host: str) -> bool:
@@ -452,13 +460,3 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_idna(label: str) -> bool:
-    """Whether a label with reserved dashes is an A-label that decodes and encodes back."""
-    if not label.lower().startswith("xn--"):
-        return False
-    try:
-        return bool(label[4:].encode("ascii").decode("punycode"))
-    except (UnicodeError, ValueError):
-        return False

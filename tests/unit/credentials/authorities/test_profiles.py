@@ -237,6 +237,26 @@ def test_endless_names_are_not_signed() -> None:
         (0x86, "javascript:alert(1)"),
         (0x86, "/relative"),
         (0x86, "spiffe://a/" + "b" * 2048),
+        (0x86, "https://example.com:0/"),
+        (0x86, "https:///path"),
+        (0x86, "https://evil%2f.example.com/"),
+        (0x86, "https://a,b/"),
+        (0x86, "urn:"),
+        (0x86, "spiffe://a"),
+        (0x86, "spiffe://a/"),
+        (0x86, "spiffe://a/b/"),
+        (0x86, "spiffe://a//b"),
+        (0x86, "spiffe://a/b/../c"),
+        (0x86, "spiffe://a/."),
+        (0x86, "spiffe://a/b?c"),
+        (0x86, "spiffe://a/b#c"),
+        (0x86, "spiffe://a/%62"),
+        (0x86, "spiffe://a:1/b"),
+        (0x86, "spiffe://u@a/b"),
+        (0x86, "spiffe://A/b"),
+        (0x86, "SPIFFE://a/b"),
+        (0x81, "a@xn--a.example.com"),
+        (0x82, "xn--a.example.com"),
     ],
 )
 def test_malformed_addresses_are_not_signed(tag: int, address: str) -> None:
@@ -249,7 +269,17 @@ def test_malformed_addresses_are_not_signed(tag: int, address: str) -> None:
         CLIENT.check(signing_request.parse(samples.as_pem(raw)), CLIENT_USAGES)
 
 
-@pytest.mark.parametrize("uri", ["spiffe://a/b", "https://example.com:8443/x", "urn:uuid:1-2"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "spiffe://a/b",
+        "spiffe://-a_b.c/B/..c/d-_.e",
+        "https://example.com:8443/x?y#z",
+        "https://[::1]/",
+        "https://1.2.3.4",
+        "urn:uuid:1-2",
+    ],
+)
 def test_usual_uris_are_signed(uri: str) -> None:
     """Workload identities and resource names are what the field is for."""
     named = parsed(alternative_names=(x509.UniformResourceIdentifier(uri),))
