@@ -16,23 +16,35 @@ from orchid.credentials.x509 import pem as pem_text
 from orchid.credentials.x509.certificates import encode
 from orchid.credentials.x509.revocation_list import RevokedCertificates, next_edition
 from orchid.engine.interfaces import Rejected
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import ACTIVE, SigningKey
+from orchid.wire.conditions import is_true
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.revoked_credentials import RevokedCertificate, RevokedKey
+from tests.api.world import Api
 from tests.unit.controllers.beside import Beside, beside
 from tests.unit.controllers.test_authority_rotation import (
     HOME,
     LISTS,
+    ROTATION,
     Verifier,
     make_activatable,
     new_key,
     rotated,
     step,
 )
-from tests.unit.controllers.test_keep_authorities import KEEPER, SIGNER, create, until_ready
+from tests.unit.controllers.test_keep_authorities import (
+    KEEPER,
+    SIGNER,
+    SIGNING,
+    create,
+    issued,
+    until_not_ready,
+    until_ready,
+)
 from tests.unit.controllers.test_revocation_lists import fetched, list_of
 
 
@@ -142,3 +154,43 @@ async def test_a_server_refuses_clients_by_the_cross_certificate_of_a_revoked_ke
         revocations._certificates.clear()
         with pytest.raises(Rejected, match="has been revoked"):
             revocations.refuse_certificate(chain, "ann")
+
+
+async def test_an_authority_whose_certificate_is_revoked_is_not_ready(tmp_path: Path) -> None:
+    """The revocation warns, with the command for the key; then another key signs."""
+    async with beside(tmp_path / "data") as world, world.running(KEEPER, SIGNING, ROTATION):
+        await create(world, "root", signerName="example.com/root", subject={"commonName": "Root"})
+        await until_ready(world, "root")
+        await create(world, parent={"authority": "root"})
+        await until_ready(world)
+        _, between = await issued(world)
+        serial = f"{between.serial_number:x}"
+        answer = await revoked(world, "held", serial, reason="certificateHold")
+        held = await until_not_ready(world, "CertificateRevoked")
+        await world.admin.delete(CredentialRevocation, "held")
+        await until_ready(world)
+        await revoked(world, "gone", serial, reason="cACompromise")
+        await until_not_ready(world, "CertificateRevoked")
+        of_key = CredentialRevocationSpec(key=RevokedKey(name="web-1"))
+        await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name="k"), spec=of_key))
+        after = await until_ready(world)
+
+    assert "orchid revoke key/web-1" in answer
+    assert not is_true(held.status.conditions, "Ready")
+    assert (await world.admin.get(CertificateAuthority, "root")).is_ready
+    assert after.status.keys[0].name == "web-2"
+
+
+async def revoked(world: Beside, name: str, serial: str, *, reason: str) -> str:
+    """Revoke a certificate by its number; return the warnings."""
+    body = {
+        "metadata": {"name": name},
+        "spec": {
+            "certificate": {"serialNumber": serial, "signerName": "example.com/root"},
+            "reason": reason,
+        },
+    }
+    where = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
+    answer = await Api(world.server).call("POST", where, body)
+    assert answer.status == 201, answer.text
+    return " ".join(answer.warnings)

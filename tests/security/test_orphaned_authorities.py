@@ -3,19 +3,22 @@
 Alice may create and delete authorities for a signer of her own, and knows the private key in her
 Secret. She deletes her authority `web` and lets what it owned stay. Bob creates an authority of
 that name for his signer: it was Ready with the certificate of Alice, and signed with her key, and
-/trust/web.pem had her root.
+/trust/web.pem had her root. The same with an intermediate, when she created an authority with the
+name of its deleted parent.
 """
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
 
-from orchid.client.client import Client
+from orchid.client.client import Client, ListSelection
 from orchid.credentials.authorities.authority import Authority
 from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.kinds.published_bundle import PublishedBundle
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey
@@ -24,11 +27,12 @@ from orchid.wire.conditions import is_true
 from orchid.wire.errors import Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.references import belongs_to
+from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 from tests.api.world import Api
 from tests.security.left_behind import drop, put
 from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_authority_rotation import ROTATION
+from tests.unit.controllers.test_authority_rotation import ROTATION, new_key
 from tests.unit.controllers.test_keep_authorities import (
     DAY,
     KEEPER,
@@ -224,3 +228,84 @@ async def test_nobody_creates_the_bundle_of_an_authority_but_the_server(world: B
     async with world.running(PUBLISHER, KEEPER):
         own = await edition(world, 1, "web")
     assert belongs_to(own, made)
+
+
+# -- the name of a parent ------------------------------------------------------------------------
+
+CORP, WEB = "corp.example.com/root", "corp.example.com/web"
+
+
+async def family(world: Beside) -> CertificateAuthority:
+    """An authority `web` below `corp`."""
+    await world.admin.create(authority("corp", CORP, subject={"commonName": "Corp"}))
+    await until_ready(world, "corp")
+    await world.admin.create(authority("web", WEB, parent={"authority": "corp"}))
+    return await until_ready(world)
+
+
+async def replaced(world: Beside, *, is_remembered: bool) -> None:
+    """The authority `corp` is deleted as it was possible before, and Alice has that name."""
+    below = await world.admin.get(CertificateAuthority, "web")
+    for name in ("corp-1", "corp"):
+        there = await world.admin.find(SigningKey, name)
+        if there is not None:
+            await drop(world, there)
+    await drop(world, await edition(world, 1, "corp"))
+    await drop(world, await world.admin.get(CertificateAuthority, "corp"))
+    if not is_remembered:  # by an earlier version of the server
+        await put(world, replace(below, status=replace(below.status, parent=None)))
+    world.clock.ahead += timedelta(seconds=2)
+    subject = {"commonName": "Alice"}
+    await client(world, "alice").create(authority("corp", OF_ALICE, subject=subject))
+
+
+@pytest.mark.parametrize("is_remembered", [True, False], ids=["remembered", "earlier version"])
+async def test_another_authority_of_the_name_of_a_parent_certifies_nothing(
+    world: Beside, monkeypatch: pytest.MonkeyPatch, *, is_remembered: bool
+) -> None:
+    """Also after a restart: no key of the intermediate is below a root of Alice."""
+    monkeypatch.setattr(world.server.clock, "now", world.clock.now)
+    async with world.running(KEEPER, PUBLISHER):
+        before = await family(world)
+        await edition(world, 1, "corp")
+    await replaced(world, is_remembered=is_remembered)
+    async with world.running(KEEPER, PUBLISHER, ROTATION):
+        of_alice = await until_ready(world, "corp")
+        taken = await until_not_ready(world, "ParentReplaced")
+        with pytest.raises(Invalid, match="another one than the parent of web"):
+            await new_key(world, "web-2")
+        bundles = world.admin.scan(ListSelection(ClusterTrustBundle))
+        roots = {one.spec.trust_bundle async for one in bundles if one.spec.signer_name == WEB}
+
+    assert is_true(taken.status.conditions, "Ready"), "its present key is below the old parent"
+    assert roots == {
+        (await world.admin.get(ClusterTrustBundle, before.status.trust_bundle)).spec.trust_bundle
+    }
+    assert of_alice.status.certificate not in roots
+
+
+async def test_a_parent_is_not_deleted_before_its_intermediates(world: Beside) -> None:
+    """The message names them. An authority that only has the name of the parent is deleted."""
+    where = "/apis/identity.orch.io/v1alpha1/certificateauthorities"
+    async with world.running(KEEPER, PUBLISHER, GARBAGE):
+        await family(world)
+        server = Api(world.server)
+        for query in ("", "?dryRun=All"):
+            answer = await server.call("DELETE", f"{where}/corp{query}")
+            assert answer.status == 403, answer.text
+            assert answer.json["message"].endswith("below it, delete them first: web")
+        await world.admin.delete(CertificateAuthority, "web")
+        await world.admin.delete(CertificateAuthority, "corp")
+        await world.until_gone(CertificateAuthority, "corp")
+
+
+async def test_an_authority_that_replaced_a_parent_is_deleted(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.server.clock, "now", world.clock.now)
+    async with world.running(KEEPER, PUBLISHER):
+        await family(world)
+        await edition(world, 1, "corp")
+    await replaced(world, is_remembered=True)
+
+    await client(world, "alice").delete(CertificateAuthority, "corp")

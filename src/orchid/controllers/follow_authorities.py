@@ -52,6 +52,7 @@ class AuthoritiesBySigner:
     def __init__(self) -> None:
         self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
         self._by_name: dict[str, CertificateAuthority] = {}
+        self._below: dict[str, set[str]] = {}  # names of intermediates by that of the parent
         self.with_trust_domain: set[str] = set()
 
     def take(self, event: WatchedChange[CertificateAuthority]) -> None:
@@ -62,10 +63,13 @@ class AuthoritiesBySigner:
             if authority.spec.trust_domain:
                 self.with_trust_domain.add(authority.name)
             self._by_name[authority.name] = authority
+            if parent := _parent_name(authority):
+                self._below.setdefault(parent, set()).add(authority.name)
             for signer in authority.signers:
                 self._by_signer.setdefault(signer, {})[authority.name] = authority
             return
         self._by_name.pop(authority.name, None)
+        self._below.get(_parent_name(authority), set()).discard(authority.name)
         for signer in authority.signers:
             claims = self._by_signer.get(signer, {})
             claims.pop(authority.name, None)
@@ -77,8 +81,13 @@ class AuthoritiesBySigner:
         found = self._by_signer.get(signer)
         return sorted(found.values(), key=lambda one: one.seniority) if found else []
 
-    def named(self, name: str) -> CertificateAuthority | None:
-        return self._by_name.get(name)
+    def parent(self, below: CertificateAuthority) -> CertificateAuthority | None:
+        """The authority that has the name of the parent: `parent_problem` says if it is another."""
+        return self._by_name.get(_parent_name(below))
+
+    def below(self, name: str) -> list[str]:
+        """The names of the authorities that name a parent."""
+        return list(self._below.get(name, ()))
 
     @property
     def signers(self) -> list[str]:
@@ -87,7 +96,12 @@ class AuthoritiesBySigner:
     def clear(self) -> None:
         self._by_signer.clear()
         self._by_name.clear()
+        self._below.clear()
         self.with_trust_domain.clear()
+
+
+def _parent_name(authority: CertificateAuthority) -> str:
+    return authority.spec.parent.authority if authority.spec.parent else ""
 
 
 class AuthorityFollower:

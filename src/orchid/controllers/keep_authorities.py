@@ -20,7 +20,7 @@ authorities each is read less often, so that the load does not grow with their n
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -50,6 +50,8 @@ from orchid.credentials.x509 import certificates
 from orchid.issuance.authorities.authority_conditions import (
     ABNORMAL,
     BUNDLE_TAKEN,
+    PARENT_REPLACED,
+    CertificateRevoked,
     ChainMissing,
     KeyLost,
     KeyNotSealed,
@@ -64,6 +66,8 @@ from orchid.kinds.certificate_authority import (
     EXPIRING,
     UNSEALED_STORE,
     CertificateAuthority,
+    parent_problem,
+    parent_reference,
     secret_location,
 )
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
@@ -82,7 +86,7 @@ from orchid.kinds.signing_key import (
     next_name,
     select,
 )
-from orchid.wire.authority_status import AuthorityKeyReference
+from orchid.wire.authority_status import AuthorityKeyReference, AuthorityParentReference
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
 from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
@@ -121,6 +125,9 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._keys: dict[str, dict[str, SigningKey]] = {}  # by authority and name
         self._holders: dict[SecretReference, str] = {}  # authorities by the Secret of a key
         self._revoked: dict[str, str] = {}  # ids of revoked keys, by the name of the revocation
+        # By the SHA-256 of a certificate: names of revocations; authorities, with names of keys.
+        self._revoked_certificates: dict[str, set[str]] = {}
+        self._chains: dict[str, set[tuple[str, str]]] = {}
         self.listed = asyncio.Event()  # set once every authority is in the index
         self._home = home = names.system_namespace
         self.triggers = (
@@ -159,6 +166,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             for rival in self._index.claims(signer):
                 if rival.name != found.name:  # it may have got the signer, or lost it
                     self.queue.add(("", rival.name))
+        for below in self._index.below(found.name):  # it may have got a parent, or lost it
+            self.queue.add(("", below))
 
     def _move(self, name: str, location: SecretReference | None) -> None:
         """Index the Secret of an authority's key."""
@@ -177,7 +186,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         if not self.listed.is_set():
             raise TryAgain("not every certificate authority is known yet")
         now = self._clock.now()
-        status = found.status
+        status = replace(found.status, parent=self._remembered_parent(found))
         try:
             self._refuse_second(found)
             await self._adopt(found)
@@ -194,6 +203,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 + self._cross_of_parent(found, authority),
             )
             refuse_out_of_time(authority.chain, now)
+            self._refuse_revoked(authority, chosen)
             ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(found))
         except Refusal as refusal:
             # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
@@ -219,9 +229,28 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     async def _problems(self, found: CertificateAuthority) -> dict[str, str]:
         """What belongs to somebody else, by the type of its condition."""
         bundle = await self._client.find(PublishedBundle, found.name)
-        return {BUNDLE_TAKEN: bundle_problem(found, bundle)}
+        named = self._index.parent(found)
+        replaced = parent_problem(found, named) if named else ""
+        return {BUNDLE_TAKEN: bundle_problem(found, bundle), PARENT_REPLACED: replaced}
+
+    def _remembered_parent(self, found: CertificateAuthority) -> AuthorityParentReference | None:
+        """The parent, by uid; an earlier version of the server did not remember it."""
+        named = self._index.parent(found)
+        if found.status.parent or named is None or parent_problem(found, named):
+            return found.status.parent
+        return parent_reference(named)
 
     # -- the key -----------------------------------------------------------------------------
+
+    def _refuse_revoked(self, authority: Authority, chosen: KeySelection) -> None:
+        """Refuse a chain with a revoked certificate; roots are removed from bundles instead."""
+        assert chosen.signer is not None
+        for link in authority.chain[:-1]:
+            if certificates.fingerprint(link) in self._revoked_certificates:
+                raise CertificateRevoked(
+                    f"a certificate in the chain of {chosen.signer.name} is revoked; to have "
+                    f"another key sign, revoke the key, too: orchid revoke key/{chosen.signer.name}"
+                )
 
     def _refuse_second(self, found: CertificateAuthority) -> None:
         for signer in found.signers:
@@ -240,10 +269,9 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     def _cross_of_parent(self, found: CertificateAuthority, authority: Authority) -> str:
         """The cross certificates of the authority above, if its present key signed this one."""
-        parent = found.spec.parent.authority if found.spec.parent else ""
-        above = self._index.named(parent) if parent else None
+        above = self._index.parent(found)
         cross = above.status.cross_certificates if above else ""
-        if not cross:
+        if not cross or above is None or parent_problem(found, above):
             return ""
         certified = spki_of(certificates.parse_blocks(cross)[0])
         return cross if certified in map(spki_of, authority.chain[1:2]) else ""
@@ -365,6 +393,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             return
         if event.type == DELETED:
             self._keys.get(found.spec.authority, {}).pop(found.name, None)
+            for digest in _fingerprints(found):
+                self._chains.get(digest, set()).discard((found.spec.authority, found.name))
             self._holders.pop(key_location(found, self._home), None)
         else:
             self._take_key(found)
@@ -373,8 +403,13 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     def _take_key(self, found: SigningKey) -> None:
         self._keys.setdefault(found.spec.authority, {})[found.name] = found
         self._holders[key_location(found, self._home)] = found.spec.authority
+        for digest in _fingerprints(found):
+            self._chains.setdefault(digest, set()).add((found.spec.authority, found.name))
 
     async def _key_revoked(self, event: WatchedChange[CredentialRevocation]) -> AsyncIterator[Key]:
+        if event.object.spec.certificate and not event.object.spec.cluster:
+            for key in self._certificate_revoked(event, event.object.spec.certificate.sha256):
+                yield key
         named = event.object.spec.key
         if named is None:
             return
@@ -385,6 +420,19 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         for authority, keys in self._keys.items():
             if named.name in keys:
                 yield "", authority
+
+    def _certificate_revoked(
+        self, event: WatchedChange[CredentialRevocation], digest: str
+    ) -> Iterator[Key]:
+        names = self._revoked_certificates.setdefault(digest, set())
+        if event.type == DELETED:  # a hold
+            names.discard(event.object.name)
+        else:
+            names.add(event.object.name)
+        if not names:
+            del self._revoked_certificates[digest]
+        for authority, _ in self._chains.get(digest, ()):
+            yield "", authority
 
     async def _owner_of(self, event: WatchedChange[ClusterTrustBundle]) -> AsyncIterator[Key]:
         kind = self._client.catalog.of(CertificateAuthority).name
@@ -437,6 +485,15 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 def _waits(key: SigningKey) -> bool:
     """Whether a key waits for a certificate from elsewhere."""
     return bool(key.status.request) and not key.status.certificate and key.state != RETIRED
+
+
+def _fingerprints(key: SigningKey) -> list[str]:
+    """SHA-256 of each certificate in the chain of a key below its root."""
+    try:
+        links = certificates.parse_blocks(key.status.certificate) if key.status.certificate else []
+    except Refusal:
+        return []
+    return [certificates.fingerprint(link) for link in links[:-1]]
 
 
 def _lost(missing: SecretMissing) -> KeyLost:

@@ -46,7 +46,7 @@ from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
-from orchid.wire.authority_status import CertificateAuthorityStatus
+from orchid.wire.authority_status import AuthorityParentReference, CertificateAuthorityStatus
 from orchid.wire.conditions import READY, is_true
 from orchid.wire.fields import (
     FieldError,
@@ -344,6 +344,9 @@ class StatusRules(ConditionRules[CertificateAuthority]):
     def validate_status(
         self, new: CertificateAuthority, old: CertificateAuthority
     ) -> Iterator[FieldError]:
+        if old.status.parent is not None:
+            path = Path() / "status" / "parent"
+            yield from immutable(path, new.status.parent, old.status.parent)
         if new.status.certificate and new.status.certificate != old.status.certificate:
             try:
                 certificates.parse_blocks(new.status.certificate)
@@ -366,7 +369,8 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
         rules=Rules(),
         defaults=with_defaults,
         writes=("metadata", "spec"),
-        creates=("metadata", "spec"),
+        # The server fills in the parent: see admission/authorities/own_signers.py.
+        creates=("metadata", "spec", "status.parent"),
         columns=COLUMNS,
         selectable={"spec.signerName": lambda authority: authority.spec.signer_name},
         records=certificate_changes,
@@ -389,6 +393,26 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
         spec, key=key, duration=duration, issues=issues, acme=with_default_acme(spec.acme)
     )
     return replace(new, spec=made_spec)
+
+
+def parent_reference(parent: CertificateAuthority) -> AuthorityParentReference:
+    """What an intermediate authority remembers of its parent."""
+    return AuthorityParentReference(uid=parent.metadata.uid, signer_name=parent.spec.signer_name)
+
+
+def parent_problem(below: CertificateAuthority, named: CertificateAuthority) -> str:
+    """Why an authority that has the name of the parent is not the parent; empty if it is."""
+    known = below.status.parent
+    if known is not None:
+        is_parent = known == parent_reference(named)
+    else:  # of an earlier version: the parent was there before
+        is_parent = named.seniority[0] <= below.seniority[0]
+    if is_parent:
+        return ""
+    return (
+        f"the authority {named.name} is another one than the parent of {below.name}, which was "
+        f"deleted: it certifies no key. Create {below.name} again, below the new one"
+    )
 
 
 def profile(authority: CertificateAuthority) -> Profile:

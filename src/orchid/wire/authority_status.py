@@ -17,6 +17,13 @@ class AuthorityKeyReference(Wire):
     ] = ""
 
 
+class AuthorityParentReference(Wire):
+    """The authority above an intermediate one. Another one may have its name later."""
+
+    uid: Annotated[str, proto(1), describe("Its uid.")] = always(str)
+    signer_name: Annotated[str, proto(2), describe("Its signer name.")] = always(str)
+
+
 class CertificateAuthorityStatus(Wire):
     """The conditions of an authority and the material to verify its certificates."""
 
@@ -26,7 +33,9 @@ class CertificateAuthorityStatus(Wire):
         proto(1),
         describe(
             "Ready: it issues. Expiring: the last third of its life has begun. "
-            "SignsRevocationLists: its key usage permits it."
+            "SignsRevocationLists: its key usage permits it. BundleTaken: the PublishedBundle of "
+            "its name belongs to somebody else. ParentReplaced: another authority has the name of "
+            "its parent."
         ),
     ] = ()
     certificate: Annotated[
@@ -56,3 +65,11 @@ class CertificateAuthorityStatus(Wire):
         proto(7),
         describe("A certificate request in PEM that an external parent has to sign."),
     ] = ""
+    parent: Annotated[
+        AuthorityParentReference | None,
+        proto(8),
+        describe(
+            "The authority that `spec.parent` named when this one was created. Another one of that "
+            "name certifies no key of it. Immutable."
+        ),
+    ] = None

@@ -19,7 +19,7 @@ from orchid.client.client import ListSelection
 from orchid.controllers.publish_trust_bundles import bundle_name
 from orchid.controllers.rotate_authority_keys import schedule_of
 from orchid.credentials.authorities.authority import Authority
-from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.certificate_authority import CertificateAuthority, parent_reference
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
@@ -746,13 +746,37 @@ async def test_an_offline_root_signs_the_request_of_an_authority(
         ({"parent": {}}, "exactly one of authority and external"),
         ({"parent": {"authority": "a", "external": True}}, "exactly one of authority and external"),
         ({"parent": {"authority": "none"}}, "spec.parent.authority: Not found"),
+        ({"parent": {"authority": "leaving"}}, "spec.parent.authority: Not found"),
     ],
 )
 async def test_a_parent_that_cannot_be_is_refused(
     world: Beside, spec: dict[str, Any], text: str
 ) -> None:
     """With the field and the reason."""
+    leaving = await create(world, "leaving", signerName="example.com/leaving")
+    await world.admin.update(leaving.with_meta(finalizers=("example.com/stay",)))
+    await world.admin.delete(CertificateAuthority, "leaving")
     with pytest.raises(Invalid) as refused:
         await create(world, **spec)
 
     assert text in str(refused.value)
+
+
+async def test_the_server_records_the_parent_whatever_a_client_sends(world: Beside) -> None:
+    """From the beginning, not only when a controller runs."""
+    root = await create(world, "root", signerName="example.com/root")
+    plain = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "signerName": SIGNER,
+            "key": {},
+            "subject": {"commonName": "Web CA"},
+            "parent": {"authority": "root"},
+        },
+        "status": {"parent": {"uid": "of-alice", "signerName": "x"}, "certificate": "x"},
+    }
+
+    made = await world.admin.create(convert(plain, CertificateAuthority))
+
+    assert made.status.parent == parent_reference(root)
+    assert made.status.certificate == ""

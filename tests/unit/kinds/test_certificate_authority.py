@@ -14,8 +14,11 @@ from orchid.kinds.certificate_authority import (
     CertificateAuthority,
     certificate_changes,
     declare,
+    parent_problem,
+    parent_reference,
     profile,
 )
+from orchid.wire.authority_status import AuthorityParentReference
 from orchid.wire.codec.documents import convert
 from orchid.wire.naming import KUBERNETES, ORCH
 from orchid.wire.struct import replace
@@ -256,3 +259,52 @@ def test_a_trust_domain_stays() -> None:
 
     found = [str(error) for error in KIND.rules.validate_update(new, old)]
     assert any("spec.trustDomain" in one and "immutable" in one for one in found)
+
+
+# -- the parent --------------------------------------------------------------------------------
+
+CORP = authority(signerName="example.com/corp").with_meta(
+    name="corp", uid="c", creation_timestamp=NOW
+)
+BELOW = authority(parent={"authority": "corp"}).with_meta(creation_timestamp=NOW)
+
+
+def remembering(parent: AuthorityParentReference | None) -> CertificateAuthority:
+    return replace(BELOW, status=replace(BELOW.status, parent=parent))
+
+
+@pytest.mark.parametrize(
+    ("uid", "signer", "is_parent"),
+    [
+        ("c", "example.com/corp", True),
+        ("another", "example.com/corp", False),
+        ("c", "example.com/another", False),
+    ],
+)
+def test_a_parent_is_known_by_its_uid_and_its_signer(
+    uid: str, signer: str, *, is_parent: bool
+) -> None:
+    below = remembering(AuthorityParentReference(uid=uid, signer_name=signer))
+
+    assert (parent_problem(below, CORP) == "") is is_parent
+
+
+@pytest.mark.parametrize(("seconds", "is_parent"), [(-1, True), (0, True), (1, False)])
+def test_without_a_recorded_parent_it_is_one_that_was_there_before(
+    seconds: int, *, is_parent: bool
+) -> None:
+    """As an earlier version of the server left it."""
+    named = CORP.with_meta(creation_timestamp=NOW + timedelta(seconds=seconds))
+
+    assert (parent_problem(remembering(None), named) == "") is is_parent
+
+
+def test_a_recorded_parent_never_changes() -> None:
+    """A user who may write the status does not give an authority another parent."""
+    (status,) = KIND.endpoints
+    before, other = remembering(parent_reference(CORP)), AuthorityParentReference(uid="x")
+
+    for new in (remembering(other), remembering(None)):
+        (problem,) = status.rules.validate_update(new, before)
+        assert "status.parent" in str(problem)
+    assert list(status.rules.validate_update(before, remembering(None))) == []

@@ -1,8 +1,9 @@
-"""Warning about the dependents of an authority, when it is deleted or changed.
+"""The dependents of an authority, when it is deleted or changed.
 
-Nothing is refused: the response has a warning, also in a dry run. It counts the valid certificates
-of the signer, its pending requests and its trust bundles. Requests and bundles are counted by a
-search in the bytes of all of them, a few at a time.
+An authority with intermediates below it is not deleted: nothing would certify their next keys. For
+all other dependents the response has a warning, also in a dry run. It counts the valid certificates
+of the signer, its pending requests and its trust bundles. Dependents are found by a search in the
+bytes of all objects, a few at a time.
 """
 
 import asyncio
@@ -15,13 +16,15 @@ from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.certificate_authority import CertificateAuthority, parent_problem
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.wire.errors import Forbidden
 from orchid.wire.meta import Object
 from orchid.wire.request_conditions import DENIED, FAILED
 
 AT_ONCE = 1000  # objects per loop turn
+MOST_NAMED = 5  # authorities in a message
 
 T = TypeVar("T", bound=Object)
 
@@ -48,6 +51,7 @@ class AuthorityDependents(AdmissionPolicy):
     def __init__(self, feed: Feed, live: Callable[[str], int]) -> None:
         """`live`: the number of valid certificates of a signer."""
         self._live = live
+        self._authorities = feed.of(CertificateAuthority)
         self._requests = feed.of(CertificateSigningRequest)
         self._bundles = feed.of(ClusterTrustBundle)
 
@@ -60,27 +64,47 @@ class AuthorityDependents(AdmissionPolicy):
     ) -> None:
         if old is None or old.is_platform or (new is not None and new.spec == old.spec):
             return
+        if new is None:
+            await self._refuse_parent(kind, old)
         signer = old.spec.signer_name
         found = await self._dependents(signer)
         if any(found):
             done = "changed" if new is not None else "deleted"
             request.warn(f"the authority of {signer} is {done}, on which depend {found}")
 
+    async def _refuse_parent(self, kind: Kind[Any], old: CertificateAuthority) -> None:
+        mark = b'"parent":{"authority":"%s"' % old.name.encode()
+        found = [one async for one in _marked(self._authorities, mark)]
+        below = sorted(one.name for one in found if _is_below(one, old))
+        if below:
+            text = f"authorities are below it, delete them first: {_listed(below)}"
+            raise Forbidden(kind.about(old.name), text)
+
     async def _dependents(self, signer: str) -> Dependents:
-        waiting = [_waits(one, signer) async for one in _naming(self._requests, signer)]
-        owned = [one.spec.signer_name == signer async for one in _naming(self._bundles, signer)]
+        mark = b'"signerName":"%s"' % signer.encode()
+        waiting = [_waits(one, signer) async for one in _marked(self._requests, mark)]
+        owned = [one.spec.signer_name == signer async for one in _marked(self._bundles, mark)]
         return Dependents(self._live(signer), sum(waiting), sum(owned))
 
 
-async def _naming(cache: KindCache[T], signer: str) -> AsyncIterator[T]:
-    """Objects whose bytes contain the signer name; others are not decoded."""
-    mark = b'"signerName":"%s"' % signer.encode()
+async def _marked(cache: KindCache[T], mark: bytes) -> AsyncIterator[T]:
+    """Objects whose bytes contain the mark; others are not decoded."""
     entries: list[Entry[T]] = list(cache.scan())
     for index, entry in enumerate(entries):
         if index % AT_ONCE == 0:
             await asyncio.sleep(0)
         if mark in entry.tail:
             yield entry.object
+
+
+def _is_below(one: CertificateAuthority, other: CertificateAuthority) -> bool:
+    parent = one.spec.parent
+    return parent is not None and parent.authority == other.name and not parent_problem(one, other)
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _waits(request: CertificateSigningRequest, signer: str) -> bool:

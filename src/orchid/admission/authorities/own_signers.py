@@ -3,10 +3,11 @@
 Start with `OwnSigners.review`. Our controllers sign and attest for the signer of every
 CertificateAuthority, so a user who creates one, or changes its terms, needs these permissions, for
 an intermediate also those for the signer of its parent; a user who names a Secret must be allowed
-to read it. The content of the Secret is checked before anything is stored: a key that does not
-match the certificate, a certificate that is not a CA, and an expired chain are refused. Later
-changes of the Secret show in the condition Ready (controllers/keep_authorities.py). If two servers
-accept an authority for one signer at the same time, the condition names the one that signs.
+to read it. The status of an intermediate has the uid of its parent from the beginning. The content
+of the Secret is checked before anything is stored: a key that does not match the certificate, a
+certificate that is not a CA, and an expired chain are refused. Later changes of the Secret show in
+the condition Ready (controllers/keep_authorities.py). If two servers accept an authority for one
+signer at the same time, the condition names the one that signs.
 """
 
 import asyncio
@@ -20,19 +21,27 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.certificate_authority import SHOWS_FILES, SPEC, CertificateAuthority
+from orchid.kinds.certificate_authority import (
+    SHOWS_FILES,
+    SPEC,
+    CertificateAuthority,
+    parent_problem,
+    parent_reference,
+)
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey, key_prefix
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, duplicate, forbidden, invalid, not_found
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
+from orchid.wire.struct import replace
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 PARENT = SPEC / "parent" / "authority"
 
 
 class OwnSigners(AdmissionPolicy):
+    admits = (CertificateAuthority,)
     reviews = (CertificateAuthority,)
 
     def __init__(
@@ -52,6 +61,19 @@ class OwnSigners(AdmissionPolicy):
         self._secrets = feed.of(Secret)
         self._keys = feed.of(SigningKey)
         self._authorities = feed.of(CertificateAuthority)
+
+    async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
+        if old is not None:
+            return new
+        await self._feed.fresh()
+        parent = self._parent(new)
+        reference = parent_reference(parent) if parent else None
+        return replace(new, status=replace(new.status, parent=reference))
+
+    def _parent(self, new: CertificateAuthority) -> CertificateAuthority | None:
+        named = new.spec.parent
+        entry = self._authorities.get("", named.authority) if named else None
+        return entry.object if entry else None
 
     async def review(
         self,
@@ -100,15 +122,15 @@ class OwnSigners(AdmissionPolicy):
         parent = new.spec.parent
         if parent is None or not parent.authority:
             return
-        entry = self._authorities.get("", parent.authority)
-        if entry is None:
+        above = self._parent(new)
+        if above is None or above.metadata.deletion_timestamp or parent_problem(new, above):
             problem = not_found(PARENT, parent.authority)
             raise Invalid(kind.about_kind(new.name), [problem])
-        if entry.object.is_platform:
+        if above.is_platform:
             # The server accepts as a client whatever is issued below it.
             text = "the authority of the platform certifies no other authority"
             raise Invalid(kind.about_kind(new.name), [forbidden(PARENT, text)])
-        await self._rights.require_signers(request, kind, new, entry.object.signers)
+        await self._rights.require_signers(request, kind, new, above.signers)
 
     async def _require_import(
         self, request: Request, kind: Kind[Any], new: CertificateAuthority

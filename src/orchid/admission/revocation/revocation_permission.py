@@ -27,6 +27,7 @@ import msgspec
 from orchid.admission.revocation.certified_keys import CertifiedKeys
 from orchid.admission.revocation.repeated_revocations import Already, RepeatedRevocations, stays
 from orchid.admission.rights import CallerRights, signer_targets
+from orchid.credentials.x509.certificates import fingerprint, parse_blocks
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
@@ -41,7 +42,7 @@ from orchid.kinds.credential_revocation import (
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
-from orchid.kinds.signing_key import SigningKey
+from orchid.kinds.signing_key import RETIRED, SigningKey
 from orchid.kinds.token_exchange_policy import LONGEST
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, invalid, not_found
@@ -274,6 +275,7 @@ class RevocationPermission(AdmissionPolicy):
             if given and given != actual:
                 text = f"that certificate has {quote(actual)}"
                 _refuse(kind, new, invalid(CERTIFICATE / field, given, text))
+        self._warn_of_key(request, record)
         if not self._is_ours(record.signer_name):
             self._without_list(request, kind, new, certificate)
         elif (
@@ -282,6 +284,19 @@ class RevocationPermission(AdmissionPolicy):
             text = f"the authority of {certificate.signer_name} has another key now"
             request.warn(f"{text}: no revocation list can name it; only this server refuses it")
         return replace(new.spec, certificate=certificate), record.not_after
+
+    def _warn_of_key(self, request: Request, record: IssuedCertificateSpec) -> None:
+        """Warn if the certificate is that of an authority's key, with which the server signs."""
+        entry = self._keys.get("", record.intermediate) if record.intermediate else None
+        key = entry.object if entry else None
+        if key is None or key.state == RETIRED or not key.status.certificate:
+            return
+        if fingerprint(parse_blocks(key.status.certificate)[0]) == record.sha256:
+            request.warn(
+                f"it certifies the key {key.name} of the authority {key.spec.authority}, which is "
+                "not revoked: to have another key sign, revoke it, too: "
+                f"orchid revoke key/{key.name}"
+            )
 
     def _without_list(
         self,

@@ -38,7 +38,11 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.certificate_authority import CertificateAuthority, secret_location
+from orchid.kinds.certificate_authority import (
+    CertificateAuthority,
+    parent_problem,
+    secret_location,
+)
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.issued_certificate import (
     Approval,
@@ -300,6 +304,8 @@ class SigningKeyMaterial(AdmissionPolicy):
         if parent is None or parent.external:
             return None
         entry = self._authorities.get("", parent.authority)
+        if entry and (problem := parent_problem(authority, entry.object)):
+            raise AuthorityUnusable(problem)
         found = entry and self._predecessor(self._authority_keys(parent.authority), entry.object)
         if not found:
             raise AuthorityUnusable(f"the authority {parent.authority} has no key that signs")

@@ -24,7 +24,8 @@ from orchid.wire.text import timestamp
 LAST_THIRD: Final = "LastThird"
 FAR_OFF: Final = "FarOff"
 BUNDLE_TAKEN: Final = "BundleTaken"
-ABNORMAL: Final = frozenset({EXPIRING, BUNDLE_TAKEN})  # types that are True if there is a problem
+PARENT_REPLACED: Final = "ParentReplaced"
+ABNORMAL: Final = frozenset({EXPIRING, BUNDLE_TAKEN, PARENT_REPLACED})  # True if there is a problem
 
 
 class SignerTaken(AuthorityUnusable):
@@ -47,6 +48,10 @@ class KeyNotSealed(AuthorityUnusable):
     """The store would hold the key in clear text, which is not explicitly allowed."""
 
 
+class CertificateRevoked(AuthorityUnusable):
+    """A certificate of the chain below the root is revoked: nothing below it is accepted."""
+
+
 def of_certificate(chain: str, now: datetime) -> list[Condition]:
     """Conditions that follow from the certificate of an authority; none without a certificate."""
     if not chain:
@@ -56,7 +61,7 @@ def of_certificate(chain: str, now: datetime) -> list[Condition]:
 
 
 def of_relations(found: CertificateAuthority, problems: Mapping[str, str]) -> list[Condition]:
-    """Problems with objects that have a name of the authority and belong to somebody else.
+    """Problems with objects that have a name of the authority's, or of its parent, and are others.
 
     `problems`: their messages by type; empty without a problem, which is reported only if there was
     one before.

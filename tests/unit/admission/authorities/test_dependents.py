@@ -12,12 +12,18 @@ from orchid.kinds import (
     certificate_signing_request,
     cluster_trust_bundle,
 )
-from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
+from orchid.kinds.certificate_authority import (
+    AuthorityParent,
+    CertificateAuthority,
+    CertificateAuthoritySpec,
+    parent_reference,
+)
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
+from orchid.wire.errors import Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
@@ -93,3 +99,34 @@ async def test_a_change_of_terms_warns_too(here: World) -> None:
 async def test_otherwise_nothing_is_said(here: World, new: Any, old: Any) -> None:
     """A new authority, other metadata, or an authority that nobody uses."""
     assert await warnings(here, new, old) == []
+
+
+async def below(here: World, name: str, parent: str, remembered: CertificateAuthority) -> None:
+    spec = CertificateAuthoritySpec(
+        signer_name=f"example.com/{name}", parent=AuthorityParent(authority=parent)
+    )
+    new = CertificateAuthority(metadata=ObjectMeta(name=name, uid=name), spec=spec)
+    await here.put(replace(new, status=replace(new.status, parent=parent_reference(remembered))))
+
+
+async def test_an_authority_with_others_below_it_stays(here: World) -> None:
+    """The message names five of them."""
+    for number in range(7):
+        await below(here, f"low-{number}", "web", WEB)
+
+    with pytest.raises(Forbidden) as refused:
+        await warnings(here, None, WEB)
+
+    assert "low-0, low-1, low-2, low-3, low-4 and 2 more" in str(refused.value)
+    assert await warnings(here, CHANGED, WEB) == []
+
+
+@pytest.mark.parametrize(
+    ("parent", "uid"), [("web2", "w"), ("web", "of-the-one-before")], ids=["name", "uid"]
+)
+async def test_an_authority_that_is_not_the_parent_is_deleted(
+    here: World, parent: str, uid: str
+) -> None:
+    await below(here, "low", parent, WEB.with_meta(uid=uid))
+
+    assert await warnings(here, None, WEB) == []
