@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from orchid.controllers import rotate_token_keys
+from orchid.controllers.event_writer import EventWriter
 from orchid.controllers.rotate_token_keys import RotateTokenKeys
 from orchid.controllers.runtime.context import KeyRotation
-from orchid.controllers.runtime.events import EventRecorder
 from orchid.kinds.lease import Lease, keys_annotation, signs_annotation
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey
@@ -40,7 +40,7 @@ class Rotating:
         self.api = server.server
         self._shift = timedelta()
         monkeypatch.setattr(self.api.clock, "now", self.now)
-        self.events = EventRecorder(self.api.clients("events"), self.api.clock)
+        self.events = EventWriter(self.api.clients("events"), self.api.clock)
         self.controller = RotateTokenKeys(
             self.api.clients("token-key-rotation"),
             self.api.settings.names,

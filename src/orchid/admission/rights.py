@@ -7,15 +7,12 @@ from typing import Any
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
-from orchid.kinds.signing_key import SigningKey
 from orchid.wire.errors import Forbidden
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
-from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
-IMPORT = "import"
 APPROVE, SIGN, ATTEST = "approve", "sign", "attest"
 REFUSALS = {
     APPROVE: "user not permitted to approve requests with signerName",
@@ -61,16 +58,6 @@ class CallerRights:
         if not await self.include_any(request, (reading,)):
             text = f"user not permitted to get the Secret {quote(str(secret))}"
             raise Forbidden(kind.about(new.name), text)
-
-
-async def require_import(
-    rights: CallerRights, request: Request, kind: Kind[Any], key: SigningKey
-) -> None:
-    """Require the right to bring the key or the root of a SigningKey."""
-    target = replace(request.target, verb=IMPORT, name=key.name, subresource="")
-    if not await rights.include_any(request, (target,)):
-        text = f"user not permitted to import keys for {key.purpose.signs}"
-        raise Forbidden(kind.about(key.name), text)
 
 
 def signer_targets(names: Naming, verb: str, signer: str) -> tuple[Target, ...]:

@@ -1,5 +1,8 @@
 """The profiles of the platform's signers, by their names in a naming."""
 
+from datetime import timedelta
+
+from orchid.approval.case import SignerTerms, TermsOf
 from orchid.credentials.authorities import profiles
 from orchid.credentials.authorities.profiles import Profile
 from orchid.wire.naming import Naming
@@ -23,3 +26,11 @@ def pod_profiles(names: Naming) -> dict[str, Profile]:
     signer = names.pod_client_signer
     made = profiles.pods(signer, account_prefix=ACCOUNT_PREFIX, groups_of=groups_of_accounts)
     return {signer: made}
+
+
+def signer_terms(names: Naming, longest: timedelta) -> TermsOf:
+    """The terms of each signer of ours, for checks before the signing."""
+    known = {
+        name: SignerTerms(profile, longest) for name, profile in platform_profiles(names).items()
+    }
+    return known.get

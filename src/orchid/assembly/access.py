@@ -45,11 +45,10 @@ from orchid.access.signer_authorities import SignerAuthorities
 from orchid.access.token_keys import FileKeys, StoredKeys, TokenKeys
 from orchid.admission.certificates.signer_permission import AuthoritiesOf
 from orchid.approval.case import SignerTerms, TermsOf
-from orchid.approval.platform_signers import platform_profiles, pod_profiles
+from orchid.approval.platform_signers import platform_profiles, pod_profiles, signer_terms
 from orchid.assembly.authorization import authorization
 from orchid.assembly.controlling import hsm_of
 from orchid.clock import Clock, Monotonic
-from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials.authorities.hsm import KeysOfHsm
 from orchid.credentials.files import Reloading
 from orchid.credentials.refusals import Refusal

@@ -31,7 +31,7 @@ from orchid.approval.deciding import (
     judge_all,
 )
 from orchid.approval.issuing_terms import within_chain
-from orchid.approval.platform_signers import platform_profiles
+from orchid.approval.platform_signers import platform_profiles, signer_terms
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower
@@ -39,7 +39,6 @@ from orchid.controllers.follow_policies import PolicyFollower
 from orchid.controllers.host_certificates import MOST_RENEWALS, HostCertificates
 from orchid.controllers.runtime.context import (
     ControllerContext,
-    signer_terms,
 )
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder

@@ -7,7 +7,6 @@ others continue.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -44,15 +43,12 @@ from orchid.controllers import (
     sign_pod_requests,
     sign_requests,
 )
+from orchid.controllers.event_writer import EventWriter
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.leader import Leader
-from orchid.controllers.runtime.loop import Running
-
-log = logging.getLogger(__name__)
-
-RESTART_SECONDS = 5.0
+from orchid.controllers.runtime.loop import Running, keep_running
 
 CONTROLLERS: Final[tuple[ControllerDeclaration, ...]] = (
     approve_requests.CONTROLLER,
@@ -138,23 +134,13 @@ async def run_controllers(
     )
 
     async def work() -> None:
-        events = EventRecorder(client_of(EVENTS), context.clock)
+        events = EventWriter(client_of(EVENTS), context.clock)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(events.run())
             for controller in build(wanted, client_of, context, events):
                 tasks.create_task(keep_running(controller))
 
     await leader.run(work)
-
-
-async def keep_running(controller: Running) -> None:
-    """Run until cancelled; restart after a failure."""
-    while True:
-        try:
-            await controller.run()
-        except Exception:
-            log.exception("controller.broken", extra={"controller": controller.name})
-        await asyncio.sleep(RESTART_SECONDS)
 
 
 def build(

@@ -4,8 +4,8 @@ import asyncio
 
 from orchid.client.client import Client
 from orchid.clock import Clock
-from orchid.controllers.running import keep_running
 from orchid.controllers.runtime.declaration import ComponentIdentity
+from orchid.controllers.runtime.loop import keep_running
 from orchid.kinds.role import CORE, READ, rule
 from orchid.metrics import Metric
 from orchid.trust.consumers import Consumers

@@ -14,9 +14,9 @@ from orchid.assembly import controlling
 from orchid.assembly.server import Assembly
 from orchid.client.client import Client
 from orchid.controllers.approve_requests import ApproveRequests
+from orchid.controllers.event_writer import EventWriter
 from orchid.controllers.running import EVENTS, build
 from orchid.controllers.runtime.context import ControllerContext
-from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.controllers.signing_controller import SigningController
 from orchid.kinds.certificate_signing_request import (
@@ -58,10 +58,10 @@ class Beside:
     context: ControllerContext
     clock: MovingClock
     names: Naming = ORCH
-    events: EventRecorder = field(init=False)
+    events: EventWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.events = EventRecorder(self.server.clients(EVENTS), self.clock)
+        self.events = EventWriter(self.server.clients(EVENTS), self.clock)
 
     def made(self, *wanted: str) -> list[Running]:
         """Controllers with their own identities, not yet running."""

@@ -16,7 +16,7 @@ too. The roots are compared as certificates, since names and key identifiers can
 import asyncio
 from typing import Any, Final, NoReturn
 
-from orchid.admission.rights import CallerRights, require_import
+from orchid.admission.rights import CallerRights
 from orchid.admission.signing_keys.authority_material import (
     AuthorityKeysOf,
     PrivateKeys,
@@ -48,6 +48,7 @@ from orchid.wire.signing_key_status import SigningKeyStatus
 from orchid.wire.struct import replace
 
 ACTIVATE: Final = "activate"
+IMPORT: Final = "import"
 CHAIN: Final = SPEC / "chain"
 CERTIFICATE: Final = Path() / "status" / "certificate"
 
@@ -161,3 +162,13 @@ class SigningKeyChains(AdmissionPolicy):
 
 def _refuse(kind: Kind[Any], new: SigningKey, problem: FieldError) -> NoReturn:
     raise Invalid(kind.about_kind(new.name), [problem])
+
+
+async def require_import(
+    rights: CallerRights, request: Request, kind: Kind[Any], key: SigningKey
+) -> None:
+    """Require the right to bring the key or the root of a SigningKey."""
+    target = replace(request.target, verb=IMPORT, name=key.name, subresource="")
+    if not await rights.include_any(request, (target,)):
+        text = f"user not permitted to import keys for {key.purpose.signs}"
+        raise Forbidden(kind.about(key.name), text)

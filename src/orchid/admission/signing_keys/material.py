@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
 
-from orchid.admission.rights import CallerRights, require_import
+from orchid.admission.rights import CallerRights
 from orchid.admission.signing_keys.authority_material import (
     CERTIFICATE,
     AuthorityKeysOf,
@@ -28,6 +28,7 @@ from orchid.admission.signing_keys.authority_material import (
     SignerReferences,
     authority_material,
 )
+from orchid.admission.signing_keys.chains import require_import
 from orchid.clock import whole_seconds
 from orchid.credentials import keys
 from orchid.credentials.authorities import rsa_process

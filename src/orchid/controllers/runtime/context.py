@@ -5,8 +5,6 @@ from datetime import timedelta
 
 import msgspec
 
-from orchid.approval.case import SignerTerms, TermsOf
-from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import Client
 from orchid.client.transport import Transport
 from orchid.clock import Clock
@@ -95,11 +93,3 @@ class ControllerContext(msgspec.Struct, frozen=True):
     cluster_client: Callable[[bytes, str], ClusterConnection] | None = None
     notices: NoticeSettings | None = None  # None: none are sent
     hsm: KeysOfHsm = NO_HSM  # with keys of authorities
-
-
-def signer_terms(names: Naming, longest: timedelta) -> TermsOf:
-    """The terms of each signer of ours, for checks before the signing."""
-    known = {
-        name: SignerTerms(profile, longest) for name, profile in platform_profiles(names).items()
-    }
-    return known.get

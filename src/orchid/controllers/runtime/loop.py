@@ -38,6 +38,7 @@ V = TypeVar("V")
 Key = tuple[str, str]  # namespace and name
 Start = Callable[[Coroutine[Any, Any, None]], None]
 LONGEST_PAUSE = 30.0
+RESTART_SECONDS = 5.0
 POLL_SECONDS = 60.0  # how often dependencies outside of the API (a file) are checked
 
 
@@ -65,6 +66,16 @@ class Running(ABC):
 
     @abstractmethod
     async def run(self) -> None: ...
+
+
+async def keep_running(controller: Running) -> None:
+    """Run until cancelled; restart after a failure."""
+    while True:
+        try:
+            await controller.run()
+        except Exception:
+            log.exception("controller.broken", extra={"controller": controller.name})
+        await asyncio.sleep(RESTART_SECONDS)
 
 
 class Worker(Running, Generic[K, V]):
