@@ -280,8 +280,9 @@ class Parser(argparse.ArgumentParser):
         """
         word, *others = unknown
         for action in self._actions:
-            is_late = action.nargs == "?" and not action.option_strings
-            if is_late and not word.startswith("--") and getattr(chosen, action.dest) is None:
+            is_optional = action.nargs == "?" and not action.option_strings
+            is_late = is_optional and getattr(chosen, action.dest) == action.default
+            if is_late and not word.startswith("--"):
                 setattr(chosen, action.dest, word)
                 return others
         return unknown

@@ -104,8 +104,10 @@ class Demonstration:
         for word, client in clients.items():
             client("-n", "ci", "get", "pods")
             say(f"kubectl with {word}: allowed")
-        self.orchid("revoke", "token", "--cluster", NAME, given=tokens[0].encode())
-        self.orchid("revoke", "certificate", "--cluster", NAME, given=certificates[0].chain)
+        self.orchid("revoke", "token", "--yes", "--cluster", NAME, given=tokens[0].encode())
+        self.orchid(
+            "revoke", "certificate", "--yes", "--cluster", NAME, given=certificates[0].chain
+        )
         for word in ("token 1", "certificate 1"):
             said = clients[word].fails("-n", "ci", "get", "pods").says("Forbidden", "revoked by")
             say(f"kubectl with {word}: {said.err.strip()}")
@@ -158,7 +160,7 @@ class Demonstration:
             say(f"  {line}")
         with Https(self.asked.port, file) as client:
             require(client.send("GET", PODS).status == OK, "the certificate does not work")
-            self.orchid("revoke", "csr/laptop", "--cluster", NAME)
+            self.orchid("revoke", "csr/laptop", "--yes", "--cluster", NAME)
             require(client.send("GET", PODS).status == FORBIDDEN, "the certificate works")
         say("the certificate of the request laptop is recorded, and was revoked by its name")
 

@@ -251,7 +251,9 @@ def test_a_revoked_certificate_is_replaced_under_load(
             Callers(service, port, host.web / "ca.crt") as callers,
         ):
             until(lambda: callers.answers > 20, "the service does not answer")
-            operator.types("revoke", f"cert/{first.serial_number:x}", "--reason", "superseded")
+            operator.types(
+                "revoke", f"cert/{first.serial_number:x}", "--yes", "--reason", "superseded"
+            )
             agent.send_signal(signal.SIGHUP)
             until(lambda: host.leaf() != first, "the certificate is not replaced")
             new = host.leaf().public_bytes(serialization.Encoding.DER)

@@ -167,7 +167,7 @@ def _check_with_openssl(home: Path) -> None:
 def _check_dependents(admin: Person, kubectl: Kubectl) -> None:
     """The previous key is not Retired while a certificate depends on it."""
     listed = admin.gets("issued", "--key", "web-1")
-    refused = admin.types("key", "retire", "web-1", code=1).stderr
+    refused = admin.types("key", "retire", "--yes", "web-1", code=1).stderr
     states = {row[0]: row[2] for row in kubectl("get", "signingkeys").rows}
 
     assert [one["spec"]["request"]["name"] for one in listed] == ["old"]

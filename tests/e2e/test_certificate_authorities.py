@@ -114,7 +114,7 @@ def test_deleting_says_what_depends_on_it(admin: Person) -> None:
     kept = admin.types("ca", "list").stdout
     done: subprocess.CompletedProcess[str] = admin.types("ca", "delete", "gone", "--yes")
 
-    assert "if you mean it, add --yes" in refused.stderr
+    assert "nothing was changed; on a terminal it asks, elsewhere add --yes" in refused.stderr
     assert DEPENDENTS in refused.stderr
     assert "example.com/gone" in kept
     assert done.stdout == "deleted gone\n"

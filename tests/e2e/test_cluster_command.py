@@ -146,7 +146,7 @@ def test_one_of_two_tokens_is_revoked(world: World) -> None:
     stolen, other = world.token(), world.token()
     before = world.use(stolen), world.use(other)
 
-    done = world.person.types("revoke", "token", "--cluster", "prod", given=stolen)
+    done = world.person.types("revoke", "token", "--yes", "--cluster", "prod", given=stolen)
 
     assert before == (201, 201)
     assert (world.use(stolen), world.use(other)) == (403, 201)
@@ -161,10 +161,10 @@ def test_an_account_is_revoked_and_released(world: World) -> None:
     world.there.types("account", "new", "default/other")
     old = world.token("other")
 
-    done = world.person.types("revoke", "account/default/other", "--cluster", "prod")
+    done = world.person.types("revoke", "account/default/other", "--yes", "--cluster", "prod")
     revoked = world.use(old), world.use(world.token("other"))
     name = done.stdout.rpartition("revoked, by ")[2].strip()
-    world.person.types("revoke", "lift", name)
+    world.person.types("revoke", "lift", "--yes", name)
 
     assert revoked == (403, 403)
     assert world.use(old) == 201
@@ -215,11 +215,11 @@ def test_certificates_of_the_cluster_are_recorded_and_revoked(world: World) -> N
     }
     before = [shown(world, one) for one in (by_request, by_serial, by_file, other)]
 
-    world.person.types("revoke", "csr/laptop", "--cluster", "prod")
+    world.person.types("revoke", "csr/laptop", "--yes", "--cluster", "prod")
     serial = records["desktop"]["spec"]["serialNumber"]
-    world.person.types("revoke", f"cert/{serial}", "--cluster", "prod")
+    world.person.types("revoke", f"cert/{serial}", "--yes", "--cluster", "prod")
     certificate = (world.home / "phone.crt").read_text()
-    world.person.types("revoke", "certificate", "--cluster", "prod", given=certificate)
+    world.person.types("revoke", "certificate", "--yes", "--cluster", "prod", given=certificate)
 
     assert before == [201, 201, 201, 201]
     assert [shown(world, one) for one in (by_request, by_serial, by_file)] == [403, 403, 403]
@@ -235,7 +235,7 @@ def test_a_user_is_revoked_and_gets_a_new_certificate(world: World) -> None:
     old = certified(world, "carol", "carol-old")
     before = shown(world, old)
 
-    world.person.types("revoke", "user/carol", "--cluster", "prod")
+    world.person.types("revoke", "user/carol", "--yes", "--cluster", "prod")
     revoked = shown(world, old)
     time.sleep(1.1)  # times of issue are in seconds
     new = certified(world, "carol", "carol-new")
@@ -269,7 +269,7 @@ def test_a_token_of_another_cluster_is_not_revoked(world: World) -> None:
     """Its issuer is not the cluster's."""
     world.person.types("account", "new", "default/ours")
     token = world.person.types("token", "default/ours").stdout
-    done = world.person.types("revoke", "token", "--cluster", "prod", given=token, code=1)
+    done = world.person.types("revoke", "token", "--yes", "--cluster", "prod", given=token, code=1)
     assert "is not the issuer of prod" in done.stderr
 
 

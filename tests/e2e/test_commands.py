@@ -308,14 +308,14 @@ def test_the_roles_of_a_deleted_account_are_named(person: Person, account: str) 
     namespace = account.partition("/")[0]
     person.types("grant", "edit", "--account", account, "--namespace", namespace)
 
-    deleted = person.types("account", "delete", account)
+    deleted = person.types("account", "delete", "--yes", account)
 
     command = f"orchid revoke-grant edit --account {account} --namespace {namespace}"
     assert f"still has the role edit in {namespace}" in deleted.stderr
     assert command in deleted.stderr
     person.types(*command.split()[1:])
     person.types("account", "new", account)
-    assert "still has" not in person.types("account", "delete", account).stderr
+    assert "still has" not in person.types("account", "delete", "--yes", account).stderr
 
 
 def test_a_waiting_request_is_shown_with_what_would_be_signed(person: Person) -> None:

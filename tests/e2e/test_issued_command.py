@@ -124,7 +124,7 @@ def test_what_ends_soon_has_no_certificate_that_was_revoked_or_replaced(person: 
         person.types("csr", "new", name, "--for", lifetime, "--user", user)
         person.types("csr", "approve", name)
         person.types("csr", "fetch", name)
-    person.types("revoke", "csr/gone")
+    person.types("revoke", "csr/gone", "--yes")
 
     found = person.gets("issued", "--expires-within", "2d", "--sort", "subject")
     live = person.gets("issued", "--live", "--name", "gone")

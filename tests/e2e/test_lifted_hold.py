@@ -40,13 +40,13 @@ def test_a_hold_lifted_without_controllers_is_gone_from_inventory_and_list(
         person = Person(home, server.kubeconfig)
         certified(person, "held")
         held = x509.load_pem_x509_certificate((home / "held.crt").read_bytes()).serial_number
-        made = person.types("revoke", "csr/held", "--reason", "certificateHold")
+        made = person.types("revoke", "csr/held", "--yes", "--reason", "certificateHold")
         until(lambda: held in listed(server) and bool(person.gets("issued", "--revoked")))
         port = server.port
     with running_server(data, "--controllers", "", port=port):
-        person.types("revoke", "lift", revocation_of(made.stdout))
+        person.types("revoke", "lift", "--yes", revocation_of(made.stdout))
 
     with running_server(data, port=port) as server:
         until(lambda: held not in listed(server) and not person.gets("issued", "--revoked"))
-        person.types("revoke", "csr/held", "--reason", "keyCompromise")
+        person.types("revoke", "csr/held", "--yes", "--reason", "keyCompromise")
         until(lambda: held in listed(server) and bool(person.gets("issued", "--revoked")))

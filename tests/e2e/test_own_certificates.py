@@ -20,7 +20,7 @@ def test_the_servers_own_certificates_are_recorded_once_and_can_be_listed(tmp_pa
     with running_server(data, port=server.port) as server:
         again = person.gets("issued")
         serving = x509.load_pem_x509_certificate((data / "serving.crt").read_bytes())
-        person.types("revoke", f"cert/{serving.serial_number:x}", "--reason", "superseded")
+        person.types("revoke", f"cert/{serving.serial_number:x}", "--yes", "--reason", "superseded")
         entry = listed(server, serving.serial_number)
 
     serials = {each["metadata"]["name"] for each in first}

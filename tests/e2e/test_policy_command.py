@@ -63,7 +63,7 @@ def test_policies_are_listed_shown_replaced_and_deleted(person: Person) -> None:
     again = person.types("policy", "apply", "-", given=shown)
     changed = person.types("policy", "apply", "-", given=shown + "  otherwise: deny\n")
     listed = person.types("policy", "list").stdout
-    person.types("policy", "delete", "two")
+    person.types("policy", "delete", "--yes", "two")
     gone = person.types("policy", "show", "two", code=1)
 
     assert again.stdout == "unchanged: two\n"
@@ -95,7 +95,7 @@ def test_explain_says_why_not(person: Person) -> None:
     assert [check["field"] for check in three["checks"] if not check["allowed"]] == [
         "organizations"
     ]
-    person.types("policy", "delete", "three")
+    person.types("policy", "delete", "--yes", "three")
 
 
 def test_a_policy_file_is_tried_before_it_is_applied(person: Person) -> None:
@@ -122,7 +122,7 @@ def test_a_policy_file_is_tried_on_what_was_decided(person: Person) -> None:
     for name in ("six-a", "other-six"):
         person.types("csr", "approve", name)
         person.types("csr", "fetch", name)
-    person.types("csr", "delete", "other-six")
+    person.types("csr", "delete", "--yes", "other-six")
     person.types("csr", "deny", "six-b")
     file = Path(written(person, "six"))
     file.write_text(f"{file.read_text()}  otherwise: deny\n")
@@ -218,7 +218,9 @@ def test_role_of_ones_own_is_limited_to_a_signer(person: Person, server: Server)
     assert "none of the copied roles has rights on signers" in person.types(*wrong, code=2).stderr
     assert "example.com/web" in person.types("role", "show", "web-approver").stdout
     assert "web-approver" in person.types("role", "list", "-o", "name").stdout
-    assert person.types("role", "delete", "web-approver").stdout == "deleted web-approver\n"
+    assert (
+        person.types("role", "delete", "--yes", "web-approver").stdout == "deleted web-approver\n"
+    )
 
 
 def test_limited_revoker_revokes_no_tokens(person: Person) -> None:

@@ -118,7 +118,7 @@ def test_a_bundle_of_files_is_published_and_its_consumers_are_listed(
     assert "is no consumer of web" in person.types("bundle", "forget", "web", "x", code=1).stderr
     person.types("bundle", "publish", "empty", code=2)
     person.types("bundle", "publish", "empty", "--label", "word", code=2)
-    person.types("bundle", "unpublish", "web")
+    person.types("bundle", "unpublish", "--yes", "web")
 
 
 def test_a_restore_never_brings_back_a_sequence_that_clients_have_passed(tmp_path: Path) -> None:

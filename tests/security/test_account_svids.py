@@ -82,9 +82,9 @@ def test_an_svid_lasts_an_hour_unless_the_authority_permits_more(mesh: Mesh) -> 
 def test_the_revocation_of_an_account_puts_its_svids_on_the_list(mesh: Mesh) -> None:
     """If it is to; otherwise it says how many live on. Also after the account was revoked."""
     mine, other = mesh.svid("frontend"), mesh.svid("backend")
-    first = mesh.admin.types("revoke", "account/mesh/frontend")
-    done = mesh.admin.types("revoke", "account/mesh/frontend", "--certificates")
-    again = mesh.admin.types("revoke", "account/mesh/frontend")
+    first = mesh.admin.types("revoke", "account/mesh/frontend", "--yes")
+    done = mesh.admin.types("revoke", "account/mesh/frontend", "--yes", "--certificates")
+    again = mesh.admin.types("revoke", "account/mesh/frontend", "--yes")
 
     assert "1 valid certificates name or were requested by" in first.stderr
     assert "1 of them X.509-SVIDs" in first.stderr

@@ -221,7 +221,7 @@ def test_a_thief_cannot_go_on_over_tls(tmp_path: Path, reason: str) -> None:
         files = ("--cert", "alice.crt", "--key", "alice.key")
         person.types("kubeconfig", *files, "--out", "alice.kubeconfig")
         person.types(*whoami)
-        person.types("revoke", "csr/alice", "--reason", reason)
+        person.types("revoke", "csr/alice", "--yes", "--reason", reason)
         person.types(*whoami, code=1)
 
         leaf = x509.load_pem_x509_certificate((home / "alice.crt").read_bytes())

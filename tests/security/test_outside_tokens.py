@@ -91,7 +91,7 @@ def test_the_command_revokes_an_outside_token_by_issuer_and_id(pair: Pair) -> No
     """It knows the issuer of the server, and sends neither the token nor an account."""
     token = pair.token()
 
-    pair.person.types("revoke", "token", given=token)
+    pair.person.types("revoke", "token", "--yes", given=token)
 
     [found] = [
         one

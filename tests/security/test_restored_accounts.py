@@ -21,7 +21,7 @@ def test_an_account_deleted_after_the_backup_is_named_and_its_tokens_can_be_revo
         stolen = person.types("token", "ci/stolen").stdout
         other = person.types("token", "ci/other").stdout
         person.types("backup", str(copy), "--data-dir", str(data))
-        person.types("account", "delete", "ci/stolen")
+        person.types("account", "delete", "--yes", "ci/stolen")
         server.stop()
 
     words = ("restore", str(copy), "--data-dir", str(data))

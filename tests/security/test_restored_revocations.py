@@ -24,7 +24,7 @@ def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) ->
         for name in ("alice", "bob"):
             certified(person, name)
         person.types("backup", str(copy), "--data-dir", str(data))
-        made = person.gets("revoke", "csr/alice", "--reason", "keyCompromise")
+        made = person.gets("revoke", "csr/alice", "--yes", "--reason", "keyCompromise")
         person.types(*alice, code=1)
         server.stop()
 
@@ -55,13 +55,13 @@ def test_a_name_that_was_used_again_and_a_file_that_lags_behind_revive_nothing(
         for name in ("alice", "bob", "carol"):
             certified(person, name)
         person.types("account", "new", "ci/builder")
-        hold = person.gets("revoke", "csr/alice", "--reason", "certificateHold")
+        hold = person.gets("revoke", "csr/alice", "--yes", "--reason", "certificateHold")
         person.types("backup", str(copy), "--data-dir", str(data))
         person.types("token", "ci/builder", "--for", "8000h")
         reused = hold[0]["metadata"]["name"]
-        person.types("revoke", "lift", reused)
-        person.gets("revoke", "csr/bob", "--reason", "keyCompromise")
-        person.gets("revoke", "csr/carol", "--reason", "keyCompromise")
+        person.types("revoke", "lift", "--yes", reused)
+        person.gets("revoke", "csr/bob", "--yes", "--reason", "keyCompromise")
+        person.gets("revoke", "csr/carol", "--yes", "--reason", "keyCompromise")
         server.stop()
     place = data / revocation_file.FILE
     noted = revocation_file.read(place)
@@ -74,7 +74,7 @@ def test_a_name_that_was_used_again_and_a_file_that_lags_behind_revive_nothing(
     with running_server(data, port=server.port):
         for name in ("alice", "bob", "carol"):
             person.types("whoami", "--kubeconfig", f"{name}.kubeconfig", code=1)
-        [revoked] = person.gets("revoke", "account/ci/builder")
+        [revoked] = person.gets("revoke", "account/ci/builder", "--yes")
 
     assert reused in said.partition("revocations made since, which the server keeps: ")[2]
     assert "expires" not in revoked.get("status", {})
@@ -88,7 +88,7 @@ def test_the_revocation_of_a_signer_holds_for_what_the_backup_does_not_know(tmp_
     with running_server(data) as server:
         person.types("backup", str(copy), "--data-dir", str(data))
         certified(person, "mallory")
-        person.types("revoke", "authority/orch.io/orch-apiserver-client")
+        person.types("revoke", "authority/orch.io/orch-apiserver-client", "--yes")
         person.types("whoami", "--kubeconfig", "mallory.kubeconfig", code=1)
         server.stop()
 
@@ -121,7 +121,7 @@ def test_a_certificate_issued_and_revoked_after_the_backup_stays_on_the_list(
         person.types("csr", "new", "mallory")
         person.types("csr", "approve", "mallory")
         person.types("csr", "fetch", "mallory")
-        person.types("revoke", "csr/mallory", "--reason", "keyCompromise")
+        person.types("revoke", "csr/mallory", "--yes", "--reason", "keyCompromise")
         leaf = x509.load_pem_x509_certificate((home / "mallory.crt").read_bytes())
         listed(server, leaf.serial_number)
         server.stop()

@@ -50,6 +50,14 @@ def test_word_behind_a_flag_is_taken(words: list[str], monkeypatch: pytest.Monke
     assert (chosen[0].token, chosen[0].verify) == ("a.b.c", True)
 
 
+def test_word_with_a_default_is_taken_behind_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[Any] = []
+    monkeypatch.setattr(cli, "_run", lambda given: chosen.append(given) or 0)
+
+    assert cli.main(["revoke", "lift", "--yes", "user-x"]) == 0
+    assert chosen[0].name == "user-x"
+
+
 def test_second_word_behind_a_flag_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     """Only one is expected there."""
     with pytest.raises(SystemExit):

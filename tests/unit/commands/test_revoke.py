@@ -1,14 +1,12 @@
 """The command that revokes: what it reads of a token, and its question."""
 
-import argparse
 import base64
 import json
 from typing import Any, cast
 
 import pytest
 
-from orchid.commands.certificates import revoke
-from orchid.commands.certificates.revoke import _confirm, _of_authority, _of_key, _of_token
+from orchid.commands.certificates.revoke import _of_authority, _of_key, _of_token
 from orchid.commands.terminal.output import Complaint
 from orchid.wire.naming import ORCH
 
@@ -21,23 +19,6 @@ def test_a_token_whose_id_is_no_text_is_not_said_to_be_revoked(claims: dict[str,
 
     with pytest.raises(Complaint, match="no token with an id"):
         _of_token(cast("Any", None), b"e30." + payload + b".c2ln")
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_refused"), [(False, True), (True, False), (None, False)], ids=str
-)
-def test_nothing_is_revoked_after_a_no(
-    answer: bool | None, is_refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program, which has no terminal, is not asked."""
-    monkeypatch.setattr(revoke, "confirmed", lambda _: answer)
-    chosen = argparse.Namespace(yes=False, what="user/jane")
-
-    if is_refused:
-        with pytest.raises(Complaint, match="nothing was changed"):
-            _confirm(chosen, [])
-    else:
-        _confirm(chosen, [])
 
 
 class Server:

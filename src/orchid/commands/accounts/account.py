@@ -8,6 +8,7 @@ import argparse
 from orchid.commands.accounts.token import account_of
 from orchid.commands.rights import grants
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import asks, insist
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import facts, name_of, print_for_programs, remark
@@ -28,7 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ("new", "create accounts", _new_arguments, _new),
             ("list", "list accounts", _list_arguments, _list),
             ("show", "show an account and its roles", _account_argument, _show),
-            ("delete", "delete accounts and invalidate their tokens", _accounts_argument, _delete),
+            (
+                "delete",
+                "delete accounts and invalidate their tokens",
+                asks(_accounts_argument),
+                _delete,
+            ),
         ),
     )
 
@@ -86,6 +92,8 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    insist(chosen, f"Delete {', '.join(chosen.accounts)}? Their tokens end at once.")
+
     def delete(given: str) -> tuple[str, Json]:
         namespace, name = account_of(given, server.access.namespace)
         deleted = server.delete(_url(namespace, name))

@@ -29,6 +29,7 @@ from typing import Any
 
 from orchid.commands.accounts import sealing_key
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import asks, insist
 from orchid.commands.terminal.connection import (
     CommandRefused,
     Json,
@@ -88,7 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         (
             "retire",
             "no longer accept what a key signed, or remove a sealing key",
-            _retire_arguments,
+            asks(_retire_arguments),
             _retire,
         ),
         ("import", "import a private key of a Secret, or a public key", _import_arguments, _import),
@@ -333,6 +334,7 @@ def _retire(chosen: argparse.Namespace) -> int:
     kind, slash, name = chosen.name.partition("/")
     if kind == SEALING and slash:
         return sealing_key.retire(chosen, name)
+    insist(chosen, f"Retire {chosen.name}? It never signs again, and what it signed is refused.")
     done, server = "is retired; what it signed is refused", connect(chosen)
     if authority := _authority(server.get(url(server, chosen.name))):
         remark_consumers(server, authority)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from orchid.commands.certificates import published
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import asks
 from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
+from orchid.commands.terminal.flags import names_argument
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
     USAGE,
@@ -34,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ("list", "list trust bundles", _list_arguments, _list),
             ("show", "show the certificates of bundles", _show_arguments, _show),
             ("set", "create or replace a bundle from files", _set_arguments, _set),
-            ("delete", "delete bundles", _delete_arguments, _delete),
+            ("delete", "delete bundles", asks(names_argument("bundle")), _delete),
             *published.ROWS,
         ),
     )
@@ -81,10 +83,6 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     else:
         _show_certificates("\n".join((*blocks, "")))
     return 0
-
-
-def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "bundle")
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 
 from orchid.commands.accounts import key
 from orchid.commands.terminal import times
-from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.asking import asks, insist
 from orchid.commands.terminal.connection import (
     CommandRefused,
     Json,
@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             (
                 "delete",
                 "delete authorities and the keys that the server created",
-                _delete_arguments,
+                asks(names_argument("authority")),
                 _delete,
             ),
         ),
@@ -305,11 +305,6 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(chosen, server, url(server), COLUMNS, empty="no authorities")
 
 
-def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    names_argument("authority")(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
     name_argument("authority")(parser)
     key.hurry_argument(parser)
@@ -380,20 +375,11 @@ def _certificate_facts(text: str) -> list[tuple[str, Any]]:
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
     def delete(name: str) -> tuple[str, Json]:
         if not chosen.yes:
-            _insist(server, name)
+            server.delete(url(server, name), dry_run=True)  # shows what depends on it
+        insist(chosen, f"Delete the authority {name}? Nothing can be issued with it again.")
         return f"deleted {name}", server.delete(url(server, name))
 
     return for_each(chosen, chosen.names, delete)
-
-
-def _insist(server: ServerConnection, name: str) -> None:
-    """Show the dependents of an authority and ask for confirmation."""
-    server.delete(url(server, name), dry_run=True)
-    meant = confirmed(f"Delete the authority {name}? Nothing can be issued with it again.")
-    if meant is None:
-        raise Complaint("an authority is deleted for good; if you mean it, add --yes", USAGE)
-    if not meant:
-        raise Complaint("not deleted")
 
 
 # -- parsing of responses ------------------------------------------------------------------

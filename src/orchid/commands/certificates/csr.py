@@ -30,6 +30,7 @@ from orchid.commands.certificates.responses import (
     wait_for,
 )
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import asks
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
 from orchid.commands.terminal.flags import add_wait, name_argument, names_argument
 from orchid.commands.terminal.objects import ListColumn, show_list
@@ -57,7 +58,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ("deny", "deny requests", _decision_arguments, _deny),
             ("fetch", "wait for a certificate and write it", _fetch_arguments, _fetch),
             ("renew", "request a certificate like an existing one", renew_arguments, _renew),
-            ("delete", "delete requests; issued certificates stay valid", _names_argument, _delete),
+            (
+                "delete",
+                "delete requests; issued certificates stay valid",
+                asks(_names_argument),
+                _delete,
+            ),
         ),
     )
 

@@ -18,6 +18,7 @@ from typing import Any
 from orchid.commands.certificates import policy_history
 from orchid.commands.rights import grants
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import asks
 from orchid.commands.terminal.connection import (
     NOT_FOUND,
     CommandRefused,
@@ -62,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ("list", "list policies", no_arguments, _list),
             ("show", "show the terms of a policy", name_argument("policy"), _show),
             ("apply", "create or replace a policy from a file", _apply_arguments, _apply),
-            ("delete", "delete policies", names_argument("policy"), _delete),
+            ("delete", "delete policies", asks(names_argument("policy")), _delete),
             (
                 "explain",
                 "show the result of every policy for a request",

@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Iterator
 
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import asks
 from orchid.commands.terminal.connection import (
     NOT_FOUND,
     CommandRefused,
@@ -16,7 +17,7 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
-from orchid.commands.terminal.flags import name_argument
+from orchid.commands.terminal.flags import name_argument, names_argument
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
     USAGE,
@@ -103,10 +104,6 @@ def _published_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _published(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(chosen, server, _url(server), COLUMNS, empty="no published bundles")
-
-
-def _unpublish_arguments(parser: argparse.ArgumentParser) -> None:
-    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "published")
 
 
 def _unpublish(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -256,7 +253,7 @@ COLUMNS = (
 ROWS = (
     ("publish", "publish trust bundles below /trust/", _publish_arguments, _publish),
     ("published", "list published bundles", _published_arguments, _published),
-    ("unpublish", "delete published bundles", _unpublish_arguments, _unpublish),
+    ("unpublish", "delete published bundles", asks(names_argument("published")), _unpublish),
     ("history", "show the editions of a published bundle", _name_argument, _history),
     ("consumers", "show which clients have which edition", _name_argument, _consumers),
     ("forget", "remove clients from the consumers", _forget_arguments, _forget),

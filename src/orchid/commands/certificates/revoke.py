@@ -16,8 +16,9 @@
     orchid revoke lift certificate-5rd8l               lift a hold, or the revocation of a user
     orchid revoke user/alice --cluster prod            in a Kubernetes cluster (`orchid cluster`)
 
-Prints what it will revoke, and asks first on a terminal. A token is read from standard input, and
-only its id and its expiry are sent. Existing revocations stay; another reason makes a hold final.
+Prints what it will revoke, then asks on a terminal; elsewhere, it needs --yes. A token is read from
+standard input, and only its id and its expiry are sent. Existing revocations stay; another reason
+makes a hold final.
 `orchid revocations` lists the revocations.
 """
 
@@ -31,7 +32,7 @@ from pathlib import Path
 
 from orchid.commands.certificates import cluster_targets, issued, revocations
 from orchid.commands.terminal import times
-from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.asking import add_yes, insist
 from orchid.commands.terminal.connection import (
     CONFLICT,
     FORBIDDEN,
@@ -100,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cluster", default="", metavar="NAME", help=f"in that cluster: {cluster_targets.FORMS}"
     )
     completed(cluster, "cluster")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(parser)
     add_flags(parser)
 
 
@@ -349,10 +350,7 @@ def _issued_before(before: str) -> Json:
 def _confirm(chosen: argparse.Namespace, texts: list[str]) -> None:
     for text in texts:
         remark(text)
-    if chosen.yes or chosen.what in ("token", "certificate"):
-        return
-    if confirmed("Go on?") is False:
-        raise Complaint("nothing was changed")
+    insist(chosen, "Go on?")
 
 
 def _body(server: ServerConnection, chosen: argparse.Namespace, named: Json) -> Json:

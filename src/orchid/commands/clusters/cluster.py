@@ -20,7 +20,7 @@ from typing import Any
 from orchid.commands.clusters import cluster_inventory, cluster_setup
 from orchid.commands.clusters.cluster_facts import authorities_of, issuer_of, object_url
 from orchid.commands.terminal import kubeconfig_file, times
-from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.asking import asks, insist
 from orchid.commands.terminal.connection import (
     NOT_FOUND,
     CommandRefused,
@@ -78,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                 _credential,
             ),
             ("doctor", "prove that a revocation works in a cluster", _doctor_arguments, _doctor),
-            ("remove", "remove a cluster", _remove_arguments, _remove),
+            ("remove", "remove a cluster", asks(_name_argument), _remove),
         ),
         elsewhere=("add", "doctor"),
     )
@@ -281,24 +281,15 @@ def revocation_count(server: ServerConnection, name: str) -> int:
     return sum(1 for _ in server.items(revocations, {"fieldSelector": f"spec.cluster={name}"}))
 
 
-def _remove_arguments(parser: argparse.ArgumentParser) -> None:
-    _name_argument(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
 def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
     name = chosen.name
     found = server.get(object_url(server, name))
-    if not chosen.yes:
-        count = revocation_count(server, name)
-        meant = confirmed(
-            f"Remove the cluster {name}? Its {count} revocations end, and its API server applies "
-            "its failurePolicy until the webhook is removed from its configuration."
-        )
-        if meant is None:
-            raise Complaint("removing a cluster ends its revocations; add --yes", USAGE)
-        if not meant:
-            raise Complaint("not removed")
+    count = revocation_count(server, name)
+    insist(
+        chosen,
+        f"Remove the cluster {name}? Its {count} revocations end, and its API server applies its "
+        "failurePolicy until the webhook is removed from its configuration.",
+    )
     # The Cluster comes last: a removal that stopped half-way can be repeated.
     cluster_setup.remove_credential(server, name)
     if found["spec"].get("inventory"):

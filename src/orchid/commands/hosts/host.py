@@ -32,7 +32,7 @@ from orchid.commands.hosts.host_credentials import (
 )
 from orchid.commands.rights import grants
 from orchid.commands.terminal import times
-from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.asking import add_yes, insist
 from orchid.commands.terminal.connection import (
     CONFLICT,
     NOT_FOUND,
@@ -328,7 +328,7 @@ def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
         "--reason", choices=tuple(REASONS), default="unspecified", help="why, as CRLs name it"
     )
     parser.add_argument("--message", default="", help="why, in a sentence")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(parser)
 
 
 def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -338,12 +338,11 @@ def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
     tokens = [token for name, token in join_tokens(server) if name == host]
     if not (live or pods or tokens or requests_of(server, host)):
         raise Complaint(f"{host} has no certificate, no Pod, no join token and no request")
-    question = (
+    insist(
+        chosen,
         f"Revoke {len(live)} certificates of {host}, delete {len(pods)} Pods with the tokens bound "
-        f"to them, and delete {len(tokens)} join tokens?"
+        f"to them, and delete {len(tokens)} join tokens?",
     )
-    if not chosen.yes and confirmed(question) is False:
-        raise Complaint("not revoked")
     revoke_user(server, host, chosen.reason, chosen.message)
     for pod in pods:  # the accounts placed on the host, which can request certificates too
         meta = pod["metadata"]

@@ -29,7 +29,7 @@ from orchid.commands.records.ledger_logs import (
     verifier_of,
 )
 from orchid.commands.terminal import times
-from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.asking import add_yes, insist
 from orchid.commands.terminal.connection import FORMS, add_flags, connect
 from orchid.commands.terminal.output import (
     USAGE,
@@ -88,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the server's data directory (default: orchid-data)",
     )
-    accept.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(accept)
     accept.set_defaults(act=None, whole=_accept)
     check = _action(actions, "check", "check a proof, without a server")
     check.add_argument("file", type=Path, metavar="FILE", help="a .tlog-proof")
@@ -211,8 +211,7 @@ def _accept(chosen: argparse.Namespace) -> None:
     remark(
         "entries after those of the ledger in its store are lost; inform all who keep checkpoints"
     )
-    if not chosen.yes and not confirmed("accept the ledger in the store as it is?"):
-        raise Complaint("nothing was changed; on a terminal it asks, elsewhere add --yes", USAGE)
+    insist(chosen, "Accept the ledger in the store as it is?")
     try:
         aside = accept(path, times.now())
     except OSError as problem:

@@ -16,6 +16,7 @@ from typing import Final
 from orchid.commands.rights import grants
 from orchid.commands.rights.can import group_of
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import asks
 from orchid.commands.terminal.connection import Json, ServerConnection
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ("new", "make a role", _new_arguments, _new),
             ("list", "list the roles that can be granted", _list_arguments, _list),
             ("show", "show what a role allows", _role_argument, _show),
-            ("delete", "delete roles", _roles_argument, _delete),
+            ("delete", "delete roles", asks(_roles_argument), _delete),
         ),
     )
 

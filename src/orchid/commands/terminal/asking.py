@@ -1,8 +1,43 @@
-"""A confirmation before an irreversible action."""
+"""Confirmation: what ends something for good asks on a terminal, and needs `--yes` elsewhere.
 
+That is a deletion, a revocation, or the end of a key; a command that another command can undo does
+not ask. Such a subcommand wraps its arguments in `asks` and calls `insist` before its first change.
+"""
+
+import argparse
 import sys
+from collections.abc import Callable
+
+from orchid.commands.terminal.output import USAGE, Complaint
 
 LONGEST_ANSWER = 64  # characters
+
+Arguments = Callable[[argparse.ArgumentParser], None]
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask; needed without a terminal")
+
+
+def asks(arguments: Arguments) -> Arguments:
+    """The arguments of a subcommand, and --yes."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        arguments(parser)
+        add_yes(parser)
+
+    return add
+
+
+def insist(chosen: argparse.Namespace, question: str) -> None:
+    """Return only if the user means it."""
+    if chosen.yes:
+        return
+    meant = confirmed(question)
+    if meant is None:
+        raise Complaint("nothing was changed; on a terminal it asks, elsewhere add --yes", USAGE)
+    if not meant:
+        raise Complaint("nothing was changed")
 
 
 def confirmed(question: str) -> bool | None:

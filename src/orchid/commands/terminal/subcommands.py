@@ -9,9 +9,16 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from orchid.commands.terminal.asking import insist
 from orchid.commands.terminal.connection import FORMS, Json, ServerConnection, add_flags, connect
 from orchid.commands.terminal.objects import LIST_FORMS, SHOW_FORMS, add_watch
-from orchid.commands.terminal.output import REFUSED, Complaint, print_for_programs, say
+from orchid.commands.terminal.output import (
+    REFUSED,
+    Complaint,
+    print_for_programs,
+    printable,
+    say,
+)
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 Act = Callable[[argparse.Namespace, ServerConnection], int]
@@ -83,7 +90,8 @@ def delete_each(
     server: ServerConnection,
     path_of: Callable[[ServerConnection, str], str],
 ) -> int:
-    """Delete the named objects; `path_of` returns the path of each."""
+    """Delete the named objects after a confirmation; `path_of` returns the path of each."""
+    insist(chosen, f"Delete {', '.join(map(printable, chosen.names))}?")
     return for_each(
         chosen,
         chosen.names,
