@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from cryptography import x509
 
 from tests.adversary.bodies import Bodies
-from tests.adversary.calls import JSON, MERGE, Answer, Connections, Proof
+from tests.adversary.calls import APPLY, JSON, MERGE, Answer, Connections, Proof
 from tests.adversary.credentials import Credential, of_token
 from tests.adversary.kinds import AUTHENTICATION, KINDS
 from tests.adversary.observer import Observer
@@ -86,6 +86,10 @@ class Attack:
             fresh.close()
         return review.status == 201
 
+    def still_accepts(self, proof: Proof) -> bool:
+        """The same on a connection that may be open since before a revocation."""
+        return self.connections.ask(self.port(), proof, "POST", WHO, {}).status == 201
+
     def reviews(self, token: str) -> bool:
         """Whether a TokenReview accepts a token."""
         answer = self.admin("POST", REVIEWS, {"spec": {"token": token}})
@@ -144,9 +148,20 @@ class Attack:
             operation = self._with_target(operation)
             if not operation.options["target"]:
                 return NOTHING
-        body = self._bodies.of(operation, name)
-        path = KINDS[operation.kind].path(namespace=operation.namespace)
-        return self.ask(operation.actor, "POST", path, body)
+        return self._send(operation, self._bodies.of(operation, name))
+
+    _apply = _put = _create
+
+    def _send(self, operation: Operation, body: dict[str, Any]) -> Answer:
+        """A whole object, in one of three ways."""
+        kind, name = KINDS[operation.kind], body["metadata"]["name"]
+        if operation.act == "create":
+            return self.ask(operation.actor, "POST", kind.path("", operation.namespace), body)
+        path = kind.path(name, operation.namespace)
+        if operation.act == "put":
+            return self.ask(operation.actor, "PUT", path, body)
+        path += "?fieldManager=adversary&force=true"
+        return self.ask(operation.actor, "PATCH", path, body, APPLY)
 
     def _with_target(self, operation: Operation) -> Operation:
         """The revocation of one credential, by its label."""
@@ -159,7 +174,12 @@ class Attack:
             target = {"certificate": {"sha256": credential.sha256}}
         options = {**operation.options, "target": target}
         return Operation(
-            operation.id, operation.actor, "create", operation.kind, operation.name, options=options
+            operation.id,
+            operation.actor,
+            operation.act,
+            operation.kind,
+            operation.name,
+            options=options,
         )
 
     def _replace(self, operation: Operation) -> Answer:
@@ -195,6 +215,25 @@ class Attack:
             return NOTHING
         options = {"propagationPolicy": operation.options.get("propagation", "Background")}
         return self.ask(operation.actor, "DELETE", path, options)
+
+    def _patch(self, operation: Operation) -> Answer:
+        """Change labels, or the owner, of any object."""
+        path = self._target(operation)
+        metadata: dict[str, Any] = {"labels": {"adversary": str(operation.id)}}
+        if "owner" in operation.options:
+            kind, namespace, name = operation.options["owner"]
+            owner = self.observer.named(kind, name, namespace)
+            if owner is None:
+                return NOTHING
+            reference = {key: owner[key] for key in ("apiVersion", "kind")}
+            reference |= {"name": name, "uid": owner["metadata"]["uid"], "controller": True}
+            metadata = {"ownerReferences": [reference]}
+        return self.ask(operation.actor, "PATCH", path, {"metadata": metadata}, MERGE)
+
+    def _watch(self, operation: Operation) -> Answer:
+        kind = KINDS[operation.kind]
+        path = kind.path("", operation.namespace) if operation.namespace else kind.everywhere
+        return self.ask(operation.actor, "GET", f"{path}?watch=1&timeoutSeconds=1")
 
     def _read(self, operation: Operation) -> Answer:
         path = self._target(operation)
@@ -290,6 +329,14 @@ class Attack:
     def _restart(self, operation: Operation) -> Answer:
         self.connections.close()
         self.servers.restart(operation.id, kill=operation.options.get("kill", False))
+        self.observer.relist()
+        return Answer(200)
+
+    def _fail_over(self, operation: Operation) -> Answer:
+        """One of two servers is killed, or comes back."""
+        self.connections.close()
+        if not self.servers.fail_over(operation.id):
+            return NOTHING
         self.observer.relist()
         return Answer(200)
 

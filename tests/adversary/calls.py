@@ -15,6 +15,7 @@ from typing import Any
 ANSWER_SECONDS = 60.0
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 
 from tests.adversary.acts import Attack
+from tests.adversary.drawing.anything import Anything
 from tests.adversary.drawing.authorities import Authorities
 from tests.adversary.drawing.base import AUTHORITIES
 from tests.adversary.drawing.requests import Requests
@@ -23,7 +24,7 @@ THEMES = ("authorities", "requests", "tokens", "lists")
 Draw = Callable[[], Operation | None]
 
 
-class Chooser(Authorities, Requests, RevocationOperations, Tokens, Home):
+class Chooser(Anything, Authorities, Requests, RevocationOperations, Tokens, Home):
     """Draws operations from the seed and from what the observer sees."""
 
     def __init__(
@@ -50,7 +51,7 @@ class Chooser(Authorities, Requests, RevocationOperations, Tokens, Home):
             operation = draw()
             if operation is not None:
                 self._number += 1
-                return operation
+                return self._otherwise(operation)
 
     def _change_theme(self) -> None:
         self._left = self._chance.randint(8, 30)
@@ -65,7 +66,11 @@ class Chooser(Authorities, Requests, RevocationOperations, Tokens, Home):
     def _always(self) -> Sequence[tuple[Draw, float]]:
         return (
             (self._read, 4),
+            (self._watch, 1),
+            (self._patch_any, 2),
+            (self._delete_any, 1),
             (self._restart, 1),
+            (self._fail_over, 1),
             (self._backup, 1),
             (self._restore, 1),
             (self._lift, 4),

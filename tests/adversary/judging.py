@@ -6,17 +6,22 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from cryptography import x509
+
 from tests.adversary.acts import Attack
 from tests.adversary.calls import Answer
 from tests.adversary.credentials import of_certificate
 from tests.adversary.invariants import contents, reading
 from tests.adversary.invariants.conduct import Conduct
+from tests.adversary.invariants.confidential import Confidential
 from tests.adversary.invariants.ended_keys import EndedKeys
 from tests.adversary.invariants.inventory import Inventory
 from tests.adversary.invariants.lists import Lists
+from tests.adversary.invariants.marks import Marks
 from tests.adversary.invariants.ownership import Ownership, jwks_of
 from tests.adversary.invariants.revived import Revived
 from tests.adversary.invariants.revocations import Revocations
+from tests.adversary.invariants.signers import Signers
 from tests.adversary.invariants.successors import Successors
 from tests.adversary.invariants.violation import Violation
 from tests.adversary.observer import QUIET_SECONDS, Seen
@@ -39,6 +44,9 @@ class Judge:
         self.lists = Lists()
         self.inventory = Inventory(attack.pool)
         self.conduct = Conduct()
+        self.confidential = Confidential(attack.rights)
+        self.signers = Signers()
+        self.marks = Marks()
         self.revived = Revived()
         self.successors = Successors()
         self._policies: dict[tuple[str, str], dict[str, Any]] = {}  # by name and revision
@@ -58,7 +66,9 @@ class Judge:
         user = self._user(operation.actor)
         if user:
             yield from reading.judged(self._attack.rights, user, operation, answer)
+        yield from self.confidential.answered(user, operation, answer)
         yield from self.ownership.answered(operation, answer)
+        self.signers.answered(operation, answer)
         yield from self.ended_keys.answered(operation, answer)
         self.revocations.answered(operation, answer)
         if operation.act == "restore" and answer.is_done:
@@ -69,6 +79,14 @@ class Judge:
             yield from self.revived.restored(self._attack.restored, self._attack.observer.live)
         yield from self.pages(PAGES)
         yield from self.revocations.probe(self._attack, self._chance, PROBES)
+        self._try_a_certificate()
+
+    def _try_a_certificate(self) -> None:
+        """What a server accepts must be in the inventory."""
+        held = [one for one in self._attack.credentials.values() if one.sha256]
+        tried = self._chance.choice(held) if held else None
+        if tried and self._attack.accepts(tried.proof):
+            self.inventory.accepted(tried.label, tried.sha256, time.monotonic())
 
     def changes(self, quiet: float) -> Iterator[Violation]:
         for seen in self._attack.observer.drain(quiet):
@@ -77,7 +95,10 @@ class Judge:
         yield from self.inventory.due(now)
         yield from self.ownership.due(now)
         yield from self.successors.due(self._attack.observer.of("signingkeys"), now)
-        yield from self.conduct.logged(self._attack.servers.new_log())
+        yield from self.marks.due(now)
+        log = self._attack.servers.new_log()
+        yield from self.conduct.logged(log)
+        yield from self.confidential.logged(log)
 
     def _user(self, actor: str) -> str:
         """The name under which an actor has rights; empty for one with groups or none."""
@@ -93,6 +114,8 @@ class Judge:
         yield from self.inventory.saw(seen, time.monotonic())
         self.revocations.saw(seen)
         self.revived.saw(seen)
+        self.confidential.saw(seen)
+        self.marks.saw(seen, time.monotonic())
         if seen.kind == "configmaps" and not seen.is_gone:
             self._attack.remember(seen.key, seen.object)
         elif seen.kind == "approvalpolicies" and not seen.is_gone:
@@ -109,6 +132,9 @@ class Judge:
         self._judged.add(uid)
         name, signer = document["metadata"]["name"], document["spec"]["signerName"]
         self.inventory.issued(chain, f"the chain of the request {name}", time.monotonic())
+        authorities = self._attack.observer.of("certificateauthorities")
+        request = x509.load_pem_x509_csr(base64.b64decode(document["spec"]["request"]))
+        yield from self.signers.issued(document, request, chain, authorities)
         yield from contents.name_errors(chain[0])
         for policy in self._approving(status):
             yield from contents.policy_errors(chain[0], policy)

@@ -9,6 +9,8 @@ the authority `web`. So the same history means the same on another server.
 from dataclasses import dataclass, field
 from typing import Any
 
+MAKING = ("create", "apply", "put")  # acts that send a whole object
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -22,6 +24,10 @@ class Operation:
     namespace: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     waits: bool = True  # until the controllers have done what follows from it
+
+    @property
+    def makes(self) -> bool:
+        return self.act in MAKING
 
     def __str__(self) -> str:
         parts = [f"{self.id:4}  {self.actor}", self.act]

@@ -29,19 +29,19 @@ class Servers:
     store: str
     flags: tuple[str, ...]
     checkout: Path | None = None
-    running: list[serving.Server] = field(default_factory=list)
+    running: dict[int, serving.Server] = field(default_factory=dict)
     log_read: dict[Path, int] = field(default_factory=dict)
     _cluster: Cluster | None = None
     _ports: dict[int, int] = field(default_factory=dict)
 
     @property
     def ports(self) -> list[int]:
-        return [server.port for server in self.running]
+        return [server.port for server in self.running.values()]
 
     @property
     def first_port(self) -> int:
-        """Of the first server, also while it is stopped."""
-        return self._ports[0]
+        """Of the first server that runs, or that will run again."""
+        return next(iter(self.ports), self._ports[0])
 
     @property
     def can_restore(self) -> bool:
@@ -65,7 +65,7 @@ class Servers:
         except BaseException:
             started.kill()
             raise
-        self.running.insert(number, server)
+        self.running[number] = server
 
     def _flags(self) -> tuple[str, ...]:
         if self._cluster is not None:
@@ -75,20 +75,33 @@ class Servers:
 
     def restart(self, number: int = 0, *, kill: bool = False) -> None:
         """End a server, orderly or not, and start it again."""
-        number %= len(self.running)
+        number = sorted(self.running)[number % len(self.running)]
+        self._end(number, kill=kill)
+        self._start(number)
+
+    def fail_over(self, number: int) -> bool:
+        """Kill one of two servers, or start the missing one; whether there are two."""
+        if self._cluster is None:
+            return False
+        if len(self.running) == 1:
+            self._start(1 - next(iter(self.running)))
+        else:
+            self._end(number % 2, kill=True)
+        return True
+
+    def _end(self, number: int, *, kill: bool = False) -> None:
         server = self.running.pop(number)
         if kill:
             server.kill()
         else:
             server.stop()
-        self._start(number)
 
     def back_up(self, copy: Path) -> None:
         self._orchid("backup", str(copy))
 
     def restore(self, copy: Path) -> str:
         """Stop, put a backup into place and start again; what the command printed."""
-        self.running.pop(0).stop()
+        self._end(0)
         try:
             return self._orchid("restore", str(copy), "--accept-ledger")
         finally:
@@ -107,7 +120,7 @@ class Servers:
     def new_log(self) -> str:
         """What the servers wrote to their logs since the last call."""
         texts = []
-        for server in self.running:
+        for server in self.running.values():
             with server.log.open("rb") as log:
                 log.seek(self.log_read.get(server.log, 0))
                 data = log.read()
@@ -117,7 +130,7 @@ class Servers:
         return "\n".join(texts)
 
     def close(self) -> None:
-        for server in self.running:
+        for server in self.running.values():
             server.kill()
         if self._cluster is not None:
             self._cluster.kill()

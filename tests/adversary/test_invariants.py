@@ -1,5 +1,7 @@
 """Each invariant fails when it is shown what must not be, and is silent otherwise."""
 
+import base64
+import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -7,19 +9,23 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 
 from tests.adversary.calls import Answer, Proof
 from tests.adversary.credentials import Credential
 from tests.adversary.invariants import contents, reading
 from tests.adversary.invariants.conduct import MOST_FAILURES, Conduct
+from tests.adversary.invariants.confidential import Confidential
 from tests.adversary.invariants.ended_keys import EndedKeys
 from tests.adversary.invariants.inventory import GRACE_SECONDS, Inventory
 from tests.adversary.invariants.lists import Lists
+from tests.adversary.invariants.marks import GRACE_SECONDS as MARK_SECONDS
+from tests.adversary.invariants.marks import Marks
 from tests.adversary.invariants.ownership import GRACE_SECONDS as DOUBT_SECONDS
 from tests.adversary.invariants.ownership import Ownership
 from tests.adversary.invariants.revived import Revived
 from tests.adversary.invariants.revocations import Revocations, covers
+from tests.adversary.invariants.signers import Signers
 from tests.adversary.invariants.successors import PATIENCE_SECONDS, Successors
 from tests.adversary.invariants.violation import Violation
 from tests.adversary.observer import Seen
@@ -28,6 +34,7 @@ from tests.adversary.pool import Pair, Pool, digest, pem, subject
 from tests.adversary.rights import SIGNERS, Rights, Rule
 
 SIGNER = SIGNERS[0]
+LATE = MARK_SECONDS + 1
 SERVER = Pool()  # keys that the server made, as far as the pool of a test knows
 
 
@@ -36,8 +43,6 @@ def rules(violations: Iterator[Violation]) -> list[str]:
 
 
 def answer(status: int = 201, **document: Any) -> Answer:
-    import json
-
     return Answer(status, json.dumps(document).encode())
 
 
@@ -214,6 +219,9 @@ class AllDoors:
     def accepts(self, proof: Proof) -> bool:
         return True
 
+    def still_accepts(self, proof: Proof) -> bool:
+        return True
+
     def reviews(self, token: str) -> bool:
         return True
 
@@ -315,9 +323,8 @@ def revocation_list(number: int, *serials: int) -> Answer:
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
         builder = builder.add_revoked_certificate(entry.build())
     made = builder.sign(SERVER.pair("web").key, hashes.SHA256())
-    from cryptography.hazmat.primitives.serialization import Encoding
 
-    return Answer(200, made.public_bytes(Encoding.DER))
+    return Answer(200, made.public_bytes(serialization.Encoding.DER))
 
 
 def test_a_list_neither_goes_back_nor_loses_entries_nor_ends() -> None:
@@ -349,6 +356,18 @@ def test_a_cross_certificate_without_a_record_is_noticed() -> None:
     inventory.issued([other.certify(second.key.public_key(), name)], "elsewhere", 0.0)
 
     assert rules(inventory.due(GRACE_SECONDS - 1)) == []
+    assert rules(inventory.due(GRACE_SECONDS + 1)) == ["not in the inventory"]
+
+
+def test_an_accepted_certificate_without_a_record_is_noticed() -> None:
+    """A server that accepts it must be able to say that it exists."""
+    inventory = Inventory(Pool())
+    spec = {"sha256": "aa"}
+    list(inventory.saw(Seen("issuedcertificates", {"metadata": {}, "spec": spec}), 0.0))
+
+    inventory.accepted("certificate:1", "aa", 0.0)
+    assert rules(inventory.due(GRACE_SECONDS + 1)) == []
+    inventory.accepted("certificate:2", "bb", 0.0)
     assert rules(inventory.due(GRACE_SECONDS + 1)) == ["not in the inventory"]
 
 
@@ -426,6 +445,97 @@ def test_a_name_beyond_the_policy_is_noticed(name: x509.GeneralName, is_allowed:
     assert rules(contents.policy_errors(leaf(), policy)) == []
 
 
+# -- signers and marks ---------------------------------------------------------------------------
+
+
+def issued(uid: str = "u", reason: str = "Adversary") -> dict[str, Any]:
+    """A request that was approved, for the first signer."""
+    return {
+        "metadata": {"name": "req", "uid": uid},
+        "spec": {"signerName": SIGNER},
+        "status": {"conditions": [{"type": "Approved", "reason": reason}]},
+    }
+
+
+def test_a_certificate_that_nobody_approved_is_noticed() -> None:
+    """By a person, or by a policy; a certificate that another signer wrote is its own."""
+    pair, signers = SERVER.pair("leaf"), Signers()
+    request = x509.load_pem_x509_csr(pair.request([("CN", "leaf")], []).encode())
+
+    def judged_by(document: dict[str, Any]) -> list[str]:
+        return rules(signers.issued(document, request, [leaf()], []))
+
+    assert judged_by(issued()) == ["not approved"]
+    assert judged_by(issued(reason="ApprovalPolicy")) == []
+    signers.answered(operation("approve"), answer(200, metadata={"uid": "u"}))
+    assert judged_by(issued()) == []
+    signers.answered(operation("sign"), answer(200, metadata={"uid": "other"}))
+    assert judged_by(issued("other")) == []
+
+
+def test_a_certificate_with_another_key_or_more_names_is_noticed() -> None:
+    """Than those of the request."""
+    other = SERVER.pair("requester").request([("CN", "leaf")], [])
+    own = SERVER.pair("leaf").request([("CN", "leaf")], [])
+    document = issued(reason="ApprovalPolicy")
+
+    def judged_for(text: str, *names: x509.GeneralName) -> list[str]:
+        request = x509.load_pem_x509_csr(text.encode())
+        return rules(Signers().issued(document, request, [leaf(*names)], []))
+
+    assert judged_for(own) == []
+    assert judged_for(other) == ["another key"]
+    assert judged_for(own, x509.DNSName("a.example")) == ["more names"]
+
+
+def test_a_chain_to_another_signer_is_noticed() -> None:
+    """By openssl; authorities that share an imported key are one for verifiers."""
+    pair, web, mail = SERVER.pair("leaf"), SERVER.pair("signs-web"), SERVER.pair("signs-mail")
+    name = subject([("CN", "leaf")])
+    request = x509.load_pem_x509_csr(pair.request([("CN", "leaf")], []).encode())
+    made = web.certify(pair.key.public_key(), name, is_authority=False)
+    document = issued(reason="ApprovalPolicy")
+
+    def judged_with(*authorities: Seen) -> list[str]:
+        objects = [seen.object for seen in authorities]
+        return rules(Signers().issued(document, request, [made], objects))
+
+    assert (
+        judged_with(authority("1", web.root), authority("2", mail.root, "mail", signerName="b"))
+        == []
+    )
+    assert judged_with(
+        authority("1", mail.root), authority("2", web.root, "mail", signerName="b")
+    ) == ["chain to another signer"]
+    document["spec"]["signerName"] = "orch.io/orch-apiserver-client"
+    assert judged_with(authority("1", web.root, "cluster", signerName="")) == []
+    assert judged_with(authority("1", web.root)) == ["chain to another signer"]
+    document["spec"]["signerName"] = SIGNER
+    shared = authority("2", web.root, "mail", signerName="b")
+    assert judged_with(authority("1", web.root), shared) == []
+
+
+def test_a_mark_without_a_revocation_is_noticed() -> None:
+    """A text like `CN=alice` in another part of the subject is no name of the certificate."""
+    pair = SERVER.pair("marked")
+    name = subject([("serialNumber", "1,CN=alice"), ("CN", "bob")])
+    made = pair.certify(pair.key.public_key(), name, is_authority=False)
+    der = base64.b64encode(made.public_bytes(serialization.Encoding.DER)).decode()
+    spec = {"sha256": "ff", "signerName": SIGNER, "certificate": der}
+    record = {"metadata": {"uid": "r"}, "spec": spec, "status": {"revoked": {"reason": "x"}}}
+
+    def judged_after(username: str) -> list[str]:
+        marks, revoked = Marks(), {"user": {"username": username}}
+        made = {"metadata": {"uid": "c"}, "spec": revoked}
+        marks.saw(Seen("issuedcertificates", record), 0.0)
+        assert rules(marks.due(0.0)) == []
+        marks.saw(Seen("credentialrevocations", made), 0.0)
+        return rules(marks.due(LATE))
+
+    assert judged_after("bob") == []
+    assert judged_after("alice") == ["marked without a reason"]
+
+
 # -- rights ---------------------------------------------------------------------------------------
 
 
@@ -446,6 +556,44 @@ def test_a_success_without_the_right_is_noticed() -> None:
     assert rules_of("list", "secrets", "team") == ["without the right"]
     assert rules_of("read", "clustertrustbundles") == []
     assert rules_of("approve", "certificatesigningrequests") == ["without the right"]
+    assert rules_of("watch", "secrets", "team") == ["without the right"]
+    assert rules_of("patch", "secrets", "team") == ["without the right"]
+
+
+def test_an_apply_that_creates_takes_the_right_to_create() -> None:
+    """And to patch; a put takes that to update."""
+    patches = Rule(("patch",), "", "secrets")
+    rights = Rights({"alice": (patches,)})
+
+    def rules_of(act: str, status: int) -> list[str]:
+        done = operation(act, "secrets", "x")
+        return rules(reading.judged(rights, "alice", done, answer(status)))
+
+    assert rules_of("apply", 200) == []
+    assert rules_of("apply", 201) == ["without the right"]
+    assert rules_of("put", 200) == ["without the right"]
+
+
+def test_a_key_in_an_answer_or_a_log_is_noticed() -> None:
+    """Also in an error; who may read the Secret, or has just written it, may see it."""
+    pair = SERVER.pair("kept secret")
+    data = {"tls.key": base64.b64encode(pair.key_pem.encode()).decode()}
+    document = {"metadata": {"name": "ca", "namespace": "team"}, "data": data}
+    confidential = Confidential(Rights({"bob": (Rule(("list",), "", "secrets"),)}))
+    confidential.saw(Seen("secrets", document))
+
+    def rules_of(user: str, act: str, status: int, *, plain: bool = False) -> list[str]:
+        body = pair.key_pem.encode() if plain else json.dumps(document).encode()
+        done = operation(act, "secrets", "ca", namespace="team")
+        return rules(confidential.answered(user, done, Answer(status, body)))
+
+    assert rules_of("alice", "read", 200) == ["confidential data"]
+    assert rules_of("alice", "read", 200, plain=True) == ["confidential data"]
+    assert rules_of("alice", "patch", 422) == ["confidential data"]
+    assert rules_of("alice", "patch", 200) == []
+    assert rules_of("bob", "read", 200) == []
+    assert rules(confidential.logged(f"audit {data['tls.key']}")) == ["confidential data"]
+    assert rules(confidential.logged("audit ***")) == []
 
 
 # -- conduct, restores and successors -------------------------------------------------------

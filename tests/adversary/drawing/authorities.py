@@ -3,14 +3,13 @@
 import re
 from typing import Any
 
-from tests.adversary.drawing.base import Drawing
+from tests.adversary.drawing.base import PROPAGATION, Drawing
 from tests.adversary.kinds import HOME
 from tests.adversary.operations import Operation
 from tests.adversary.rights import SIGNERS, TEAM
 
 SECRETS = ("ca-1", "ca-2")
 STATES = ("Active", "Verifying", "Retired")
-PROPAGATION = ("Orphan", "Orphan", "Background", "Foreground")
 
 
 class Authorities(Drawing):

@@ -9,6 +9,7 @@ from tests.adversary.rights import REGISTRAR, USERS
 
 AUTHORITIES = ("web", "mail")
 ACCOUNTS = ("builder", "deployer")
+PROPAGATION = ("Orphan", "Orphan", "Background", "Foreground")
 
 
 class Drawing:

@@ -41,6 +41,17 @@ class Home(Drawing):
             return self._operation(actor, "read", kind.name, name, namespace=namespace)
         return self._operation(actor, "list", kind.name, namespace=namespace)
 
+    def _watch(self) -> Operation | None:
+        kind = KINDS[self._chance.choice(list(KINDS))]
+        namespace = self._chance.choice((TEAM, HOME, "")) if kind.is_namespaced else ""
+        actor = self._thief() or self._chance.choice(USERS)
+        return self._operation(actor, "watch", kind.name, namespace=namespace)
+
+    def _fail_over(self) -> Operation | None:
+        if self._attack.servers.store != "etcd":
+            return self._restart()
+        return self._operation("the operator", "fail-over")
+
     def _wait(self) -> Operation | None:
         return self._operation("time", "wait", seconds=self._chance.choice((1, 1, 5)))
 

@@ -15,7 +15,9 @@ from cryptography import x509
 from tests.adversary.invariants.violation import Violation
 
 
-def alternative_names(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
+def alternative_names(
+    certificate: x509.Certificate | x509.CertificateSigningRequest,
+) -> x509.SubjectAlternativeName | None:
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:

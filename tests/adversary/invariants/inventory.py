@@ -75,6 +75,11 @@ class Inventory:
             return True
         return False
 
+    def accepted(self, label: str, sha256: str, now: float) -> None:
+        """A server authenticated a client by this certificate."""
+        if sha256 not in self._recorded:
+            self._waiting.setdefault(sha256, (now, f"the accepted {label}"))
+
     def due(self, now: float) -> Iterator[Violation]:
         """Certificates that nobody can find, or revoke by number."""
         for sha256, (since, where) in list(self._waiting.items()):

@@ -53,11 +53,13 @@ class Ownership:
         if kind == "secrets" and "pair" in options:
             name = answer.json["metadata"]["name"]
             self._contents[operation.namespace, name].add(options["pair"])
-        elif kind == "signingkeys" and operation.act == "create":
+        elif kind == "signingkeys" and operation.makes:
             self._import_key(operation)
         elif kind == "clustertrustbundles" and "pair" in options:
             self._attested[options["signer"]].add(options["pair"])
-        elif kind == "publishedbundles" and operation.act in ("create", "replace"):
+        elif kind == "publishedbundles" and (
+            operation.makes or operation.act in ("replace", "patch")
+        ):
             self._by_users.add(operation.name)
         elif operation.act == "chain":
             yield from self._install(operation)

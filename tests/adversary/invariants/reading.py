@@ -7,11 +7,16 @@ from tests.adversary.invariants.violation import Violation
 from tests.adversary.operations import Operation
 from tests.adversary.rights import Rights
 
+CREATED = 201
 EVERYBODY_READS = ("clustertrustbundles",)
 VERBS = {
     "read": ("get",),
     "list": ("list",),
+    "watch": ("watch",),
     "create": ("create",),
+    "apply": ("patch",),
+    "put": ("update",),
+    "patch": ("patch",),
     "replace": ("patch", "update"),
     "delete": ("delete",),
     "step": ("patch",),
@@ -37,14 +42,21 @@ def judged(rights: Rights, user: str, operation: Operation, answer: Answer) -> I
         return
     if operation.kind == "credentialrevocations" and operation.act == "create":
         return  # everybody may revoke the own certificate: revocations.py judges those
-    if operation.kind in EVERYBODY_READS and operation.act in ("read", "list"):
+    if operation.kind in EVERYBODY_READS and operation.act in ("read", "list", "watch"):
         return
     kind = operation.kind + SUBRESOURCES.get(operation.act, "")
-    name = answer.json.get("metadata", {}).get("name", "") if operation.act != "list" else ""
+    name = (
+        answer.json.get("metadata", {}).get("name", "")
+        if operation.act not in ("list", "watch")
+        else ""
+    )
     if not any(
         rights.may(user, verb, kind, name, operation.namespace) for verb in VERBS[operation.act]
     ):
         yield Violation("without the right", f"{user}: {operation.act} {kind} {answer.status}")
+    by_apply = operation.act == "apply" and answer.status == CREATED
+    if by_apply and not rights.may(user, "create", kind, name, operation.namespace):
+        yield Violation("without the right", f"{user} created {kind} {name} by an apply")
     yield from _special(rights, user, operation, answer)
 
 
@@ -53,7 +65,7 @@ def _special(
 ) -> Iterator[Violation]:
     signer = answer.json.get("spec", {}).get("signerName", "")
     verb = {"approve": "approve", "deny": "approve", "sign": "sign"}.get(operation.act)
-    if operation.kind == "certificateauthorities" and operation.act == "create":
+    if operation.kind == "certificateauthorities" and answer.status == CREATED:
         verb = "attest"
     if verb and not rights.may_signer(user, verb, signer):
         yield Violation("without the right", f"{user}: {operation.act} for the signer {signer}")

@@ -16,6 +16,8 @@ from tests.adversary.invariants.violation import Violation
 from tests.adversary.observer import Seen
 from tests.adversary.operations import Operation
 
+CREATED = 201
+TARGETS = ("user", "account", "token", "key", "authority", "certificate")
 ACCOUNT = "system:serviceaccount:{}:{}"
 
 
@@ -23,6 +25,7 @@ class Doors(Protocol):
     """Where a credential can be shown."""
 
     def accepts(self, proof: Proof) -> bool: ...
+    def still_accepts(self, proof: Proof) -> bool: ...
     def reviews(self, token: str) -> bool: ...
     def introspects(self, token: str) -> bool: ...
 
@@ -50,7 +53,7 @@ class Revocations:
             self._covered[operation.options["of"]]["its holder"] = "its holder revoked it"
         elif operation.kind != "credentialrevocations":
             return
-        elif operation.act == "create":
+        elif operation.makes and answer.status == CREATED:
             self._revoke(answer.json)
         elif operation.act == "delete":
             self._lift(operation.name)
@@ -92,6 +95,7 @@ class Revocations:
 
     def _shown(self, doors: Doors, credential: Credential, why: str) -> Iterator[Violation]:
         where = [("the API", doors.accepts(credential.proof))]
+        where += [("an open connection", doors.still_accepts(credential.proof))]
         if credential.is_token:
             token = credential.proof.token
             where += [("a review", doors.reviews(token))]
@@ -118,9 +122,11 @@ def covers(spec: Mapping[str, Any], credential: Credential) -> bool:
         return bool(credential.key_id) and named.get("keyID") == credential.key_id
     if target == "authority":
         return bool(credential.signer) and named.get("signerName") == credential.signer
+    if "serialNumber" in named:
+        same = named.get("signerName") == credential.signer
+        return same and named["serialNumber"].lstrip("0") == credential.serial
     return bool(credential.sha256) and named.get("sha256") == credential.sha256
 
 
 def _target(spec: Mapping[str, Any]) -> str:
-    targets = ("user", "account", "token", "key", "authority", "certificate")
-    return next((target for target in targets if target in spec), "")
+    return next((target for target in TARGETS if target in spec), "")
