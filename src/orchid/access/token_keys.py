@@ -25,7 +25,6 @@ from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.interfaces import Rejected
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
-    TOKENS,
     VERIFYING,
     SigningKey,
     private_key_of,
@@ -33,6 +32,7 @@ from orchid.kinds.signing_key import (
 )
 from orchid.wire.errors import Unavailable
 from orchid.wire.naming import Naming
+from orchid.wire.rules.key_names import TOKENS
 
 log = logging.getLogger(__name__)
 

@@ -83,7 +83,6 @@ from orchid.kinds.signing_key import (
     SigningKeySpec,
     authority_public_key,
     key_location,
-    next_name,
     select,
 )
 from orchid.wire.authority_status import AuthorityKeyReference, AuthorityParentReference
@@ -92,6 +91,7 @@ from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference, belongs_to, owner_reference
+from orchid.wire.rules.key_names import next_name
 from orchid.wire.struct import replace
 
 LOOK_AGAIN_SECONDS: Final = 30.0  # for a Secret that is not watched
@@ -123,6 +123,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._kept: dict[SecretReference, set[str]] = {}  # the names of the authorities by Secret
         self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
         self._keys: dict[str, dict[str, SigningKey]] = {}  # by authority and name
+        self._named: dict[str, str] = {}  # the authority of every key, by name
+        self._names_taken: set[str] = set()  # the names of all authorities
         self._holders: dict[SecretReference, str] = {}  # authorities by the Secret of a key
         self._revoked: dict[str, str] = {}  # ids of revoked keys, by the name of the revocation
         # By the SHA-256 of a certificate: names of revocations; authorities, with names of keys.
@@ -143,6 +145,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self.listed.clear()
         self._index.clear()
         self._secret_of.clear()
+        self._names_taken.clear()
         self._kept.clear()
 
     async def all_listed(self) -> None:
@@ -153,6 +156,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     def take(self, event: WatchedChange[CertificateAuthority]) -> None:
         found = event.object
+        if event.type == DELETED:
+            self._names_taken.discard(found.name)
+        else:
+            self._names_taken.add(found.name)
         if found.is_file:
             return
         self._index.take(event)
@@ -306,12 +313,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             self._take_key(renewed)
 
     async def _create_key(self, found: CertificateAuthority, spec: SigningKeySpec) -> None:
-        left = self._keys.get(found.name, {})  # also of an earlier authority of this name
-
-        def is_taken(name: str) -> bool:
-            return name in left or name in self._secret_of
-
-        name = next_name(self._keys_of(found), found.name, is_taken)
+        name = next_name(self._named, found.name, self._names_taken)
         new = SigningKey(metadata=ObjectMeta(name=name), spec=replace(spec, authority=found.name))
         try:
             self._take_key(await self._client.create(new))
@@ -389,6 +391,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     async def _key_changed(self, event: WatchedChange[SigningKey]) -> AsyncIterator[Key]:
         found = event.object
+        if event.type == DELETED:
+            self._named.pop(found.name, None)
+        else:
+            self._named[found.name] = found.spec.authority
         if not found.spec.authority or found.is_file:
             return
         if event.type == DELETED:
@@ -402,6 +408,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     def _take_key(self, found: SigningKey) -> None:
         self._keys.setdefault(found.spec.authority, {})[found.name] = found
+        self._named[found.name] = found.spec.authority
         self._holders[key_location(found, self._home)] = found.spec.authority
         for digest in _fingerprints(found):
             self._chains.setdefault(digest, set()).add((found.spec.authority, found.name))

@@ -11,7 +11,7 @@ signer's life before that. A key that no longer signs certificates keeps its pri
 Retired: it signs its revocation list.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -34,10 +34,11 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.role import rule
-from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec, next_name
+from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.references import belongs_to
+from orchid.wire.rules.key_names import next_name
 
 SETTLED: Final = 3600.0  # seconds between two looks at an authority with one key
 LAST_PART, LEAD_PART = 3, 12  # of a key's life: its end without signing, the lead of its successor
@@ -96,20 +97,13 @@ class RotateAuthorityKeys(RotateKeys):
             if planned is None or self._clock.now() < planned.publish:
                 return None
         return SigningKey(
-            metadata=ObjectMeta(
-                name=next_name(group.stored, group.authority, self._is_taken(group.authority))
-            ),
+            metadata=ObjectMeta(name=next_name(self.named, group.authority, self._authorities)),
             spec=SigningKeySpec(
                 authority=group.authority,
                 algorithm=authority.spec.key.algorithm,
                 state=PUBLISHED,
             ),
         )
-
-    def _is_taken(self, authority: str) -> Callable[[str], bool]:
-        """Whether an authority, or a key that an earlier one left, has a name."""
-        left = self._groups.get(authority, {})
-        return lambda name: name in left or name in self._authorities
 
     def is_due(self, group: KeyGroup, signer: SigningKey) -> bool:
         authority = self._authorities.get(group.authority)

@@ -33,7 +33,6 @@ from orchid.kinds.signing_key import (
     PUBLISHED,
     RETIRABLE,
     RETIRED,
-    TOKENS,
     VERIFYING,
     KeySelection,
     SigningKey,
@@ -45,6 +44,7 @@ from orchid.wire.errors import AlreadyExists, ApiError, Forbidden, Invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
+from orchid.wire.rules.key_names import TOKENS
 from orchid.wire.struct import replace
 
 AT_ONCE: Final = 0.0
@@ -105,6 +105,7 @@ class RotateKeys(Controller[SigningKey]):
         self._events = events
         self._times = times
         self._groups: dict[str, dict[str, SigningKey]] = {}  # by authority and name
+        self.named: dict[str, str] = {}  # the authority of every key, also of others, by name
         self._authority_of: dict[str, str] = {}  # by the name of a key, and of its Secret
         self._listed = asyncio.Event()
         self._servers = LiveServers(names, clock.monotonic)
@@ -160,6 +161,7 @@ class RotateKeys(Controller[SigningKey]):
     def starting(self) -> None:
         self._listed.clear()
         self._groups.clear()
+        self.named.clear()
         self._authority_of.clear()
 
     async def all_listed(self) -> None:
@@ -173,6 +175,10 @@ class RotateKeys(Controller[SigningKey]):
 
     def take(self, event: WatchedChange[SigningKey]) -> None:
         found = event.object
+        if event.type == DELETED:
+            self.named.pop(found.name, None)
+        else:
+            self.named[found.name] = found.spec.authority
         if not self.concerns(found):
             return
         group = self._groups.setdefault(found.spec.authority, {})

@@ -26,10 +26,11 @@ from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.credentials.keys import MADE_ALGORITHMS
 from orchid.kinds.lease import SERVER_LASTS
-from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec, next_name
+from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec
 from orchid.outbound.failures import CallFailed
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.rules.key_names import next_name
 from orchid.wire.struct import replace
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class RotateTokenKeys(RotateKeys):
         signer = group.chosen.signer
         algorithm = signer.status.algorithm if signer else ""
         return SigningKey(
-            metadata=ObjectMeta(name=next_name(list(self._groups[""].values()))),
+            metadata=ObjectMeta(name=next_name(self.named)),
             spec=SigningKeySpec(
                 algorithm=algorithm if algorithm in MADE_ALGORITHMS else MADE_ALGORITHMS[0],
                 state=PUBLISHED,

@@ -50,7 +50,7 @@ from orchid.kinds.signing_key import (
     SigningKey,
     SigningKeySpec,
     authority_key_id,
-    next_name,
+    by_name,
 )
 from orchid.ledger import store_keys
 from orchid.ledger.entries import Fact
@@ -61,6 +61,7 @@ from orchid.wire.conditions import READY, TRUE, Condition
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
+from orchid.wire.rules.key_names import next_name
 from orchid.wire.signing_key_status import (
     KeyDependents,
     SigningKeyStatus,
@@ -216,9 +217,9 @@ class PlatformKeyImport:
         key_id = authority_key_id(pair.chain_pem.decode("ascii"))
         shown = next((one.name for one in there if one.is_file and one.key_id == key_id), "")
         is_first = all(one.is_file for one in there)
-        name = shown or next_name(
-            there, CLUSTER, lambda name: bool(self._authorities.get("", name))
-        )
+        keys = by_name(entry.object for entry in self._keys.entries.values())
+        authorities = {entry.object.name for entry in self._authorities.entries.values()}
+        name = shown or next_name(keys, CLUSTER, authorities)
         meta = self._meta(name, self._keys.get("", name))
         meta = replace(meta, owner_references=(owner_of(self._authorities.kind, authority),))
         times = SigningKeyTimes(published=now, active=now)

@@ -66,6 +66,7 @@ from orchid.wire.references import (
     hsm_key_errors,
     reference_errors,
 )
+from orchid.wire.rules.key_names import TOKENS, is_key_name
 from orchid.wire.rules.signer_names import custom_signer_errors
 from orchid.wire.rules.trust_domains import trust_domain_errors
 from orchid.wire.struct import Wire, always, at_most, describe, proto, replace
@@ -83,7 +84,6 @@ RESERVED_NAMES: Final = frozenset(
     # Each authority publishes its revocation list under its name: see docs/revocation.md.
     {CLUSTER} | {one.partition("/")[2] for names in SETS.values() for one in names.issuing_signers}
 )
-TOKENS: Final = "tokens"  # the beginning of the names of token keys
 DURATION: Final = "87600h"
 LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organization-name
 MOST_ORGANIZATIONS: Final = 8
@@ -303,7 +303,7 @@ class Rules(Strategy[CertificateAuthority]):
         if new.name in RESERVED_NAMES:
             text = "reserved: the platform's authority has a revocation list of this name"
             yield invalid(Path() / "metadata" / "name", new.name, text)
-        elif new.name == TOKENS:
+        elif new.name == TOKENS or is_key_name(new.name):
             text = "reserved: keys of this name sign tokens"
             yield invalid(Path() / "metadata" / "name", new.name, text)
         if new.is_platform:

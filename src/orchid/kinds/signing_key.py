@@ -13,8 +13,7 @@ conditions of each step are admission questions: admission/signing_keys/material
 admission/signing_keys/steps.py.
 """
 
-import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, NamedTuple
 
@@ -55,6 +54,7 @@ from orchid.wire.references import (
     hsm_key_errors,
     reference_errors,
 )
+from orchid.wire.rules.key_names import TOKENS, is_key_name, key_prefix, number_of
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, key_tombstone
 from orchid.wire.struct import Wire, always, describe, proto, replace
 from orchid.wire.text import human_duration
@@ -78,15 +78,12 @@ STEPS: Final = frozenset(
 )
 MADE, IMPORTED, FILE, PKCS11 = "Made", "Imported", "File", "PKCS11"
 ACTIVATABLE, RETIRABLE = "Activatable", "Retirable"
-TOKENS: Final = "tokens"
 PRIVATE_KEY: Final = "tls.key"  # in the data of a Secret
 LONGEST_PUBLIC_KEY: Final = 16 * 1024  # bytes of PEM
 LONGEST_CHAIN: Final = 64 * 1024  # bytes of PEM
 NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
-LONGEST_PREFIX: Final = 240  # characters; with a number, a name has at most 253
 CHANGED_BY_STEPS: Final = ("certificate", "keyID", "publishTime", "times")
-_numbered = re.compile(r"(.+)-([1-9][0-9]{0,8})").fullmatch
 
 
 class KeyPurpose(NamedTuple):
@@ -204,8 +201,7 @@ class SigningKey(Object):
 
     @property
     def number(self) -> int:
-        found = _numbered(self.name)
-        return int(found[2]) if found else 0
+        return number_of(self.name)
 
     @property
     def hsm_label(self) -> str:
@@ -296,22 +292,9 @@ def status_of(public: keys.VerificationKey, source: str) -> SigningKeyStatus:
     )
 
 
-def key_prefix(authority: str = "") -> str:
-    """The beginning of the name of each key of an authority; without one, of each token key."""
-    return (authority or TOKENS)[:LONGEST_PREFIX]
-
-
-def next_name(
-    stored: Sequence[SigningKey],
-    authority: str = "",
-    is_taken: Callable[[str], bool] = lambda name: False,
-) -> str:
-    """The name of the next key; numbers whose name another key has, or `is_taken`, are skipped."""
-    number = max((key.number for key in stored if key.spec.authority == authority), default=0) + 1
-    names = {key.name for key in stored}
-    while (name := f"{key_prefix(authority)}-{number}") in names or is_taken(name):
-        number += 1
-    return name
+def by_name(keys: Iterable[SigningKey]) -> dict[str, str]:
+    """The authority of each key by its name, for `next_name`."""
+    return {key.name: key.spec.authority for key in keys}
 
 
 def key_location(key: SigningKey, home: str) -> SecretReference:
@@ -336,8 +319,8 @@ class Rules(Strategy[SigningKey]):
     """The main endpoint: only the state changes."""
 
     def validate(self, new: SigningKey) -> Iterator[FieldError]:
-        spec, named = new.spec, _numbered(new.name)
-        if named is None or named[1] != key_prefix(spec.authority):
+        spec = new.spec
+        if not is_key_name(new.name, spec.authority):
             text = f"must be {key_prefix(spec.authority)}- and a number without leading zeros"
             yield invalid(METADATA / "name", new.name, text)
         yield from source_errors(new)

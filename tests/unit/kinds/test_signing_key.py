@@ -20,7 +20,6 @@ from orchid.kinds.signing_key import (
     SigningKeySpec,
     declare,
     key_changes,
-    next_name,
     select,
 )
 from orchid.wire.codec.documents import convert
@@ -156,12 +155,6 @@ def test_a_public_key_never_becomes_active() -> None:
     old = sent(publicKey=PUBLIC)
 
     assert changes(replace(old, spec=replace(old.spec, state=ACTIVE)), old)
-
-
-def test_the_next_number_follows_the_greatest() -> None:
-    """Gaps are not filled: a name is not given again while a later key exists."""
-    assert next_name([]) == "tokens-1"
-    assert next_name([stored(1, ACTIVE), stored(7, PUBLISHED)]) == "tokens-8"
 
 
 def test_steps_are_entries_of_the_ledger() -> None:

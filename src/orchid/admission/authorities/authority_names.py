@@ -4,7 +4,8 @@ Keys, lists and the bundle of an authority have its name. An authority may be de
 or somebody may create them before it: then they are of another owner, with that owner's private key
 or with other roots. So a name under which there is anything is refused for a new authority; and a
 bundle with the name of an authority is owned by it, and has its signers as sources. Later a user
-who may update bundles decides what they publish.
+who may update bundles decides what they publish. The keys of an authority also have revocation
+lists of their names, so no authority has the name of a key that another one may get.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from orchid.kinds.signing_key import SigningKey
 from orchid.wire.errors import Invalid
 from orchid.wire.fields import METADATA, invalid
 from orchid.wire.references import belongs_to
+from orchid.wire.rules.key_names import is_key_name
 
 MOST_NAMED: Final = 5  # keys in a message
 OF_AUTHORITY: Final = (
@@ -51,6 +53,11 @@ class AuthorityNames(AdmissionPolicy):
         """What there is under the name of a new authority."""
         if self._keys.get("", name) is not None:
             return "a SigningKey has this name"  # and a revocation list of this name
+        for other in (entry.object.name for entry in self._authorities.entries.values()):
+            if is_key_name(name, other):
+                return f"keys of the authority {other} have such names"
+            if is_key_name(other, name):
+                return f"its keys have such names as the authority {other}"
         if keys := self._keys_named(name):
             return f"an earlier authority of this name left keys, delete them: {_listed(keys)}"
         if self._bundles.get("", name) is not None:

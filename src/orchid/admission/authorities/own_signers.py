@@ -29,11 +29,12 @@ from orchid.kinds.certificate_authority import (
     parent_reference,
 )
 from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey, key_prefix
+from orchid.kinds.signing_key import SigningKey
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, duplicate, forbidden, invalid, not_found
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
+from orchid.wire.rules.key_names import key_prefix
 from orchid.wire.struct import replace
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"

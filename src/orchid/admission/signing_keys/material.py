@@ -61,7 +61,7 @@ from orchid.kinds.signing_key import (
     SigningKey,
     SigningKeySpec,
     authority_public_key,
-    next_name,
+    by_name,
     read_public_key,
     select,
     source_errors,
@@ -81,6 +81,7 @@ from orchid.wire.fields import (
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference, owner_reference
+from orchid.wire.rules.key_names import next_name
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
 from orchid.wire.struct import replace
 from orchid.wire.text import quote, timestamp
@@ -147,18 +148,15 @@ class SigningKeyMaterial(AdmissionPolicy):
         if not new.spec.public_key and self._unsealed:
             raise Forbidden(kind.about(new.name), self._unsealed)
         stored = [entry.object for entry in self._keys.entries.values()]
-        self._refuse_other_name(kind, new, stored)
+        self._refuse_other_name(kind, new)
         status = await self._status(request, kind, new)
         await self._refuse_same(kind, new, status, stored)
         return replace(new, status=status)
 
-    def _refuse_other_name(
-        self, kind: Kind[Any], new: SigningKey, stored: Sequence[SigningKey]
-    ) -> None:
-        def is_taken(name: str) -> bool:
-            return bool(self._keys.get("", name) or self._authorities.get("", name))
-
-        wanted = next_name(stored, new.spec.authority, is_taken)
+    def _refuse_other_name(self, kind: Kind[Any], new: SigningKey) -> None:
+        keys_by_name = by_name(entry.object for entry in self._keys.entries.values())
+        authorities = {entry.object.name for entry in self._authorities.entries.values()}
+        wanted = next_name(keys_by_name, new.spec.authority, authorities)
         if new.name != wanted and self._keys.get("", new.name) is None:
             text = f"the next key is {quote(wanted)}"
             _refuse(kind, new, invalid(METADATA / "name", new.name, text))
@@ -227,8 +225,7 @@ class SigningKeyMaterial(AdmissionPolicy):
             await self._rights.require_signers(request, kind, new, authority.signers)
         if given.secret_ref:
             await self._rights.require_secret(request, kind, new, given.secret_ref)
-        stored = self._authority_keys(authority.name)
-        self._refuse_other_name(kind, new, stored)
+        self._refuse_other_name(kind, new)
         return await self._with_material(request, kind, new, authority, is_present=is_present)
 
     def _present(self, spec: SigningKeySpec, authority: CertificateAuthority) -> SigningKeySpec:

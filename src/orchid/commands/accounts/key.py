@@ -61,11 +61,12 @@ from orchid.commands.terminal.output import (
     table,
 )
 from orchid.commands.terminal.polling import polls
+from orchid.wire.rules.key_names import TOKENS, next_name, number_of
 
 PUBLISHED_KEYS = "/openid/v1/jwks"
 KIND, VERSION = "SigningKey", "v1beta1"
 PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Retired"
-TOKENS, SEALING = "tokens", "sealing"
+SEALING = "sealing"
 REJECTED, CONFLICT, FORBIDDEN, NOT_FOUND = 422, 409, 403, 404
 LARGEST_KEY = 64 * 1024
 HOUR = timedelta(hours=1)
@@ -292,20 +293,17 @@ def _create_successor(server: ServerConnection, authority: str, found: list[Json
         )
         raise Complaint(f"{authority}: {text}")
     spec = {"authority": authority, "algorithm": algorithm}
-    name = name_of(_post(server, _next_name(server, found, authority), spec))
+    name = name_of(_create(server, spec))
     remark(f"created {name}")
     return name
 
 
-def _next_name(server: ServerConnection, found: list[Json], authority: str) -> str:
+def _create(server: ServerConnection, spec: Json) -> Json:
+    """Create a key under the next name."""
+    authority = str(spec.get("authority", ""))
+    keys = {name_of(one): _authority(one) for one in server.items(url(server))}
     taken = {name_of(one) for one in server.items(authorities(server))} if authority else set()
-    number = max(map(_number, found), default=0) + 1
-    while (name := f"{authority or TOKENS}-{number}") in taken:
-        number += 1
-    return name
-
-
-def _post(server: ServerConnection, name: str, spec: Json) -> Json:
+    name = next_name(keys, authority, taken)
     return server.post(
         url(server),
         {
@@ -399,8 +397,7 @@ def _import(chosen: argparse.Namespace) -> int:
         spec = {"secretRef": {"namespace": namespace, "name": name}}
     if chosen.authority:
         spec["authority"] = chosen.authority
-    found = [one for one in server.items(url(server)) if _authority(one) == chosen.authority]
-    made = _post(server, _next_name(server, found, chosen.authority), spec)
+    made = _create(server, spec)
     if not print_for_programs(chosen.output, made):
         say(f"imported {name_of(made)}: {made['status']['keyID']}, {made['spec']['state']}")
     return 0
@@ -442,8 +439,7 @@ def _purpose(key: Json) -> str:
 
 
 def _number(key: Json) -> int:
-    digits = name_of(key).rpartition("-")[2]
-    return int(digits) if digits.isdecimal() else 0
+    return number_of(name_of(key))
 
 
 def _is_active(key: Json) -> bool:

@@ -38,13 +38,14 @@ from orchid.kinds.signing_key import (
     SigningKey,
     SigningKeySpec,
     authority_key_id,
-    next_name,
+    by_name,
 )
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store, StoreError
 from orchid.wire.authority_status import AuthorityKeyReference, CertificateAuthorityStatus
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
 from orchid.wire.errors import Unavailable
 from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.rules.key_names import next_name
 from orchid.wire.signing_key_status import SigningKeyStatus, SigningKeyTimes
 from orchid.wire.struct import replace
 
@@ -175,7 +176,8 @@ class FileAuthorityObjects:
         owner = self._authorities.get("", one.name)
         owners = (owner_of(self._authorities.kind, owner.object),) if owner else ()
         now = whole_seconds(self._clock.now())
-        name = next_name(stored, one.name, lambda name: bool(self._authorities.get("", name)))
+        authorities = {entry.object.name for entry in self._authorities.entries.values()}
+        name = next_name(by_name(stored), one.name, authorities)
         new = SigningKey(
             kind=kind.name,
             api_version=kind.api_version,

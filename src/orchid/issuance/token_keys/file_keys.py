@@ -25,13 +25,14 @@ from orchid.kinds.signing_key import (
     VERIFYING,
     SigningKey,
     SigningKeySpec,
-    next_name,
+    by_name,
     status_of,
 )
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store, StoreError
 from orchid.wire.conditions import READY, TRUE, Condition, with_conditions
 from orchid.wire.errors import Unavailable
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.rules.key_names import next_name
 from orchid.wire.signing_key_status import SigningKeyTimes
 from orchid.wire.struct import replace
 
@@ -106,7 +107,7 @@ class FileKeyObjects:
             kind=kind.name,
             api_version=kind.api_version,
             metadata=ObjectMeta(
-                name=next_name([entry.object for entry in self._entries()]),
+                name=next_name(by_name(entry.object for entry in self._entries())),
                 uid=self._random.uid(),
                 creation_timestamp=now,
                 generation=1,

@@ -33,7 +33,7 @@ from orchid.kinds.signing_key import (
     VERIFYING,
     SigningKey,
     SigningKeySpec,
-    next_name,
+    by_name,
     status_of,
 )
 from orchid.ledger import store_keys
@@ -43,6 +43,7 @@ from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
+from orchid.wire.rules.key_names import next_name
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyTimes, key_tombstone
 from orchid.wire.struct import replace
 
@@ -185,7 +186,7 @@ class TokenKeyImport:
         """The object of a key; one that showed it as a file's is replaced."""
         shown = next((key for key in stored if key.is_file and key.key_id == public.kid), None)
         meta = ObjectMeta(
-            name=shown.name if shown else next_name(stored),
+            name=shown.name if shown else next_name(by_name(stored)),
             uid=shown.metadata.uid if shown else uid,
             creation_timestamp=whole_seconds(self._clock.now()),
             generation=1,

@@ -119,6 +119,35 @@ async def test_a_name_is_free_without_keys_and_bundle(
     assert bool(found) == bool(says)
 
 
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        ("web-1", "its keys have such names as the authority web-1"),
+        ("we", ""),
+        ("web-one", ""),
+        ("web-1-1", ""),
+        ("webs-1", ""),
+    ],
+)
+async def test_no_authority_has_the_name_of_a_key_of_another(
+    here: World, there: str, says: str
+) -> None:
+    """Whichever is created first; only names that keys can get are refused."""
+    await here.put(WEB.with_meta(name=there, uid="there"))
+
+    assert bool(found := await refusal(here, WEB)) == bool(says)
+    assert says in found
+
+
+async def test_no_authority_has_the_name_of_a_key_that_is_not_there_yet(here: World) -> None:
+    """The revocation list of that key would be its own."""
+    await here.put(WEB)
+
+    found = await refusal(here, WEB.with_meta(name="web-7", uid="seven"))
+    assert "keys of the authority web have such names" in found
+    assert await refusal(here, WEB.with_meta(name="web-7-1", uid="seven")) == ""
+
+
 async def test_only_creation_is_refused(here: World) -> None:
     """An authority is changed and deleted whatever is there; so is a bundle."""
     await here.put(key("web-1", None))
