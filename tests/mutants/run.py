@@ -12,10 +12,10 @@ this text (it occurs once) becomes that text, and these tests are the ones to no
 apart, as a mistake that cannot be seen.
 
 Each mistake is made in a copy of the tree, so that the work goes on undisturbed. The nearest tests
-run first, then wider ones until `SECONDS` are over (nearest.py); those that hang have noticed too.
-A test that fails must pass without the mistake, or it would notice anything. Ends with exit code 1
-if a mistake survived or could not be tried; of mistakes that were drawn, as many are tried as the
-time (`--minutes`) allows.
+run first, then wider ones until `--seconds` are over (nearest.py). Those that hang have noticed
+too. A test that fails must pass without the mistake, or it would notice anything. Ends with exit
+code 1 if a mistake survived or could not be tried; of mistakes that were drawn, as many are tried
+as the time (`--minutes`) allows.
 """
 
 import argparse
@@ -48,9 +48,9 @@ from tests.mutants.drawn import DEFAULT, Drawn, draw
 HERE = Path(__file__).parent
 TREE = HERE.parent.parent
 COPIED = ("src", "tests", "docs", "deploy", "benchmarks", "requirements", "scripts")
-SECONDS = 420  # for the tests of one mistake
-NEAR_SECONDS = 180  # for the nearest of them; without a mistake they take a few
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+SECONDS = 420.0  # for the tests of one mistake
+NEAR_SECONDS = 180.0  # for the nearest of them; without a mistake they take a few
+FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
 NOTICED, SURVIVED, UNSEEN, LATE = "noticed", "SURVIVED", "cannot be seen", "late"
 UNTRIED = "NOT TRIED"
 HANGS = "no end"
@@ -120,8 +120,9 @@ def is_known(mistake: Drawn, explained: Iterable[Mutant]) -> bool:
 class Copy:
     """A copy of the tree in which one mistake after the other is made."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, seconds: float) -> None:
         self.place = place
+        self._seconds = seconds  # for the tests of one mistake
         self._running: subprocess.Popen[str] | None = None
         for name in COPIED:
             leave = shutil.ignore_patterns("__pycache__")
@@ -134,27 +135,26 @@ class Copy:
         """Whether the mistake is noticed, and by which test."""
         path = self.place / mistake.path
         source = path.read_text()
-        end = time.monotonic() + SECONDS
-        for tests, limit in zip(tests_of(mistake), (NEAR_SECONDS, SECONDS), strict=True):
+        end = time.monotonic() + self._seconds
+        near, wide = tests_of(mistake)
+        for tests in (near, wide):
             rest = list(tests)
-            while rest and (seconds := min(limit, end - time.monotonic())) > 1:
+            while rest and (seconds := end - time.monotonic()) > 1:
                 path.write_text(mistake.applied(source))
                 try:
-                    failed = self.first_failure(rest, seconds)
+                    failed = self.first_failure(rest, NEAR_SECONDS if tests is near else seconds)
                 finally:
                     path.write_text(source)
-                if failed == HANGS and limit == SECONDS:
+                if not failed or (failed == HANGS and tests is wide):
                     break  # wider tests are many: their time is over
-                if not failed:
-                    break
-                if failed == HANGS and self.first_failure(rest, limit) != HANGS:
+                if failed == HANGS and self.first_failure(rest, NEAR_SECONDS) != HANGS:
                     return NOTICED, HANGS
-                if not self.first_failure([failed], limit):
+                if not self.first_failure([failed], NEAR_SECONDS):
                     return NOTICED, failed
                 say(f"fails without a mistake: {failed}")
                 rest = [test for test in rest if test != failed.partition("::")[0]]
-                if not rest and limit == NEAR_SECONDS:
-                    return UNTRIED, failed
+            if tests is near and not rest:
+                return UNTRIED, ""
         return SURVIVED, ""
 
     def first_failure(self, tests: Sequence[str], seconds: float) -> str:
@@ -189,9 +189,9 @@ class Copy:
 
 
 @contextmanager
-def copies(count: int) -> Iterator[list[Copy]]:
+def copies(count: int, seconds: float) -> Iterator[list[Copy]]:
     with tempfile.TemporaryDirectory(prefix="orchid-mutants-") as directory:
-        made = [Copy(Path(directory, str(number))) for number in range(count)]
+        made = [Copy(Path(directory, str(number)), seconds) for number in range(count)]
         try:
             yield made
         finally:
@@ -199,8 +199,10 @@ def copies(count: int) -> Iterator[list[Copy]]:
                 copy.stop()
 
 
-def judge(rows: Sequence[Mistake], jobs: int, seconds: float = math.inf) -> Counter[str]:
-    """Try mistakes until the time is over, say of each whether it was noticed, and count."""
+def judge(
+    rows: Sequence[Mistake], jobs: int, each: float, seconds: float = math.inf
+) -> Counter[str]:
+    """Try mistakes, each for a while, until the time is over; say which were noticed, and count."""
     end = time.monotonic() + seconds
     stopped = threading.Event()
     counts: Counter[str] = Counter()
@@ -215,7 +217,7 @@ def judge(rows: Sequence[Mistake], jobs: int, seconds: float = math.inf) -> Coun
         finally:
             free.put(copy)
 
-    with ThreadPoolExecutor(jobs) as pool, copies(jobs) as made:
+    with ThreadPoolExecutor(jobs) as pool, copies(jobs, each) as made:
         for copy in made:
             free.put(copy)
         try:
@@ -250,6 +252,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--in", dest="places", action="append", metavar="PATH", help="draw here")
     parser.add_argument("--since", default="", metavar="COMMIT", help="draw from newer lines")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for one mistake's tests")
     parser.add_argument("--minutes", type=float, default=30.0, help="for mistakes that are drawn")
     given = parser.parse_args(words)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
@@ -259,13 +262,13 @@ def main(words: Sequence[str]) -> int:
         picked = draw(given.random, given.seed, places, given.since)
         explained = [row for row in mutants() if row.changes_nothing]
         seen = [one for one in picked if not is_known(one, explained)]
-        counts = judge(seen, given.jobs, given.minutes * 60)
+        counts = judge(seen, given.jobs, given.seconds, given.minutes * 60)
         counts[UNSEEN] = len(picked) - len(seen)
         return report(counts)
     rows = [row for row in mutants() if given.only in row.file]
     tried = [row for row in rows if not row.changes_nothing]
     say(f"{len(rows) - len(tried)} of the list change nothing")
-    return report(judge(tried, given.jobs))
+    return report(judge(tried, given.jobs, given.seconds))
 
 
 def report(counts: Counter[str]) -> int:

@@ -39,6 +39,9 @@ LARGEST: Final = 16 << 20
 LONGEST_CALL: Final = 30.0  # seconds, to the last byte; the watchdog of the unit waits for 90
 LONGEST_PAUSE: Final = 3600.0  # seconds; a longer Retry-After is shortened to it
 LONGEST_MESSAGE: Final = 500
+CLOCK_ERROR: Final = (
+    5.0  # seconds by which the time of `Clocks` may go back: `Date` has no fractions
+)
 NOT_MODIFIED = 304
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 

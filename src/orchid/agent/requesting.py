@@ -12,7 +12,7 @@ import hashlib
 import os
 from typing import Final, NamedTuple
 
-from orchid.agent.calls import FORBIDDEN, ApiRefused, ServerCalls
+from orchid.agent.calls import CLOCK_ERROR, FORBIDDEN, ApiRefused, ServerCalls
 from orchid.agent.held_certificate import HeldCertificate, RequestedNames, new_key, read_held
 from orchid.agent.schedule import AFTER_DENIAL
 from orchid.agent.state_directory import SavedRequest, StateDirectory
@@ -122,8 +122,8 @@ def _continued(
         return None
     if pending.denied is not None:
         left = AFTER_DENIAL - (now - pending.denied).total_seconds()
-        if 0 < left <= AFTER_DENIAL:
-            raise Denied(pending.reason, left)
+        if 0 < left <= AFTER_DENIAL + CLOCK_ERROR:
+            raise Denied(pending.reason, min(left, AFTER_DENIAL))
         return None
     try:
         keys.read_private_key(pending.key.encode())

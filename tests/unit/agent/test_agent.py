@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cryptography import x509
@@ -552,6 +552,37 @@ def test_a_refused_certificate_leads_to_a_new_join(host: Host) -> None:
     assert not host.join.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "age", "message"),
+    [
+        (f"system:node:other-{HOST}", 0.0, f"lacks the name system:node:{HOST}"),
+        (f"system:node:{HOST}", 1.1, "has expired already"),
+    ],
+)
+def test_a_certificate_that_is_unfit_is_no_identity(
+    host: Host, monkeypatch: pytest.MonkeyPatch, name: str, age: float, message: str
+) -> None:
+    """Of another host, or expired: nothing is written, and the join file stays."""
+    server, sign = host.server, host.server.authority.sign
+
+    def misnamed(request: x509.CertificateSigningRequest, *rest: Any) -> bytes:
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        return sign(cast(Any, SimpleNamespace(**_parts(request), subject=subject)), *rest)
+
+    monkeypatch.setattr(server.authority, "sign", misnamed)
+    server.age = age
+
+    status = host.check()
+
+    assert message in status.identity.message
+    assert not list((host.state / "identity").iterdir())
+    assert host.join.exists()
+
+
+def _parts(request: x509.CertificateSigningRequest) -> dict[str, Any]:
+    return {"public_key": request.public_key, "extensions": request.extensions}
+
+
 def test_an_expired_identity_needs_a_join_file(host: Host) -> None:
     """Nothing renews after expiry; the outputs stay."""
     host.server.age = 1.5
@@ -601,6 +632,7 @@ def test_a_denial_survives_a_restart(host: Host) -> None:
     pause = host.agent._outputs[0].schedule.due - host.clock.passed
     is_sent_again = len(host.server.objects) > count
     host.clock.offset += 3601
+    host.server.clock_offset += 3601
     host.start()
     host.check()
     later = len(host.server.objects)

@@ -168,3 +168,45 @@ def test_a_failure_leaves_the_previous_files(
 def test_contents_are_in_no_repr() -> None:
     """A key must not get into a log."""
     assert "key 1" not in repr(pair("1"))
+
+
+def test_a_link_of_somebody_else_with_the_next_name_stays(output: Path) -> None:
+    """It would be replaced before the change."""
+    (output / "..next").symlink_to("elsewhere")
+
+    with pytest.raises(OutputRefused, match=r"\.\.next is not a link of this program"):
+        write(output, "1")
+
+    assert (output / "..next").readlink() == Path("elsewhere")
+    assert [path.name for path in output.iterdir()] == ["..next"]
+
+
+def test_a_sticky_directory_is_safe_above_an_output_only(output: Path) -> None:
+    """In it, another user could create the files that are missing."""
+    (output / "inner").mkdir(mode=0o755)
+    output.chmod(0o1777)
+
+    write(output / "inner", "1")
+
+    assert shown(output / "inner") == ["certificate 1", "key 1"]
+    with pytest.raises(OutputRefused, match="can be written by other users"):
+        write(output, "1")
+
+
+def test_a_failure_after_the_change_leaves_the_new_files(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The generation is current already; without it, there would be no files at all."""
+    sync = os.fsync
+
+    def failing(descriptor: int) -> None:
+        if (output / "..data").exists():
+            raise OSError(errno.EIO, "Input/output error")
+        sync(descriptor)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", failing)
+        with pytest.raises(OutputRefused, match="Input/output error"):
+            write(output, "1")
+
+    assert shown(output) == ["certificate 1", "key 1"]
