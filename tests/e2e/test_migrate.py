@@ -9,6 +9,7 @@ import pytest
 
 from orchid.issuance import revocation_file
 from orchid.store.interface import ABSENT, Change, Span
+from orchid.store.migrate import MOVED
 from orchid.store.sqlite.store import SQLiteStore
 from orchid.wire.naming import SEALED_VALUE
 from tests.unit.store import etcd_process
@@ -34,7 +35,8 @@ async def fill(directory: Path, count: int) -> None:
 async def contents(directory: Path) -> list[tuple[str, bytes]]:
     store = await SQLiteStore.open(directory / "orchid.db")
     try:
-        return [(each.key, each.value) for each in (await store.read(Span.all())).records]
+        found = (await store.read(Span.all())).records
+        return [(each.key, each.value) for each in found if each.key != MOVED]
     finally:
         await store.close()
 
@@ -92,10 +94,13 @@ async def test_objects_go_to_etcd_and_come_back(tmp_path: Path) -> None:
         there = await asyncio.to_thread(migrate, *to)
         again = await asyncio.to_thread(migrate, *to, code=1)
         home = await asyncio.to_thread(migrate, *back)
+        await asyncio.to_thread(migrate, "--undo", *to[:2])
+        full = await asyncio.to_thread(migrate, *to, code=1)
 
+    assert full.stderr == "orchid: the target is not empty\n"
     assert there.stdout.startswith("moved 250 objects (SHA-256 ")
     assert there.stdout.split(";")[0] == home.stdout.split(";")[0]
-    assert again.stderr == "orchid: the target is not empty\n"
+    assert again.stderr.startswith("orchid: this store was moved to etcd at http://127.0.0.1:")
     assert await contents(tmp_path / "second") == await contents(tmp_path / "first")
     assert (tmp_path / "second").stat().st_mode & 0o077 == 0
 
@@ -127,3 +132,36 @@ def test_store_in_use_is_not_moved(tmp_path: Path) -> None:
 def test_one_side_is_a_directory_and_the_other_etcd(words: tuple[str, ...]) -> None:
     """Everything else is a mistake in typing."""
     migrate(*words, code=2)
+
+
+@pytest.mark.system_package("etcd")
+async def test_a_store_that_was_moved_is_not_served(tmp_path: Path) -> None:
+    """Nor is the etcd that was left, after the way back; nothing else uses such a store."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    await fill(first, 3)
+    with etcd_process.running() as cluster:
+        await cluster.wait_healthy()
+        url = cluster.urls[0]
+        etcd = ("--etcd-servers", url, "--data-dir", str(tmp_path / "etcd"))
+        await asyncio.to_thread(migrate, "--from", str(first), "--to-etcd", url)
+        served = await asyncio.to_thread(orchid, "serve", "--data-dir", str(first))
+        saved = await asyncio.to_thread(
+            orchid, "backup", str(tmp_path / "copy"), "--data-dir", str(first)
+        )
+        restored = await asyncio.to_thread(
+            orchid, "restore", str(first / "orchid.db"), "--data-dir", str(first)
+        )
+        looked = await asyncio.to_thread(orchid, "doctor", "--data-dir", str(first))
+        await asyncio.to_thread(migrate, "--from-etcd", url, "--to", str(second))
+        left = await asyncio.to_thread(orchid, "serve", *etcd)
+
+    assert [one.returncode for one in (served, saved, restored, left)] == [2, 2, 2, 2]
+    there = f"this store was moved to etcd at {url} with the prefix /orchid, 20"
+    assert all(there in one.stderr for one in (served, saved, restored))
+    assert there in looked.stdout
+    assert f"this store was moved to {second / 'orchid.db'}, 20" in left.stderr
+
+
+def orchid(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orchid", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -26,6 +26,7 @@ from orchid.store.interface import (
     StoreUnavailable,
 )
 from orchid.store.memory import MemoryStore
+from orchid.store.migrate import MOVED, moved_text
 from orchid.store.sqlite.store import SQLiteStore
 
 log = logging.getLogger(__name__)
@@ -54,11 +55,16 @@ def _not_opened(problem: StoreError) -> BadSettings:
 
 
 async def _register(backend: Store, settings: Settings) -> None:
-    """Record the naming of the first server, and the version of this one, in one commit."""
+    """Record the naming of the first server, and the version of this one, in one commit.
+
+    A store that was moved elsewhere is refused.
+    """
     try:
         while True:
             page = await backend.read(RECORDS)
             found = {record.key: record for record in page.records}
+            if MOVED in found:
+                raise BadSettings(moved_text(found[MOVED].value))
             changes = _naming(found.get(NAMING), settings.names.name) + store_format.update(found)
             if not changes:
                 return

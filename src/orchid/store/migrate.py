@@ -7,6 +7,11 @@ list again, because the target's history begins after the copy.
 Neither store may be written meanwhile. That is checked as well as possible: the target must be
 empty, the source must not change, and at the end both are read again and compared. Start with
 `migrate`. A failed copy is left as it is, and must be emptied before a retry.
+
+A source that was moved is marked (`mark_moved`), and not served any more: in it, whatever is
+revoked or deleted in the target from now on would be valid.
+
+    ~server/moved   etcd at https://a:2379 with the prefix /orchid, 2026-11-19T08:00:00Z
 """
 
 import hashlib
@@ -28,6 +33,7 @@ from orchid.store.interface import (
 )
 
 RECORDS_PER_READ: Final = 1000
+MOVED: Final = "~server/moved"
 BYTES_PER_COMMIT: Final = 1 << 20  # etcd refuses more than 1.5 MiB; a larger record goes alone
 
 
@@ -84,6 +90,8 @@ async def migrate(
 
     Encrypted values, which begin with the mark, are copied as they are and counted.
     """
+    for record in (await source.read(Span.key(MOVED))).records:
+        raise NotMigrated(moved_text(record.value))
     if (await target.read(Span.all(), limit=1)).records:
         raise NotMigrated("the target is not empty")
     start = await source.revision()
@@ -99,6 +107,28 @@ async def migrate(
         raise NotMigrated(f"{found.records} records arrived of {wanted.records}, or they differ")
     await target.compact(end)
     return Migrated(found.records, found.digest(), start, end, found.sealed)
+
+
+async def mark_moved(store: Store, where: str) -> None:
+    """Say in a store where its objects went."""
+    await store.commit([Change(MOVED, where.encode(), ABSENT)])
+
+
+async def unmark(store: Store) -> bool:
+    """Let a store be served again that was moved; return whether it was."""
+    for record in (await store.read(Span.key(MOVED))).records:
+        await store.commit([Change(MOVED, None, record.revision)])
+        return True
+    return False
+
+
+def moved_text(value: bytes) -> str:
+    """What is wrong with a store that has the mark."""
+    where = value.decode(errors="replace")
+    return (
+        f"this store was moved to {where}: what was revoked or deleted there since would be valid "
+        "again here. Use that one; to use this one all the same, run `orchid migrate --undo`"
+    )
 
 
 async def _copy(source: Store, at: Revision, target: Store, total: int, report: Report) -> None:

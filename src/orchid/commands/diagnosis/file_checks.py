@@ -34,6 +34,7 @@ from orchid.server.audit import policy as audit_policy
 from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
 from orchid.settings.signing_files import signing_files
 from orchid.store.interface import NewerFormat, StoreError
+from orchid.store.migrate import MOVED, moved_text
 from orchid.store.sqlite import file as sqlite_file
 from orchid.store.sqlite import restore as sqlite_restore
 
@@ -223,11 +224,15 @@ def _database(path: Path) -> Iterator[Finding]:
     try:
         sqlite_file.check_sqlite(apsw.sqlite_lib_version())
         contents = sqlite_restore.inspect(path)
+        moved = sqlite_restore.value_of(path, MOVED)
     except NewerFormat as problem:
         yield wrong(str(problem), "install that version: docs/compatibility.md")
     except StoreError as problem:
         yield wrong(str(problem), "stop the server and put a backup back: orchid restore")
     else:
+        if moved is not None:
+            yield wrong(f"{path}: {moved_text(moved)}")
+            return
         count, newest, author = contents.records, contents.newest, contents.author
         yield good(f"{path} is whole: {count} objects at revision {newest}, written by {author}")
 

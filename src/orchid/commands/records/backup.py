@@ -73,6 +73,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.keys and not chosen.everything:
         raise Complaint("--keys needs --all: a copy of the objects has no keys", USAGE)
     _refuse_newer_format(chosen.data_dir / DATABASE)
+    refuse_moved(chosen.data_dir / DATABASE)
     if chosen.everything:
         _copy_everything(chosen.data_dir, chosen.target, chosen.keys or chosen.target)
         return 0
@@ -86,6 +87,16 @@ def run(chosen: argparse.Namespace) -> int:
     remark(f"a restore also needs these files of {chosen.data_dir}, which are not in it: {missing}")
     remark("orchid backup --all DIR saves everything")
     return 0
+
+
+def refuse_moved(database: Path) -> None:
+    """Refuse a database whose objects were moved to another store."""
+    from orchid.store.migrate import MOVED, moved_text
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    found = sqlite_restore.values_if_readable(database, MOVED).get(MOVED)
+    if found is not None:
+        raise Complaint(f"{database}: {moved_text(found)}", USAGE)
 
 
 def beside(backup: Path) -> Path:

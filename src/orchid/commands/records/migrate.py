@@ -4,12 +4,14 @@
     orchid migrate --from-etcd https://a:2379 --to orchid-data
 
 Encrypted values stay encrypted: the servers of the target need the same keys, and the command says
-so. No server may run on either side meanwhile, and the target must be empty. The source is not
-changed. store/migrate.py describes what is moved and how it is verified.
+so. No server may run on either side meanwhile, and the target must be empty. The source gets a
+mark, with which no server starts; `--undo` removes it. store/migrate.py describes what is moved and
+how it is verified.
 """
 
 import argparse
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +32,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--from", dest="source", type=Path, metavar="DIR", help="data directory")
     source.add_argument("--from-etcd", metavar="URL,URL", help="etcd endpoints")
-    target = parser.add_mutually_exclusive_group(required=True)
+    target = parser.add_mutually_exclusive_group()
     target.add_argument("--to", dest="target", type=Path, metavar="DIR", help="data directory")
     target.add_argument("--to-etcd", metavar="URL,URL", help="etcd endpoints")
+    parser.add_argument(
+        "--undo",
+        action="store_true",
+        help="move nothing: let a source that was moved be used again",
+    )
     parser.add_argument(
         "--etcd-prefix", default="/orchid", help="where in etcd (default: /orchid)", metavar="PATH"
     )
@@ -42,11 +49,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    if bool(chosen.source) == bool(chosen.target):
+    if chosen.undo:
+        return _undo(chosen)
+    if bool(chosen.source) == bool(chosen.target) or bool(chosen.from_etcd) == bool(chosen.to_etcd):
         raise Complaint("one side must be a data directory and the other etcd", USAGE)
-    if chosen.source and not (chosen.source / DATABASE).is_file():
-        raise Complaint(f"there is no {chosen.source / DATABASE}", USAGE)
     if chosen.source:
+        _require_database(chosen.source)
         _refuse_unstored(chosen.source)
     if chosen.target:
         chosen.target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,7 +67,51 @@ def run(chosen: argparse.Namespace) -> int:
     say(f"moved {done.records} objects (SHA-256 {done.digest}); begins at revision {done.target}")
     if done.sealed:
         say(f"sealed are {done.sealed} of them: {_with_their_key(chosen.source)}")
+    say(f"a server does not start with {_name_of(chosen, chosen.source)} any more")
     return 0
+
+
+def _undo(chosen: argparse.Namespace) -> int:
+    """Let the source be served again."""
+    if chosen.target or chosen.to_etcd:
+        raise Complaint("--undo moves nothing: name only the source", USAGE)
+    if chosen.source:
+        _require_database(chosen.source)
+    from orchid.store.interface import StoreError
+
+    try:
+        was_moved = asyncio.run(_unmark(chosen))
+    except StoreError as problem:
+        raise Complaint(str(problem)) from None
+    name = _name_of(chosen, chosen.source)
+    if not was_moved:
+        raise Complaint(f"{name} was not moved")
+    say(f"a server starts with {name} again; what ended since the move is valid again there")
+    return 0
+
+
+async def _unmark(chosen: argparse.Namespace) -> bool:
+    from orchid.store.migrate import unmark
+
+    store = await (_embedded(chosen.source) if chosen.source else _etcd(chosen))
+    try:
+        return await unmark(store)
+    finally:
+        await store.close()
+
+
+def _require_database(source: Path) -> None:
+    if not (source / DATABASE).is_file():
+        raise Complaint(f"there is no {source / DATABASE}", USAGE)
+
+
+def _name_of(chosen: argparse.Namespace, directory: Path | None) -> str:
+    """The name of one side: the database in a directory, or etcd."""
+    if directory is not None:
+        return str((directory / DATABASE).resolve())
+    urls = (chosen.from_etcd or chosen.to_etcd).split(",")
+    plain = ",".join(re.sub(r"//[^/]*@", "//", url) for url in urls)
+    return f"etcd at {plain} with the prefix {chosen.etcd_prefix}"
 
 
 def _refuse_unstored(source: Path) -> None:
@@ -88,7 +140,7 @@ def _with_their_key(source: Path | None) -> str:
 
 
 async def _migrate(chosen: argparse.Namespace) -> "Migrated":
-    from orchid.store.migrate import migrate
+    from orchid.store.migrate import mark_moved, migrate
 
     async with AsyncExitStack() as opened:
         embedded = await _embedded(chosen.source or chosen.target)
@@ -101,7 +153,10 @@ async def _migrate(chosen: argparse.Namespace) -> "Migrated":
             def report(progress: "Progress") -> None:
                 bar.show(progress.step, progress.done, progress.total)
 
-            return await migrate(source, target, SEALED_VALUE, report=report)
+            done = await migrate(source, target, SEALED_VALUE, report=report)
+        where = _name_of(chosen, chosen.target)
+        await mark_moved(source, f"{where}, {times.now():%Y-%m-%dT%H:%M:%SZ}")
+        return done
 
 
 async def _embedded(directory: Path) -> "Store":

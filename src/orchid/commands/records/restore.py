@@ -21,6 +21,7 @@ from orchid.commands.records.backup import (
     REVOCATIONS,
     add_data_dir,
     beside,
+    refuse_moved,
 )
 from orchid.commands.records.stored_data import KEPT_PREFIXES, NEWER
 from orchid.commands.records.unknown_dependents import keys_in_use
@@ -69,6 +70,7 @@ def run(chosen: argparse.Namespace) -> int:
     if not database.is_file():
         raise Complaint(f"there is no file {database}", USAGE)
     directory: Path = chosen.data_dir
+    refuse_moved(directory / DATABASE)
     revoked = _revoked(directory)  # before anything is changed
     unnoted = _unnoted(directory, revoked)
     try:
