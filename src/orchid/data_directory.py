@@ -297,6 +297,22 @@ def make_signing_key(files: DataDirectory, settings: Settings) -> None:
         write_private(files.signing_key, keys.generate().pem().reveal().encode())
 
 
+def makes_sealing_key(settings: Settings) -> bool:
+    """Whether a start would create the file with the key that encrypts Secrets."""
+    given = settings.given
+    is_own = not (given.encryption_provider_config or given.etcd_servers)
+    return is_own and not located(settings).encryption.exists()
+
+
+def lost_sealing_key(settings: Settings) -> str:
+    """Why no key is created beside values that another one has sealed."""
+    return (
+        f"{located(settings).encryption} is missing, and the store has Secrets that are sealed "
+        "with its keys: put it back from a copy. If there is none, docs/operations.md (Secrets at "
+        "rest) says how to start without these Secrets"
+    )
+
+
 def make_encryption(files: DataDirectory, settings: Settings) -> None:
     """Create the file with a key that encrypts Secrets, unless it exists.
 

@@ -1,5 +1,6 @@
 """`orchid doctor` beside a running server."""
 
+import base64
 import contextlib
 import json
 import re
@@ -132,7 +133,9 @@ def test_secrets_encrypted_with_a_lost_key_are_reported(tmp_path: Path) -> None:
     secrets = "/api/v1/namespaces/default/secrets"
     with running_server(tmp_path / "data", *flags) as server, Https(server.port) as client:
         client.send("POST", secrets, {"metadata": {"name": "sealed"}}, token=ADMIN)
-    (tmp_path / "data" / "encryption.yaml").unlink()
+    file = tmp_path / "data" / "encryption.yaml"
+    secret = base64.b64encode(bytes(32)).decode()
+    file.write_text(re.sub(r'"secret": "[^"]+"', f'"secret": "{secret}"', file.read_text()))
     server = start(tmp_path / "data", *flags)
     try:
         wait_until_alive(server)

@@ -62,6 +62,7 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
     given_keys, clock = ledger_keys(files), SystemClock()
     try:
         made = await announce(store, given_keys, clock.now()) if len(given_keys) > 1 else {}
+        await _report_other_key(store, given_keys, files)
     except StoreError as problem:
         raise NotAvailable(f"the ledger cannot be read: {problem}") from None
     keys = LedgerKeys(given_keys, clock.now, made)
@@ -78,6 +79,23 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
                 await keep_newest(store, kept)
         except (StoreError, LedgerBroken, NoteRefused, OSError) as failure:
             log.warning("ledger.entries_pending: %s", failure)
+
+
+async def _report_other_key(
+    store: Store, keys: list[Ed25519PrivateKey], files: DataDirectory
+) -> None:
+    """Log that no key of ours has signed the log in the store, which we cannot continue."""
+    note = await StoredLog(store).checkpoint()
+    try:
+        name = Checkpoint.claimed(note).origin if note else ""
+    except NoteRefused:
+        return  # the sequencer reports it
+    if note and not any(one.has_signed(note) for one in LedgerKeys(keys).all(name).verifiers):
+        log.error(
+            "ledger.other_key: %s has not signed the ledger in the store, and cannot continue it: "
+            "put back the key that has, from a copy",
+            ", ".join(map(str, files.ledger_keys)),
+        )
 
 
 def ledger_pages(settings: Settings, files: DataDirectory, store: Store) -> LedgerPages:

@@ -13,7 +13,7 @@ from orchid import data_directory, helper_process, process_memory
 from orchid.assembly import lifecycle
 from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly
-from orchid.assembly.stores import opened_audit, opened_store
+from orchid.assembly.stores import has_sealed, opened_audit, opened_store
 from orchid.clock import SystemClock
 from orchid.server.sockets.listener import bind
 from orchid.settings.checking import Settings
@@ -32,6 +32,8 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     async with contextlib.AsyncExitStack() as opened:
         # The store comes first: with its lock, only one server writes files in the directory.
         store = await opened.enter_async_context(opened_store(settings, clock))
+        if data_directory.makes_sealing_key(settings) and await has_sealed(store):
+            raise BadSettings(data_directory.lost_sealing_key(settings))
         files = data_directory.prepare(settings, clock.now())
         for problem in data_directory.refused_credentials(settings, files):
             log.warning("settings.contradict: %s", problem)

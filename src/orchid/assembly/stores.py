@@ -28,11 +28,13 @@ from orchid.store.interface import (
 from orchid.store.memory import MemoryStore
 from orchid.store.migrate import MOVED, moved_text
 from orchid.store.sqlite.store import SQLiteStore
+from orchid.wire.naming import SEALED_VALUE
 
 log = logging.getLogger(__name__)
 
 RECORDS = Span.prefix("~server/")  # sorts after all objects, so the feed does not load it
 NAMING = "~server/naming"
+PAGE = 1000  # values that are read at once
 
 
 @contextlib.asynccontextmanager
@@ -85,6 +87,18 @@ def _naming(found: Record | None, wanted: str) -> list[Change]:
             "another --data-dir or --etcd-prefix"
         )
     return []
+
+
+async def has_sealed(backend: Store) -> bool:
+    """Whether a store has encrypted values."""
+    rest = Span.all()
+    while True:
+        page = await backend.read(rest, limit=PAGE)
+        if any(record.value.startswith(SEALED_VALUE) for record in page.records):
+            return True
+        if not page.more:
+            return False
+        rest = rest.after(page.records[-1].key)
 
 
 async def _open(settings: Settings, clock: Clock) -> Store:

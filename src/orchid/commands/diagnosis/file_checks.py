@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import apsw
 
+from orchid.assembly.kinds import stored_kinds
 from orchid.commands.diagnosis.findings import (
     Check,
     Finding,
@@ -32,7 +33,9 @@ from orchid.credentials.refusals import Refusal
 from orchid.data_directory import certificate_files, unaccepted_clients, unverified_tokens
 from orchid.server.audit import policy as audit_policy
 from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
+from orchid.settings.encryption import InvalidEncryption, read_configuration
 from orchid.settings.signing_files import signing_files
+from orchid.store.encryption import NotOpened, Provider
 from orchid.store.interface import NewerFormat, StoreError
 from orchid.store.migrate import MOVED, moved_text
 from orchid.store.sqlite import file as sqlite_file
@@ -282,8 +285,36 @@ def encryption(here: Installation) -> Iterator[Finding]:
         )
     elif problem := _unreadable(here.files.encryption):
         yield wrong(problem, "put it back from a copy: without it, Secrets cannot be read")
+    elif count := _unopened(here):
+        yield wrong(
+            f"{count} values in {here.files.database} are sealed with keys that "
+            f"{here.files.encryption} does not have",
+            "put back the file with their keys, from a copy",
+        )
     else:
         yield good(f"Secrets are encrypted as {here.files.encryption} says")
+
+
+def _unopened(here: Installation) -> int:
+    """The number of values in the embedded store that no key of the file opens."""
+    kinds = stored_kinds(here.settings.names)
+    try:
+        found = read_configuration(read_private(here.files.encryption), kinds)
+    except InvalidEncryption:
+        return 0  # reported by the check of the sealing keys
+    count = 0
+    for prefix, providers in found.items():
+        for key, value in sqlite_restore.values_if_readable(here.files.database, prefix).items():
+            count += not any(_opens(one, key, value) for one in providers)
+    return count
+
+
+def _opens(provider: Provider, key: str, value: bytes) -> bool:
+    try:
+        provider.open(value, key)
+    except NotOpened:
+        return False
+    return value.startswith(provider.mark)
 
 
 FILE_CHECKS: Final[dict[str, Check]] = {

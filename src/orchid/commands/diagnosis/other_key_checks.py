@@ -104,8 +104,8 @@ def ledger_keys(here: Installation) -> Iterator[Finding]:
             yield note(f"{file} does not sign the ledger: replaced, or not announced yet")
         else:
             yield wrong(
-                f"{file} has not signed the ledger: it has the key of another server",
-                "servers over one etcd share the key; see docs/ledger.md",
+                f"{file} has not signed the ledger: it has another key, and cannot continue it",
+                "put back the key that signed it, from a copy; servers over one etcd share it",
             )
 
 

@@ -12,6 +12,7 @@ from orchid.commands.server.serving_flags import add_settings as configure
 from orchid.commands.server.serving_flags import settings_of
 from orchid.commands.terminal import times
 from orchid.commands.terminal.output import USAGE, Complaint, say
+from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 
 __all__ = ["configure", "run"]
@@ -31,6 +32,7 @@ def run(chosen: argparse.Namespace) -> int:
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None
     try:
+        _refuse_sealed(settings)
         files = data_directory.prepare(settings, times.now(), shares=True)
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None
@@ -41,3 +43,15 @@ def run(chosen: argparse.Namespace) -> int:
     say(f"{files.path} is ready\nservers over one etcd share: {names}")
     say(f"each of them needs: --encryption-provider-config {files.encryption}")
     return 0
+
+
+def _refuse_sealed(settings: Settings) -> None:
+    """Refuse to create a sealing key beside Secrets that another one has sealed."""
+    from orchid import data_directory
+    from orchid.store.sqlite.restore import values_if_readable
+    from orchid.wire.naming import SEALED_VALUE
+
+    if data_directory.makes_sealing_key(settings):
+        there = values_if_readable(data_directory.located(settings).database, "")
+        if any(value.startswith(SEALED_VALUE) for value in there.values()):
+            raise Complaint(data_directory.lost_sealing_key(settings), USAGE)

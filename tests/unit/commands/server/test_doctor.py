@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from orchid import cli
+from orchid.assembly.kinds import stored_kinds
 from orchid.commands.diagnosis import file_checks, other_key_checks
 from orchid.commands.diagnosis.file_checks import FILE_CHECKS
 from orchid.commands.diagnosis.findings import Installation
@@ -22,9 +23,10 @@ from orchid.commands.server import doctor
 from orchid.credentials import keys
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import write_private
+from orchid.settings.encryption import read_configuration
 from orchid.store.interface import ABSENT, Change
 from orchid.store.sqlite.store import SQLiteStore
-from orchid.wire.naming import ORCH
+from orchid.wire.naming import ORCH, SEALED_VALUE
 from tests.e2e.serving import sealing_flags
 
 DAY = datetime.timedelta(days=1)
@@ -236,6 +238,29 @@ def test_a_lost_encryption_key_is_reported(data: Path, examine: Examine) -> None
 
     assert code == 1
     assert [each["check"] for each in found] == ["encryption"]
+
+
+def test_another_sealing_key_is_reported(data: Path, examine: Examine) -> None:
+    """The file is there, and its key is not the one that has sealed the Secrets."""
+
+    async def fill(**values: bytes) -> None:
+        store = await SQLiteStore.open(data / "orchid.db")
+        for name, value in values.items():
+            await store.commit([Change(f"core/secrets/ci/{name}", value, ABSENT)])
+        await store.close()
+
+    kinds = stored_kinds(ORCH)
+    own, _ = read_configuration((data / "encryption.yaml").read_bytes(), kinds)["core/secrets/"]
+    asyncio.run(fill(clear=b"{}", sealed=own.seal(b"{}", "core/secrets/ci/sealed")))
+    before = examine()
+    asyncio.run(fill(lost=SEALED_VALUE + b"aesgcm:v1:key1:" + bytes(40)))
+    code, found = examine()
+
+    assert before == (0, [])
+    assert code == 1
+    assert [each["check"] for each in found] == ["encryption"]
+    assert "1 values" in found[0]["text"]
+    assert str(data / "encryption.yaml") in found[0]["text"]
 
 
 def test_a_bad_audit_policy_is_reported(tmp_path: Path, examine: Examine) -> None:
