@@ -16,19 +16,22 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from orchid.credentials.x509 import pem
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.wire.naming import ORCH
 from orchid.wire.request_conditions import APPROVED
 from orchid.wire.text import timestamp
 from orchid.wire.user import ACCOUNT_PREFIX, UserInfo, groups_of_accounts
-from tests.api.world import BOB, Answer
+from tests.api.world import BOB, Answer, Api
 from tests.security.test_revocations import revoked
 from tests.unit.acme.acme_client import AcmeClient, request_for
-from tests.unit.acme.conftest import AUTHORITIES, SIGNER, World, issuing_world
+from tests.unit.acme.conftest import AUTHORITIES, SIGNER, World, issuing_world, prepared
 from tests.unit.acme.test_acme_accounts import problem
 from tests.unit.acme.test_acme_orders import ISSUED, NAME, REQUESTS, approve, issued, settled
+from tests.unit.controllers.beside import beside
 
 RBAC = f"/apis/{ORCH.rbac}/v1"
+REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
 USAGES = ["digital signature", "server auth"]
 RULES = [
     {
@@ -327,3 +330,35 @@ async def test_an_approval_of_an_account_ends_with_its_credential(
     status = await next_order(client, caplog)
 
     assert status == "processing"
+
+
+async def test_an_approval_is_for_one_certificate_at_a_time(server_files: Path) -> None:
+    """Requests that came before the certificate of the one before counted the approval, too.
+
+    Now the newest of them waits until that certificate is there, and supersedes it.
+    """
+    async with beside(server_files) as made, made.running("certificate-authority"):
+        world = await prepared(Api(made.server), made)
+        await made.until_like(CertificateAuthority, "servers", "", lambda one: one.is_ready)
+        async with made.running("acme-approvals"):
+            client, user = await world.client(), frontend(world)
+            async with made.running("csrsigning"):
+                await approved(world, client)
+            orders = [await client.order(NAME) for _ in range(3)]
+            for order in orders:
+                await ask(world, order, request_for(NAME), user, usages=tuple(USAGES))
+                if order is orders[0]:
+                    await made.until_like(Request, name_of(order), "", lambda one: one.is_decided)
+            await made.until_gone(Request, name_of(orders[1]))
+
+            async with made.running("csrsigning"):
+                last = await settled(client, orders[2])
+
+                async def superseded() -> list[Any]:
+                    found = await world.api.call("GET", REVOCATIONS)
+                    return [] if len(found.json["items"]) < 2 else found.json["items"]
+
+                revoked_ones = await made.until(superseded)
+
+    assert last.json["status"] == "valid"
+    assert len(revoked_ones) == 2

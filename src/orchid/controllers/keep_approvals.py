@@ -3,7 +3,7 @@
 Reads    certificatesigningrequests of ACME orders, their acmeorders and acmeaccounts,
          issuedcertificates, certificateauthorities
 Writes   /approval: the condition Approved with the reason ApprovalKept
-Revokes  the certificate that the approval led to first, as superseded
+Revokes  the certificate that the approval led to before, as superseded
 Deletes  an undecided request when its account sends a newer one for the same names
 Never    approves what nobody approved (approval/kept_approvals.py `excess`), nor for longer than
          `spec.acme.approvalKept`
@@ -80,6 +80,7 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         self._records: dict[Subject, dict[str, IssuedCertificate]] = {}  # by serial number
         self._by_request: dict[str, str] = {}
         self._waiting: dict[Subject, dict[str, CertificateSigningRequest]] = {}  # undecided
+        self._successors: dict[str, str] = {}  # of a certificate: the request approved in its place
 
     # -- events ------------------------------------------------------------------------------
 
@@ -108,6 +109,7 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         subject = spec.requester.username, spec.signer_name, names
         if event.type == DELETED or record.status.revoked is not None:
             self._records.get(subject, {}).pop(record.name, None)
+            self._successors.pop(record.name, None)
             if not self._records.get(subject):
                 self._records.pop(subject, None)
         else:
@@ -123,6 +125,9 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         if not csr.name.startswith(REQUEST_PREFIX) or subject is None:
             return
         waiting = self._waiting.setdefault(subject, {})
+        if event.type == DELETED:
+            for replaced in [one for one, new in self._successors.items() if new == csr.name]:
+                del self._successors[replaced]
         if event.type == DELETED or csr.is_decided:
             waiting.pop(csr.name, None)
         else:
@@ -152,8 +157,13 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         for approval, record in list(self._approvals(subject)):
             if approval.time <= since or excess(requested, approved_terms(record)):
                 continue
-            if await self._is_unfetched(record, order) and await self._approve(found, approval):
+            if not await self._is_unfetched(record, order):
+                continue
+            if self._successors.setdefault(record.name, found.name) != found.name:
+                continue  # until the certificate of that request is there
+            if await self._approve(found, approval):
                 return
+            del self._successors[record.name]
 
     async def _approve(self, csr: CertificateSigningRequest, approval: KeptApproval) -> bool:
         """Approve a request, unless the server finds that the approval does not count any more."""
@@ -239,14 +249,18 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         """Revoke the other certificates of the approval by which a request was approved."""
         kept = csr.kept_approval
         for approval, record in list(self._approvals(subject)):
-            issued, created = record.metadata.creation_timestamp, csr.metadata.creation_timestamp
             if approval != kept or record.spec.request.name == csr.name:
                 continue
-            if not issued or not created:
-                continue
-            order = await self._order_of(record)
-            if issued <= created and order is not None and order.status.fetched is None:
+            if self._successors.get(record.name) == csr.name or await self._is_left(record, csr):
                 await self._revoke(record, csr)
+
+    async def _is_left(self, record: IssuedCertificate, csr: CertificateSigningRequest) -> bool:
+        """Whether a certificate was there before a request, and nobody fetched it."""
+        issued, created = record.metadata.creation_timestamp, csr.metadata.creation_timestamp
+        if not issued or not created or issued >= created:
+            return False
+        order = await self._order_of(record)
+        return order is not None and order.status.fetched is None
 
     async def _revoke(self, record: IssuedCertificate, csr: CertificateSigningRequest) -> None:
         spec = record.spec

@@ -67,6 +67,14 @@ def test_an_approval_is_for_no_more(part: str, requested: ApprovedTerms) -> None
     assert excess(requested, TERMS) == part
 
 
+def test_a_part_of_the_subject_is_another_subject() -> None:
+    """Its last common name is the user: without that one, it is somebody else."""
+    both = certificate(**subject(COMMON, Attribute(COMMON_NAME, "b.web.example.com")))
+
+    assert excess(TERMS, both) == "subject"
+    assert excess(both, both) == ""
+
+
 def test_an_approval_without_a_lifetime_is_for_none() -> None:
     assert excess(TERMS, certificate(lifetime=None)) == "lifetime"
 
