@@ -258,7 +258,7 @@ class Attack:
         return self._approve(operation, "Denied")
 
     def _sign(self, operation: Operation) -> Answer:
-        """Write a certificate of one's own authority into a request."""
+        """Write a certificate of the actor's own authority into a request."""
         found = self.observer.named(operation.kind, operation.name)
         if found is None:
             return NOTHING
@@ -274,7 +274,7 @@ class Attack:
         return self.ask(operation.actor, "PATCH", self._target(operation), body, MERGE)
 
     def _chain(self, operation: Operation) -> Answer:
-        """Sign the request of an intermediate key with a root of one's own."""
+        """Sign the request of an intermediate key with a root of the actor's own."""
         found = self.observer.named("signingkeys", operation.name)
         request = (found or {}).get("status", {}).get("request", "")
         if not request:

@@ -40,7 +40,7 @@ def host(server: PretendServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of root, or of whoever runs the tests."""
+    """A process of root, or of the user who runs the tests."""
     started = subprocess.Popen(["/bin/sleep", "60"])
     yield started
     started.kill()

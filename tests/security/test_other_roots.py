@@ -247,7 +247,7 @@ async def test_another_root_takes_every_right_of_an_import(
 
 
 async def test_another_root_waits_until_verifiers_have_it(tmp_path: Path) -> None:
-    """A signer does not get one; a published key is published anew; a step does not go along."""
+    """A signer does not get one; a published key is published again; a step does not go along."""
     async with beside(tmp_path) as world, world.running(KEEPER):
         owner = await user(
             world,

@@ -76,7 +76,7 @@ def _send_signal(action: Reload) -> None:
 
 
 def _refuse_other_owner(file: Path, written: os.stat_result, process: int) -> None:
-    """Whoever could write or replace the file may have the agent signal own processes only.
+    """A user who could write or replace the file may have the agent signal own processes only.
 
     A link in the directory of another user could name a file of root.
     """

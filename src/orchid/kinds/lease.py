@@ -4,7 +4,7 @@ Every serving process of ours has a Lease, too: its annotations report the revis
 applied, the token keys that it has, the authority of its serving certificate, and the keys that
 open and seal values in the store.
 `LiveServers` is the set of those that are renewed. After a start, a dead server counts as live for
-a while. A step that waits for all servers only waits longer; a choice that could be taken back must
+a while. A step that waits for all servers only waits longer; a choice that could be reversed must
 ask for `is_renewed` (docs/decisions/0035-sealing-keys.md lists both).
 """
 

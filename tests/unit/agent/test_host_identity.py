@@ -54,7 +54,7 @@ def identity(directory: Path, authority: str) -> HostIdentity:
 def test_the_bundle_of_the_server_is_followed_if_it_overlaps(
     directory: Path, present: str, bundle: str, is_followed: bool
 ) -> None:
-    """Whoever answers once in the server's place must not become the server for good."""
+    """A stranger that answers once in the server's place must not become the server for good."""
     host = identity(directory, present)
 
     host.follow_authority(bundle.encode())

@@ -3,7 +3,7 @@
 change                                takes                    the server rejects it unless
 spec.chain, below the same root       `activate`               it is for the private key
 spec.chain, below another root        also `import` on the     as above, and the key does not sign
-                                      key, `sign` and          yet; the key is published anew, and
+                                      key, `sign` and          yet; the key is published again, and
                                       `attest` on the signers  waits until verifiers have the root
 status.certificate                    -                        it is below the same root, or in the
                                                                Secret of the authority
