@@ -131,8 +131,8 @@ async def test_certificates_that_cannot_be_read_stop_nothing(
         (page(*[{}] * 51), "51 objects, not at most"),
         (b" " * (3 << 20) + b"{}", "larger than"),
         (page(after="x" * 20_000), "too long"),
-        (b'{"metadata": {}, "items": ' + b"[" * 50_000, "not of the Kubernetes API"),
-        (b"\xff", "not of the Kubernetes API"),
+        (b'{"metadata": {}, "items": ' + b"[" * 50_000, "not valid JSON"),
+        (b"\xff", "not valid JSON"),
     ],
     ids=["values", "objects", "bytes", "position", "depth", "nonsense"],
 )

@@ -101,7 +101,7 @@ def _counted(decode: Decode[V], data: bytes, limits: AnswerLimits) -> V:
     try:
         return decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise AnswerRefused("the answer is not of the Kubernetes API") from None
+        raise AnswerRefused("the answer is not valid JSON") from None
 
 
 def require_short(position: str) -> None:
