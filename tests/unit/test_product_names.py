@@ -36,7 +36,8 @@ def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def offences(path: Path) -> list[str]:
-    found = literals(ast.parse(path.read_text()))
+    source = path.read_text()
+    found = literals(ast.parse(source)) if PRODUCT.search(source) else ()
     return [f"{path.name}:{line}: {text!r}" for line, text in found if PRODUCT.search(text)]
 
 

@@ -6,6 +6,7 @@ import re
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -15,6 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PINNED = re.compile(r"^[a-z0-9-]+==\S+( ; .+)? \\$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
+
+
+@cache
+def source_trees() -> dict[Path, ast.Module]:
+    """The files of the source, parsed once."""
+    return {path: ast.parse(path.read_text()) for path in sorted(ROOT.glob("src/orchid/**/*.py"))}
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -49,9 +56,10 @@ def test_dataclass_does_what_a_struct_cannot() -> None:
     reasons = ("repr=False", "compare=False", "init=False", "cached_property")
     found = {
         f"{path.name}: {node.name}": ast.unparse(node)
-        for path in (ROOT / "src").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and re.search(r"@dataclass\b", ast.unparse(node))
+        for path, tree in source_trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(re.match(r"dataclass\b", ast.unparse(each)) for each in node.decorator_list)
     }
 
     without = [name for name, text in found.items() if not any(word in text for word in reasons)]
@@ -103,25 +111,29 @@ def test_every_exemption_has_its_reason() -> None:
 
 def test_every_file_that_a_comment_names_is_there() -> None:
     """A module says where to read on: in its own folder by name, elsewhere by the path."""
-    files = [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("src/**/*.py")]
-    files += [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("tests/**/*.py")]
+    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    endings = {"/".join(path.parts[-length:]) for path in files for length in range(2, 6)}
+    named = re.compile(r"(?<![\w/])((?:\w+/)*\w+\.py)\b")
+
+    def is_gone(path: Path, name: str) -> bool:
+        return not (path.parent / name).exists() and name not in endings
 
     gone = [
         f"{path.relative_to(ROOT)}: {name}"
-        for path in ROOT.glob("src/**/*.py")
-        for text in prose_of(path.read_text())
-        for name in re.findall(r"(?<![\w/])((?:\w+/)*\w+\.py)\b", text)
-        if not (path.parent / name).exists()
-        and ("/" not in name or not any(file.endswith(f"/{name}") for file in files))
+        for path, tree in source_trees().items()
+        if any(is_gone(path, name) for name in named.findall(path.read_text()))
+        for text in prose_of(path.read_text(), tree)
+        for name in named.findall(text)
+        if is_gone(path, name)
     ]
 
     assert files
     assert gone == []
 
 
-def prose_of(source: str) -> Iterator[str]:
+def prose_of(source: str, tree: ast.Module) -> Iterator[str]:
     """The docstrings and comments of a module."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node) or ""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -154,8 +166,8 @@ def test_modules_hold_no_state() -> None:
 
     found = {
         f"{path.relative_to(ROOT / 'src/orchid')}: {name}"
-        for path in ROOT.glob("src/orchid/**/*.py")
-        for name in changing(ast.parse(path.read_text()))
+        for path, tree in source_trees().items()
+        for name in changing(tree)
     }
 
     assert set(changing(ast.parse(sample))) == {"a", "b", "d"}
@@ -185,7 +197,8 @@ def changes_itself(declared: ast.ClassDef) -> bool:
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.ctx, ast.Store)
-        and ast.unparse(node.value) == "self"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
         for method in declared.body
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name != "__init__"
         for node in ast.walk(method)
@@ -207,14 +220,18 @@ def changed_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
         elif isinstance(node, ast.Global):
             changed.update(node.names)
         elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            changed.add(ast.unparse(node.value))
+            changed.update(name_of(node.value))
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in CHANGES
         ):
-            changed.add(ast.unparse(node.func.value))
+            changed.update(name_of(node.func.value))
     return changed - own
+
+
+def name_of(value: ast.expr) -> set[str]:
+    return {value.id} if isinstance(value, ast.Name) else set()
 
 
 def test_caches_without_bounds_are_keyed_by_what_is_declared() -> None:
@@ -222,8 +239,8 @@ def test_caches_without_bounds_are_keyed_by_what_is_declared() -> None:
     sent = re.compile(r"(str|bytes|Any|dict|HttpRequest|Request)\b")
     cached = [
         (path.relative_to(ROOT), function)
-        for path in ROOT.glob("src/orchid/**/*.py")
-        for function in ast.walk(ast.parse(path.read_text()))
+        for path, tree in source_trees().items()
+        for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef)
         and {ast.unparse(one) for one in function.decorator_list} & UNBOUNDED
     ]
@@ -242,10 +259,10 @@ def test_caches_without_bounds_are_keyed_by_what_is_declared() -> None:
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
     """Not even inside a function, where nobody notices before it is called."""
     files = {
-        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts): path
-        for path in ROOT.glob("src/orchid/**/*.py")
+        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts): tree
+        for path, tree in source_trees().items()
     }
-    imports = {name: imported(path) & files.keys() for name, path in files.items()}
+    imports = {name: imported(tree) & files.keys() for name, tree in files.items()}
 
     list(TopologicalSorter(imports).static_order())  # raises CycleError, which names the circle
 
@@ -254,10 +271,10 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
         list(TopologicalSorter({"a": {"b"}, "b": {"a"}}).static_order())
 
 
-def imported(path: Path) -> set[str]:
+def imported(tree: ast.Module) -> set[str]:
     """Everything that a file imports by a whole name: modules, and names that may be modules."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -273,8 +290,8 @@ NAMED_ALIKE = {"Rules", "StatusRules"}
 def test_a_class_name_stands_for_one_idea() -> None:
     """Two public classes of one name make a reader ask which one is meant."""
     places: dict[str, list[str]] = {}
-    for path in ROOT.glob("src/orchid/**/*.py"):
-        for node in ast.parse(path.read_text()).body:
+    for path, tree in source_trees().items():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
 
@@ -322,8 +339,8 @@ def test_functions_fit_on_a_screen() -> None:
     """A longer function does several things, which deserve names."""
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path in (ROOT / "src").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path, tree in source_trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > LONGEST_FUNCTION

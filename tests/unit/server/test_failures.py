@@ -64,20 +64,20 @@ class Module:
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("orchid."):
                 origin = str(node.module).removeprefix("orchid.")
                 self._defined |= {one.name: (origin, one.name) for one in node.names}
+        calls = [_called(node) for node in self._nodes if isinstance(node, ast.Call)]
+        self._calls = [
+            (self._around.get(id(call)), self._defined[name], arguments)
+            for call, name, arguments in calls
+            if name in self._defined
+        ]
 
     def statuses(self, makers: dict[Definition, int]) -> Iterator[tuple[Function | None, ast.expr]]:
         """Each status with which an answer is made, and the function around it."""
-        for node in self._nodes:
-            if not isinstance(node, ast.Call):
-                continue
-            called, arguments = node.func, node.args
-            if ast.unparse(called) in ("functools.partial", "partial"):
-                called, *arguments = arguments
-            name = ast.unparse(called).removeprefix("self.")
-            position = makers.get(self._defined.get(name, ("", "")))
+        for within, called, arguments in self._calls:
+            position = makers.get(called)
             if position is not None and position < len(arguments):
                 status = arguments[position]
-                yield self._around.get(id(node)), self._constants.get(ast.unparse(status), status)
+                yield within, self._constants.get(ast.unparse(status), status)
 
     def sends_error_events(self) -> bool:
         """Whether the Status of an error is put into an event."""
@@ -97,6 +97,14 @@ class Module:
             for within, position in found
             if within is not None and position is not None
         }
+
+
+def _called(call: ast.Call) -> tuple[ast.Call, str, list[ast.expr]]:
+    """A call, the name of the function that it calls in the end, and that function's arguments."""
+    called, arguments = call.func, call.args
+    if ast.unparse(called) in ("functools.partial", "partial"):
+        called, *arguments = arguments
+    return call, ast.unparse(called).removeprefix("self."), arguments
 
 
 def answer_makers(modules: list[Module]) -> dict[Definition, int]:

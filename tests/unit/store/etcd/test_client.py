@@ -210,7 +210,7 @@ async def test_a_server_without_http2_is_reported(authority: Authority) -> None:
     context.load_cert_chain(certificate, key)
     server = await asyncio.start_server(lambda _in, _out: None, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    client = EtcdClient([f"https://127.0.0.1:{port}"], TLSFiles(authority.ca), timeout=20.0)
+    client = EtcdClient([f"https://127.0.0.1:{port}"], TLSFiles(authority.ca), timeout=0.5)
 
     try:
         with pytest.raises(Lost, match="does not speak HTTP/2"):
