@@ -1,6 +1,7 @@
 # Thin targets over a .venv that plain python3 and pip fill from hash-locked files.
 #   make run     start the server            make test    set up and run all tests
-#   make check   what CI runs                make fix     let the tools mend what they can
+#   make quick   unit tests, two minutes     make fix     let the tools mend what they can
+#   make check   what CI runs
 #   make dist    what can be handed on       make install PREFIX=/opt/orchid
 #   make man     manual pages of all commands
 
@@ -17,10 +18,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals adversary fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs console-runs upgrade lock dist image install man
+.PHONY: help setup run test quick check lint fix bench growth soak overload torture mutants removals adversary fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs console-runs upgrade lock dist image install man
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,6p' Makefile
 
 setup: .venv/.installed
 
@@ -30,6 +31,12 @@ run: setup
 test: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist worksteal $(ARGS)
+
+# The unit tests without those that start processes or search for long; two minutes or so on two cores.
+SLOW := store/etcd store/test_etcd_faults.py workers agent/test_killed_agent.py agent/test_many_agents.py agent/test_budget.py \
+	wire/codec/test_strict_types.py kinds/test_hostile_input.py
+quick: .venv/.installed-dev
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist worksteal tests/unit $(SLOW:%=--ignore tests/unit/%) $(ARGS)
 
 check: lint test
 
