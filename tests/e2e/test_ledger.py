@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from orchid.tlog.checkpoints import Checkpoint
+from orchid.tlog.notes import NoteSigner
 from tests.e2e.serving import running_server
 
 PATIENCE = 20.0
+ACCEPT = ("ledger", "accept", "--yes", "--data-dir", "data")
 
 
 def types(home: Path, *words: str, code: int = 0) -> str:
@@ -153,11 +157,15 @@ def test_a_ledger_that_was_rolled_back_is_named(tmp_path: Path) -> None:
         decide(tmp_path, "alice")
         (tmp_path / "kept").write_text(types(tmp_path, "ledger", "checkpoint"))
         types(tmp_path, "ledger", "verify", "--since", "kept")
+        needless = types(tmp_path, *ACCEPT, code=1)
     shutil.copy(tmp_path / "old.db", database)
 
     said = types(tmp_path, "ledger", "verify", "--data-dir", "data", "--since", "kept", code=1)
+    accepted = types(tmp_path, *ACCEPT)
 
     assert "the log was rolled back" in said
+    assert "nothing was rolled back" in needless
+    assert "accepted" in accepted
 
 
 def test_a_verifier_that_is_not_ours_accepts_the_ledger(tmp_path: Path) -> None:
@@ -206,6 +214,7 @@ def test_the_key_of_the_ledger_is_replaced_and_either_key_verifies_it(tmp_path: 
     with running_server(tmp_path / "data"):
         begun(tmp_path)
         types(tmp_path, "ledger", "export", "before")
+    (tmp_path / "kept").write_bytes((tmp_path / "before" / "checkpoint").read_bytes())
     make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(tmp_path / "new.key")]
     subprocess.run(make, check=True, capture_output=True, umask=0o077)
     old, new = str(tmp_path / "data" / "ledger.key"), str(tmp_path / "new.key")
@@ -216,6 +225,7 @@ def test_the_key_of_the_ledger_is_replaced_and_either_key_verifies_it(tmp_path: 
             "the announcement of the key",
         )
         types(tmp_path, "ledger", "verify", "--key", "before/key")
+        types(tmp_path, "ledger", "verify", "--since", "kept")
         types(tmp_path, "ledger", "export", "out")
 
     (tmp_path / "out" / "key").rename(tmp_path / "new-key")
@@ -229,3 +239,21 @@ def test_the_key_of_the_ledger_is_replaced_and_either_key_verifies_it(tmp_path: 
         assert (
             subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
         )
+
+    flags = ("--ledger-key-file", new)
+    with running_server(tmp_path / "data", *flags):  # as after the 30 days: the new key alone
+        decide(tmp_path, "alice")
+        signed = types(tmp_path, "ledger", "verify", "--since", "kept", "-o", "json")
+        types(tmp_path, "ledger", "verify", "--key", "before/key", "--key", "new-key")
+        refused = types(tmp_path, "ledger", "verify", "--key", "before/key", code=1)
+        (tmp_path / "kept").write_bytes(_signed_by_a_stranger(tmp_path / "kept"))
+        forged = types(tmp_path, "ledger", "verify", "--since", "kept", code=1)
+    assert json.loads(signed)["key"] == new_key
+    assert "the checkpoint is invalid: the note is not signed by" in refused
+    assert "kept: no key of this ledger has signed this checkpoint" in forged
+
+
+def _signed_by_a_stranger(path: Path) -> bytes:
+    """The checkpoint in a file, signed under the name of the ledger by a key that it never had."""
+    checkpoint = Checkpoint.claimed(path.read_bytes())
+    return checkpoint.signed(NoteSigner(checkpoint.origin, Ed25519PrivateKey.generate()))

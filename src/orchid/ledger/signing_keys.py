@@ -21,6 +21,7 @@ from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.notes import NoteRefused, NoteSigner, NoteVerifier
 
 TOGETHER: Final = timedelta(days=30)
+MADE: Final = "ledger-key.made"
 ANNOUNCED: Final = f"{store_keys.PREFIX}known/ledger-key"
 
 Made = Mapping[str, datetime]
@@ -57,16 +58,20 @@ class LedgerKeys:
 async def announce(store: Store, keys: Sequence[Ed25519PrivateKey], now: datetime) -> Made:
     """Add an entry for each key that is new to the log; return when keys were announced.
 
+    The entry names the keys that sign so far, too: checkpoints that they signed stay good.
     A log of which no given key has signed the head is left alone: it belongs to another server.
     """
     while True:
         records = (await store.read(Span.key(ANNOUNCED), limit=1)).records
         made = msgspec.json.decode(records[0].value, type=dict[str, datetime]) if records else {}
-        new = [vkey for vkey in await _unknown(store, keys) if vkey not in made]
+        signed, unknown = await _by_head(store, keys)
+        new = [vkey for vkey in unknown if signed and vkey not in made]
         if not new:
             return made
         made |= dict.fromkeys(new, whole_seconds(now))
-        facts = [Fact("ledger-key.made", {"key": vkey, "algorithm": "Ed25519"}) for vkey in new]
+        facts = [
+            Fact(MADE, {"key": key, "algorithm": "Ed25519", "replaces": signed}) for key in new
+        ]
         change = Change(
             ANNOUNCED,
             msgspec.json.encode(made, order="sorted"),
@@ -79,15 +84,31 @@ async def announce(store: Store, keys: Sequence[Ed25519PrivateKey], now: datetim
         return made
 
 
-async def _unknown(store: Store, keys: Sequence[Ed25519PrivateKey]) -> list[str]:
-    """The keys that have not signed the head, if another one of ours has."""
+async def _by_head(store: Store, keys: Sequence[Ed25519PrivateKey]) -> tuple[list[str], list[str]]:
+    """The keys that have signed the head, and those that have not."""
     heads = (await store.read(Span.key(store_keys.HEAD), limit=1)).records
     if not heads:
-        return []
+        return [], []
     try:
         name = Checkpoint.claimed(heads[0].value).origin
     except NoteRefused:
-        return []
+        return [], []
     verifiers = [NoteVerifier(name, key.public_key()) for key in keys]
-    unknown = [one.vkey for one in verifiers if not one.has_signed(heads[0].value)]
-    return unknown if len(unknown) < len(verifiers) else []
+    signed = [one.vkey for one in verifiers if one.has_signed(heads[0].value)]
+    return signed, [one.vkey for one in verifiers if one.vkey not in signed]
+
+
+def keys_named(entry: bytes) -> list[NoteVerifier]:
+    """The keys that an entry of a log names as its own."""
+    try:
+        named = msgspec.json.decode(entry, type=_MadeEntry)
+        vkeys = [named.key, *named.replaces] if named.type == MADE else []
+        return [NoteVerifier.parse(vkey) for vkey in vkeys]
+    except (msgspec.DecodeError, NoteRefused):
+        return []  # of another type, or written by somebody else
+
+
+class _MadeEntry(msgspec.Struct, frozen=True):
+    type: str
+    key: str = ""
+    replaces: list[str] = []

@@ -1,13 +1,12 @@
 """Verify a whole log: every entry against its hash, every hash up to the signed root.
 
 `audit` reads everything once and computes the tree again. `LogRefused` names the first mismatch: an
-entry by its index, a tile by its path. With an earlier checkpoint it also verifies that this log
-begins with the earlier one. So it detects a log that was rolled back or rewritten, even by the
-holder of its key.
+entry by its index, a tile by its path. `require_growth` compares a log with an earlier checkpoint,
+and so detects one that was rolled back or rewritten, even by the holder of its key.
 """
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from orchid.tlog import tiles
@@ -60,16 +59,15 @@ async def opened(source: LogSource, verifier: NoteVerifier) -> Checkpoint:
 
 
 async def audit(
-    source: LogSource, verifier: NoteVerifier, since: Checkpoint | None = None
+    source: LogSource,
+    verifier: NoteVerifier,
+    visit: Callable[[bytes], None] = lambda _: None,
 ) -> Checkpoint:
-    """Read and verify everything; return the checkpoint."""
+    """Read and verify everything; return the checkpoint. Each entry is passed to `visit`."""
     head = await opened(source, verifier)
-    if since:
-        _refuse_shorter(since, head)
     edge = Edge(0)
-    _check_since(edge, since)
     for tile in bundles_of(head.size):
-        await _take(source, edge, tile, since)
+        await _take(source, edge, tile, visit)
     for tile in Edge.partial_tiles(head.size):
         await _check_tile(source, tile, edge.tile(tile))
     if edge.root() != head.root:
@@ -97,7 +95,8 @@ async def inclusion_proof(source: LogSource, index: int, size: int) -> list[byte
 
 async def require_growth(source: LogSource, old: Checkpoint, new: Checkpoint) -> None:
     """Raise LogRefused unless the log begins with an earlier one; reads a few tiles."""
-    _refuse_shorter(old, new)
+    if old.size > new.size:
+        raise LogRefused(f"the log was rolled back: it had {old.size} entries and has {new.size}")
     subtrees = consistency(old.size, new.size)
     wanted = tiles.tiles_for(subtrees, new.size)
     found = {tile: await _tile(source, tile) for tile in wanted}
@@ -105,7 +104,9 @@ async def require_growth(source: LogSource, old: Checkpoint, new: Checkpoint) ->
     try:
         check_consistency(old.size, old.root, new.size, new.root, proof)
     except ProofRefused:
-        raise LogRefused(_rewritten(old)) from None
+        raise LogRefused(
+            f"the log was rewritten: its first {old.size} entries are not those of the checkpoint"
+        ) from None
 
 
 async def entry_at(source: LogSource, index: int, size: int) -> bytes:
@@ -120,11 +121,12 @@ def bundles_of(size: int) -> list[Tile]:
     return [Tile(ENTRIES, position, tiles.width_of(0, position, size)) for position in indexes]
 
 
-async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | None) -> None:
+async def _take(source: LogSource, edge: Edge, tile: Tile, visit: Callable[[bytes], None]) -> None:
     """Verify one bundle against its tile, and add it to the computed tree."""
     first = tile.index * FULL
     hashes = tiles.split(await _tile(source, Tile(0, tile.index, tile.width)))
-    leaves = [leaf_hash(entry) for entry in await _available_entries(source, tile)]
+    found_entries = await _available_entries(source, tile)
+    leaves = [leaf_hash(entry) for entry in found_entries]
     for position, expected in enumerate(hashes):
         found = leaves[position] if position < len(leaves) else None
         if found == expected:
@@ -135,27 +137,11 @@ async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | N
         raise LogRefused(f"entry {first + position} does not match its hash in the log")
     if len(leaves) > tile.width:
         raise LogRefused(f"{tile.path} has {len(leaves)} entries instead of {tile.width}")
-    cut = since.size - first if since and 0 < since.size - first <= tile.width else 0
-    grown = edge.append(leaves[:cut]) if cut else {}
-    _check_since(edge, since)
-    grown |= edge.append(leaves[cut:])
-    for done, data in grown.items():
+    for entry in found_entries:
+        visit(entry)
+    for done, data in edge.append(leaves).items():
         if done.level and done.full:
             await _check_tile(source, done, data)
-
-
-def _check_since(edge: Edge, since: Checkpoint | None) -> None:
-    if since and since.size == edge.size and since.root != edge.root():
-        raise LogRefused(_rewritten(since))
-
-
-def _rewritten(since: Checkpoint) -> str:
-    return f"the log was rewritten: its first {since.size} entries are not those of the checkpoint"
-
-
-def _refuse_shorter(old: Checkpoint, new: Checkpoint) -> None:
-    if old.size > new.size:
-        raise LogRefused(f"the log was rolled back: it had {old.size} entries and has {new.size}")
 
 
 async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
-from orchid.ledger.signing_keys import TOGETHER, LedgerKeys, announce
+from orchid.ledger.signing_keys import TOGETHER, LedgerKeys, announce, keys_named
 from orchid.store.memory import MemoryStore
 from orchid.tlog.audit import audit, entries
 from orchid.tlog.notes import NoteVerifier
@@ -38,7 +38,30 @@ async def test_both_keys_sign_and_the_old_one_announces_the_new_one() -> None:
     assert await texts(store, NEW_VERIFIER) == found
     announced = [one for one in found if '"ledger-key.made"' in one]
     assert len(announced) == 1
-    assert NEW_VERIFIER.vkey in announced[0]
+    named = keys_named(announced[0].encode())
+    assert [one.vkey for one in named] == [NEW_VERIFIER.vkey, VERIFIER.vkey]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        f'{{"type":"token-key.made","key":"{VERIFIER.vkey}"}}',
+        '{"type":"ledger-key.made","key":"no key"}',
+        '{"type":"ledger-key.made","key":7}',
+        '{"type":"ledger-key.made"}',
+        "no entry",
+    ],
+)
+def test_other_entries_name_no_key_of_the_ledger(entry: str) -> None:
+    """A key counts only in the entry that announces it, and only in its form."""
+    assert keys_named(entry.encode()) == []
+
+
+def test_an_entry_of_an_earlier_version_names_the_new_key_only() -> None:
+    """It did not say which key it replaces."""
+    entry = f'{{"type":"ledger-key.made","key":"{NEW_VERIFIER.vkey}","algorithm":"Ed25519"}}'
+
+    assert [one.vkey for one in keys_named(entry.encode())] == [NEW_VERIFIER.vkey]
 
 
 async def test_a_key_is_announced_once() -> None:

@@ -144,27 +144,37 @@ async def test_a_missing_entry_or_tile_is_named() -> None:
 
 @pytest.mark.parametrize("old", [0, 1, 255, 256, 257, 600])
 async def test_a_log_that_has_grown_agrees_with_its_past(old: int) -> None:
-    """An earlier checkpoint of the same log is met on the way."""
-    past = DictLog(old).head
+    """A proof leads from the earlier checkpoint to the present one."""
+    log = DictLog(600)
 
-    assert (await audit.audit(DictLog(600), SIGNER.verifier, past)).size == 600
+    await audit.require_growth(log, DictLog(old).head, log.head)
 
 
 @pytest.mark.parametrize("old", [1, 256, 300, 600])
 async def test_a_log_that_was_rewritten_does_not_agree_with_its_past(old: int) -> None:
     """Even with the key: another beginning does not fit an earlier checkpoint."""
-    past = DictLog(old, "the truth").head
+    past, log = DictLog(old, "the truth").head, DictLog(600)
 
     with pytest.raises(LogRefused, match=f"rewritten: its first {old} entries"):
-        await audit.audit(DictLog(600), SIGNER.verifier, past)
+        await audit.require_growth(log, past, log.head)
 
 
 async def test_a_log_that_was_rolled_back_is_found_out() -> None:
     """A log that is shorter than it was has lost entries."""
-    past = DictLog(20).head
+    log = DictLog(12)
 
     with pytest.raises(LogRefused, match="rolled back: it had 20 entries and has 12"):
-        await audit.audit(DictLog(12), SIGNER.verifier, past)
+        await audit.require_growth(log, DictLog(20).head, log.head)
+
+
+async def test_every_verified_entry_is_passed_on() -> None:
+    """In order, and once each."""
+    seen: list[bytes] = []
+    log = DictLog(300)
+
+    await audit.audit(log, SIGNER.verifier, seen.append)
+
+    assert seen == [one async for one in audit.entries(log, 300)]
 
 
 @pytest.mark.parametrize(("index", "size"), [(0, 1), (17, 300), (299, 300), (256, 700)])

@@ -25,6 +25,7 @@ from orchid.commands.records.ledger_logs import (
     DirectoryLog,
     OpenedLog,
     add_source,
+    begins_with,
     opened_log,
     verifier_of,
 )
@@ -42,10 +43,11 @@ from orchid.commands.terminal.output import (
     table,
 )
 from orchid.ledger.entries import CERTIFICATE_ISSUED
+from orchid.ledger.signing_keys import keys_named
 from orchid.tlog import audit
 from orchid.tlog.audit import LogRefused
 from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteRefused
+from orchid.tlog.notes import NoteRefused, NoteVerifier
 from orchid.tlog.proof_file import ProofFile
 from orchid.tlog.proofs import ProofRefused
 from orchid.tlog.tiles import FULL, tiles_of
@@ -128,10 +130,15 @@ async def _checkpoint(chosen: argparse.Namespace, log: OpenedLog) -> None:
 
 
 async def _verify(chosen: argparse.Namespace, log: OpenedLog) -> None:
+    kept = _read(chosen.since) if chosen.since else None
+    named: list[NoteVerifier] = []
+    head = await audit.audit(
+        log.source, log.verifier, lambda entry: named.extend(keys_named(entry))
+    )
     since = None
-    if chosen.since:
-        since = Checkpoint.opened(_read(chosen.since), log.verifier)
-    head = await audit.audit(log.source, log.verifier, since)
+    if kept is not None:
+        since = _opened_kept(chosen.since, kept, head.origin, [*log.trusted, *named])
+        await audit.require_growth(log.source, since, head)
     if print_for_programs(chosen.output, _shown(head) | {"key": log.verifier.vkey}):
         return
     facts(
@@ -142,6 +149,22 @@ async def _verify(chosen: argparse.Namespace, log: OpenedLog) -> None:
             ("Signed by", log.verifier.vkey),
             *([("Since", f"the {since.size} entries of then are unchanged")] if since else []),
         ]
+    )
+
+
+def _opened_kept(path: Path, note: bytes, origin: str, verifiers: list[NoteVerifier]) -> Checkpoint:
+    """The checkpoint in a file, signed by a key that was given, or that the ledger names."""
+    keys = {one.vkey: one for one in verifiers if one.name == origin}
+    try:
+        Checkpoint.claimed(note)
+        for verifier in keys.values():
+            if verifier.has_signed(note):
+                return Checkpoint.opened(note, verifier)
+    except NoteRefused as refusal:
+        raise Complaint(f"{path}: {refusal}") from None
+    raise Complaint(
+        f"{path}: no key of this ledger has signed this checkpoint ({', '.join(sorted(keys))}); "
+        "the ledger itself is good. If its key was replaced, add the earlier one with --key"
     )
 
 
@@ -207,6 +230,7 @@ def _accept(chosen: argparse.Namespace) -> None:
         raise Complaint(
             f"there is no checkpoint in {path}: the server knows no other ledger", USAGE
         )
+    _refuse_needless(chosen.data_dir, known)
     say(f"the server has seen {known.size} entries of {known.origin}, root {known.root.hex()}")
     remark(
         "entries after those of the ledger in its store are lost; inform all who keep checkpoints"
@@ -217,6 +241,15 @@ def _accept(chosen: argparse.Namespace) -> None:
     except OSError as problem:
         raise Complaint(f"{path}: {problem.strerror}") from None
     say(f"accepted; the checkpoint is now {aside}")
+
+
+def _refuse_needless(directory: Path, known: Checkpoint) -> None:
+    """Refuse if nothing was rolled back: the checkpoint is still needed to detect that."""
+    if begins_with(directory, known):
+        raise Complaint(
+            f"nothing was rolled back: the ledger in the store begins with the {known.size} "
+            "entries that the server has seen. Nothing was changed"
+        )
 
 
 async def _export(chosen: argparse.Namespace, log: OpenedLog) -> None:

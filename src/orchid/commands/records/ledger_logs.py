@@ -5,6 +5,7 @@ Each is a `LogSource` (tlog/audit.py), so that the checks are the same for all.
 """
 
 import argparse
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,9 +14,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from orchid.commands.records.backup import DATABASE
+from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.connection import NOT_FOUND, ServerConnection, connect
+from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint, remark
-from orchid.tlog.audit import LogAtOneMoment, LogSource
+from orchid.tlog.audit import LogAtOneMoment, LogRefused, LogSource, require_growth
+from orchid.tlog.checkpoints import Checkpoint
+from orchid.tlog.merkle import HASH_SIZE
 from orchid.tlog.notes import NoteRefused, NoteVerifier
 from orchid.tlog.tiles import Tile
 
@@ -26,19 +31,22 @@ LARGEST_FILE = 32 << 20
 
 
 class OpenedLog(msgspec.Struct, frozen=True):
-    """A log, and the verifier of its signature."""
+    """A log, the verifier of its signature, and all that were given."""
 
     source: LogSource
     verifier: NoteVerifier
+    trusted: list[NoteVerifier]
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """The flags that select the ledger."""
     parser.add_argument(
         "--key",
+        action="append",
+        default=[],
         metavar="KEY",
         help="the verifier key that must have signed it, or a file with that line "
-        "(default: the one that the server names)",
+        "(default: the one that the server names); repeat it if the key was replaced",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -52,15 +60,20 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 @contextlib.asynccontextmanager
 async def opened_log(chosen: argparse.Namespace) -> AsyncIterator[OpenedLog]:
     """The selected log; closed at the end."""
-    async with _chosen_log(chosen) as (source, verifier):
-        yield OpenedLog(LogAtOneMoment(source), verifier)
+    async with _chosen_log(chosen) as (opened, trusted):
+        source = LogAtOneMoment(opened)
+        note = await source.checkpoint() or b""
+        signer = next((one for one in trusted if one.has_signed(note)), trusted[0])
+        yield OpenedLog(source, signer, trusted)
 
 
 @contextlib.asynccontextmanager
-async def _chosen_log(chosen: argparse.Namespace) -> AsyncIterator[tuple[LogSource, NoteVerifier]]:
-    given = verifier_of(chosen.key) if chosen.key else None
+async def _chosen_log(
+    chosen: argparse.Namespace,
+) -> AsyncIterator[tuple[LogSource, list[NoteVerifier]]]:
+    given = [verifier_of(key) for key in chosen.key]
     if chosen.exported:
-        if given is None:
+        if not given:
             raise Complaint("--from needs --key: files cannot say themselves whom to trust", USAGE)
         yield DirectoryLog(chosen.exported), given
     elif chosen.data_dir:
@@ -68,7 +81,7 @@ async def _chosen_log(chosen: argparse.Namespace) -> AsyncIterator[tuple[LogSour
             yield opened
     else:
         source = ServerLog(connect(chosen))
-        yield source, given or source.verifier()
+        yield source, given or [source.verifier()]
 
 
 def verifier_of(given: str) -> NoteVerifier:
@@ -131,10 +144,62 @@ class DirectoryLog:
             raise Complaint(f"{problem.filename}: {problem.strerror}") from None
 
 
+class DatabaseLog:
+    """The hashes of the ledger in an embedded store, which a server may have open."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+
+    async def checkpoint(self) -> bytes | None:
+        from orchid.ledger import store_keys
+
+        return self._value(store_keys.HEAD)
+
+    async def tile(self, tile: Tile) -> bytes | None:
+        from orchid.ledger import store_keys
+
+        data = self._value(store_keys.tile_key(tile)) or b""
+        size = tile.width * HASH_SIZE
+        return data[:size] if len(data) >= size else None
+
+    def _value(self, key: str) -> bytes | None:
+        from orchid.store.sqlite.restore import value_of
+
+        return value_of(self._database, key)
+
+
+def begins_with(directory: Path, known: Checkpoint) -> bool:
+    """Whether the log is the one of the checkpoint; False if nobody can say."""
+    from orchid.store.interface import StoreError
+    from orchid.store.migrate import MOVED
+    from orchid.store.sqlite.restore import value_of
+
+    database = directory / DATABASE
+    try:
+        if not database.is_file() or value_of(database, MOVED) is not None:
+            return _reported_unchanged(directory)
+        log = DatabaseLog(database)
+        head = Checkpoint.claimed(asyncio.run(log.checkpoint()) or b"")
+        asyncio.run(require_growth(log, known, head))
+    except (LogRefused, NoteRefused, StoreError):
+        return False
+    return True
+
+
+def _reported_unchanged(directory: Path) -> bool:
+    """Whether the server of a data directory, whose store is elsewhere, reports the same log."""
+    try:
+        found = FoundKubeconfig((directory / "admin.kubeconfig",), "data directory")
+        _, text = ServerConnection(kubeconfig_file.load(found), found).text("/metrics")
+    except Complaint:
+        return False
+    return "\norchid_ledger_rolled_back 0\n" in text
+
+
 @contextlib.asynccontextmanager
 async def _stored(
-    directory: Path, given: NoteVerifier | None
-) -> AsyncIterator[tuple[LogSource, NoteVerifier]]:
+    directory: Path, given: list[NoteVerifier]
+) -> AsyncIterator[tuple[LogSource, list[NoteVerifier]]]:
     from orchid.ledger.reading import StoredLog
     from orchid.store.interface import AlreadyInUse, StoreError
     from orchid.store.sqlite.store import SQLiteStore
@@ -146,10 +211,10 @@ async def _stored(
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(store.close)
             source = StoredLog(store)
-            verifier = given or _own_key(directory, await source.checkpoint())
+            trusted = given or [_own_key(directory, await source.checkpoint())]
             if waiting := await source.pending():
                 remark(f"{waiting} entries wait for the server to give them an index")
-            yield source, verifier
+            yield source, trusted
     except AlreadyInUse:
         raise Complaint("a server has it open: ask that one, without --data-dir") from None
     except StoreError as problem:
@@ -163,7 +228,6 @@ def _own_key(directory: Path, note: bytes | None) -> NoteVerifier:
     from orchid.credentials.files import read_private
     from orchid.credentials.keys import read_private_key
     from orchid.credentials.refusals import Refusal
-    from orchid.tlog.checkpoints import Checkpoint
 
     path = directory / "ledger.key"
     try:

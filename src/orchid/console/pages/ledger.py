@@ -129,7 +129,7 @@ async def verify(visit: Visit) -> Shown | Retry:
         head = await audit.opened(source, verifier)
         if head.size > MOST_VERIFIED:
             return Retry(f"{head.size} entries are too many here. Use: orchid ledger verify", 400)
-        head = await audit.audit(source, verifier, None)
+        head = await audit.audit(source, verifier)
     except (LogRefused, NoteRefused) as refusal:
         return Retry(f"The ledger does not match its signed head: {refusal}")
     return Shown({"verified": {"size": head.size, "root": head.root.hex()}})

@@ -91,9 +91,12 @@ def missing_in(path: Path, keys: Iterable[str]) -> list[str]:
 
 def value_of(path: Path, key: str) -> bytes | None:
     """The value of a key in a data file; None if it has none."""
-    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
-        found = db.execute(_VALUES, (key, key + "\0")).fetchone()
-        return bytes(found[1]) if found else None
+    try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+            found = db.execute(_VALUES, (key, key + "\0")).fetchone()
+            return bytes(found[1]) if found else None
+    except apsw.Error as error:
+        raise StoreUnusable(f"{path} cannot be read as an Orchid data file: {error}") from error
 
 
 def uids(path: Path, prefixes: Iterable[str]) -> dict[str, bytes]:
