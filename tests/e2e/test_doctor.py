@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orchid.tlog.checkpoints import Checkpoint
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
@@ -114,6 +116,25 @@ def test_a_missing_role_and_an_unreachable_issuer_are_reported(tmp_path: Path) -
     assert "restart" in found["roles"]["advice"]
     assert found["issuer"]["state"] == "wrong"
     assert "https://127.0.0.1:1 cannot be reached" in found["issuer"]["text"]
+
+
+@pytest.mark.system_package("faketime")
+def test_a_server_whose_clock_is_behind_is_named(tmp_path: Path) -> None:
+    """By the Date of its refusal; what needs the credential is not asked again and again."""
+    with running_server(tmp_path / "data"):
+        pass
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    late = {"LD_PRELOAD": str(library), "FAKETIME": "-3d", "DONT_FAKE_MONOTONIC": "1"}
+    with running_server(tmp_path / "data", env=late) as server:
+        code, found = examined(server)
+        log = (tmp_path / "data.log").read_text()
+
+    wrong = {check: one["text"] for check, one in found.items() if one["state"] == "wrong"}
+    assert code == 1
+    assert wrong.keys() == {"server", "server clock"}
+    assert "does not accept" in wrong["server"]
+    assert "3d behind this one" in wrong["server clock"]
+    assert "clock.behind" in log
 
 
 def wait_until_alive(server: Server) -> None:

@@ -16,7 +16,7 @@ from orchid.data_directory import DataDirectory
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
 from orchid.ledger.signing_keys import LedgerKeys, announce
-from orchid.ledger.status import FILE, keep_newest, refuse_rolled_back
+from orchid.ledger.status import FILE, keep_newest, refuse_rolled_back, report_damaged
 from orchid.server.pages.ledger import LedgerPages
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings, NotAvailable
@@ -60,6 +60,7 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
             await refuse_rolled_back(store, kept, head)
 
     given_keys, clock = ledger_keys(files), SystemClock()
+    report_damaged(kept, clock.now())
     try:
         made = await announce(store, given_keys, clock.now()) if len(given_keys) > 1 else {}
         await _report_other_key(store, given_keys, files)

@@ -225,7 +225,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
     if server.probe is not None:
         work.append(server.probe.run())
     if warns:
-        work.append(server.own_certificates.run(server.clock))
+        work += [server.own_certificates.run(server.clock), server.host.run()]
         work += [import_later(server), report_older(server), server.file_authorities.run()]
         work.append(server.sealing.resealing(server.settings).run())
     if warns and server.revocation_copy is not None:

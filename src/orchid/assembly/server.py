@@ -70,6 +70,7 @@ from orchid.server.dispatch import Dispatch
 from orchid.server.fairness import Fairness
 from orchid.server.loop_watchdog import LoopWatchdog
 from orchid.server.metrics.certificate_ends import CertificateEnds
+from orchid.server.metrics.host_conditions import HostConditions
 from orchid.server.metrics.page import MetricsPage, OtherProcesses
 from orchid.server.metrics.requests import CountedRequests
 from orchid.server.open_watches import OpenWatches
@@ -264,7 +265,9 @@ class Assembly:
             self.clock.now,
             timedelta(seconds=settings.token_key_rotation),
         )
-        self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
+        used = certificate_files(settings, files)
+        self.ends = CertificateEnds(used, self.clock)
+        self.host = HostConditions(settings.data_dir, used, self.clock)
         lists = RevocationLists(self.feed, names, self.access.authority_keys.lists)
         self.lists = crl.ServedLists(lists.find, lists.all_of)
         self.revocation_copy = None
@@ -427,9 +430,7 @@ class Assembly:
         yield from self.watches.metrics
         yield self.cluster_calls.results
         yield from self.notice_metrics.all
-        yield self.watchdog.lag
-        yield self.watchdog.held
-        yield self.ends.gauge
+        yield from (self.watchdog.lag, self.watchdog.held, self.ends.gauge, self.host.gauge)
         yield from self.trust.metrics
         yield from self.acme.metrics
         if self.exchange is not None:

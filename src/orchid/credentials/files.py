@@ -2,14 +2,16 @@
 
 `read_private` refuses a key that others can read or own; `refuse_exposed` alone checks owner and
 mode, of keys and of their directories. `write_private` leaves either the old file or the complete
-new one, never readable by others. `Reloading` reloads a value when its files change, and keeps the
-old one while the new files are invalid.
+new one, never readable by others. `set_aside` keeps a damaged file. `Reloading` reloads a value
+when its files change, and keeps the old one while the new files are invalid.
 """
 
+import contextlib
 import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -20,6 +22,8 @@ T = TypeVar("T")
 # Larger files are no keys; reading one would only cost memory.
 MAX_KEY_FILE = 1 << 20
 CHECK_INTERVAL_SECONDS = 1.0  # between checks of followed files
+
+UNREADABLE = ".unreadable-"  # and a time: the name of a damaged file that was set aside
 
 _ROOT = 0
 
@@ -99,6 +103,14 @@ def write_private(path: Path, data: bytes, like: os.stat_result | None = None) -
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
+
+
+def set_aside(path: Path, now: datetime) -> Path:
+    """Give a damaged file one more name, so that the next write does not lose its content."""
+    aside = path.with_name(f"{path.name}{UNREADABLE}{now:%Y%m%dT%H%M%SZ}")
+    with contextlib.suppress(FileExistsError):
+        aside.hardlink_to(path)
+    return aside
 
 
 class Reloading(Generic[T]):

@@ -5,11 +5,13 @@ restored database, it stores every revocation of the file that the database lack
 expired, together with an entry of the ledger, which the restore has rolled back too. A hold that
 was lifted right before a crash may still be in the file: what the database itself has deleted, by
 its history, which a restore clears, stays deleted. If the database has another revocation of the
-same name, the one of the file gets a new name, and both count. A file that cannot be written is
-tried again. With etcd there is no file: a restore of etcd loses revocations.
+same name, the one of the file gets a new name, and both count. A file with lines that cannot be
+read is set aside, since the next write would lose them. A file that cannot be written is tried
+again. With etcd there is no file: a restore of etcd loses revocations.
 """
 
 import asyncio
+import contextlib
 import logging
 from contextlib import aclosing
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from orchid.clock import Clock
+from orchid.credentials.files import set_aside
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.cache.objects import stored_form
@@ -56,7 +59,7 @@ class RevocationCopy:
         """Store what the file has and the database lacks."""
         await self._feed.fresh()
         now = self._clock.now()
-        copied = await asyncio.to_thread(revocation_file.read, self._path)
+        copied = await asyncio.to_thread(self._read)
         entries = self._cache.entries
         unlike = [k for k, data in copied.items() if k not in entries or entries[k].data != data]
         deleted = await self._deleted() if unlike else ()
@@ -83,6 +86,19 @@ class RevocationCopy:
                 continue  # another server was faster
             log.warning("revocation.put_back", extra={"revocation": found.name})
         await self._feed.fresh()
+
+    def _read(self) -> dict[str, bytes]:
+        """The revocations in the file; one that is damaged is reported and set aside."""
+        try:
+            found, unreadable = revocation_file.read_counted(self._path)
+        except OSError as failure:
+            log.error("revocation.copy_unreadable", extra={"problem": str(failure)})
+            return {}
+        if unreadable:
+            log.error("revocation.copy_unreadable", extra={"problem": f"{unreadable} lines"})
+            with contextlib.suppress(OSError):  # not writable: a condition of its own
+                set_aside(self._path, self._clock.now())
+        return found
 
     async def _deleted(self) -> set[str]:
         """The keys of revocations that were deleted in the history of this database."""

@@ -37,26 +37,36 @@ class FileTooLarge(ValueError):
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """The revocations in the file, by key. A line that a crash has truncated is skipped."""
+    """The revocations in the file, by key; lines that cannot be read are skipped."""
+    return read_counted(path)[0]
+
+
+def read_counted(path: Path) -> tuple[dict[str, bytes], int]:
+    """The revocations in the file, by key, and the number of lines that cannot be read.
+
+    A last line without an end is not counted: a crash has truncated it.
+    """
     found: dict[str, bytes] = {}
-    if not path.is_file():
-        return found
+    unreadable = 0
+    if not path.exists():
+        return found, unreadable
     size = path.stat().st_size
     if size > LONGEST:
         raise FileTooLarge(
             f"{path} has {size} bytes, more than the {LONGEST} that are read: without it, revoked "
             "credentials may become valid. Move it away if its revocations are not needed"
         )
-    for text in path.read_bytes().splitlines():
+    for text in path.read_bytes().splitlines(keepends=True):
         try:
             entry = _decode(text)
         except msgspec.MsgspecError:
+            unreadable += bool(text.strip()) and text.endswith(b"\n")
             continue
         if bytes(entry.object) == b"null":
             found.pop(entry.key, None)
         else:
             found[entry.key] = bytes(entry.object)
-    return found
+    return found, unreadable
 
 
 def write(path: Path, lines: Iterable[bytes]) -> None:

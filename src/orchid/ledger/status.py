@@ -7,13 +7,14 @@ operator removes the file with `orchid ledger accept`.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchid.credentials.files import write_private
+from orchid.credentials.files import set_aside, write_private
 from orchid.ledger import store_keys
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken
@@ -111,6 +112,14 @@ class LedgerStatus:
             self._logged = str(refusal)
             return False
         return True
+
+
+def report_damaged(kept: Path, now: datetime) -> None:
+    """Log a checkpoint that cannot be read, and set it aside: the next one replaces it."""
+    if kept.exists() and read_kept(kept) is None:
+        log.error("ledger.checkpoint_unreadable", extra={"file": str(kept)})
+        with contextlib.suppress(OSError):
+            set_aside(kept, now)
 
 
 async def refuse_rolled_back(store: Store, kept: Path, head: Checkpoint) -> None:

@@ -84,6 +84,53 @@ async def test_a_file_that_is_too_large_stops_the_start(
             await copy.put_back()
 
 
+def asides(directory: Path) -> list[Path]:
+    """The damaged files that were set aside."""
+    return list(directory.glob("revocations.jsonl.unreadable-*"))
+
+
+@asynccontextmanager
+async def read(store: MemoryStore) -> AsyncIterator[Feed]:
+    """A feed that has read everything."""
+    feed = Feed(store, Catalog([KIND]))
+    async with following(feed):
+        await feed.wait_loaded()
+        yield feed
+
+
+async def test_a_damaged_file_is_reported_and_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its good lines count; the next write does not lose the others."""
+    path, store = tmp_path / revocation_file.FILE, MemoryStore()
+    made = await revoke(store, "a")
+    (record,) = (await store.read(Span.key(KIND.key("", "a")))).records
+    await store.commit([Change(record.key, None, made)])
+    damaged = b"garbage\n" + revocation_file.line(KIND.key("", "b"), record.value)
+    path.write_bytes(damaged)
+
+    async with read(store) as feed:
+        await RevocationCopy(path, feed, store, SystemClock()).put_back()
+    path.unlink()
+
+    assert [one.read_bytes() for one in asides(tmp_path)] == [damaged]
+    assert len((await store.read(Span.key(KIND.key("", "b")))).records) == 1
+    assert "revocation.copy_unreadable" in caplog.text
+
+
+async def test_a_file_that_cannot_be_opened_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server starts with what the database has."""
+    path, store = tmp_path / revocation_file.FILE, MemoryStore()
+    path.mkdir()
+
+    async with read(store) as feed:
+        await RevocationCopy(path, feed, store, SystemClock()).put_back()
+
+    assert "revocation.copy_unreadable" in caplog.text
+
+
 @pytest.mark.parametrize("restored", [False, True])
 async def test_a_lifted_hold_stays_lifted_unless_a_backup_was_restored(
     tmp_path: Path, restored: bool
@@ -96,10 +143,7 @@ async def test_a_lifted_hold_stays_lifted_unless_a_backup_was_restored(
     lifted = await store.commit([Change(KIND.key("", "a"), None, made)])
     if restored:
         await store.compact(lifted)
-    feed = Feed(store, Catalog([KIND]))
-    async with following(feed):
-        await feed.wait_loaded()
-
+    async with read(store) as feed:
         await RevocationCopy(path, feed, store, SystemClock()).put_back()
 
     assert len((await store.read(Span.key(KIND.key("", "a")))).records) == restored

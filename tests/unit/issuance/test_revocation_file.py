@@ -3,6 +3,8 @@
 import stat
 from pathlib import Path
 
+import pytest
+
 from orchid.issuance import revocation_file
 from orchid.issuance.revocation_file import line
 
@@ -47,3 +49,21 @@ def test_the_file_is_for_its_owner(tmp_path: Path) -> None:
     revocation_file.write(path, [])
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (b"garbage\n", 1),
+        (b'\x00\x00\n{"key":"a"}\n', 2),
+        (b'{"key":"a","object":{"x"', 0),  # a crash has truncated it
+        (b"\n\n", 0),
+        (b"", 0),
+    ],
+)
+def test_lines_that_cannot_be_read_are_counted(tmp_path: Path, text: bytes, count: int) -> None:
+    """But not the last one, if a crash has truncated it; the others are read."""
+    path = tmp_path / revocation_file.FILE
+    path.write_bytes(line("b", b'{"x":2}') + text)
+
+    assert revocation_file.read_counted(path) == ({"b": b'{"x":2}'}, count)

@@ -9,7 +9,13 @@ from orchid.ledger import store_keys
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
 from orchid.ledger.signing_keys import LedgerKeys
-from orchid.ledger.status import LedgerStatus, keep_newest, read_kept, refuse_rolled_back
+from orchid.ledger.status import (
+    LedgerStatus,
+    keep_newest,
+    read_kept,
+    refuse_rolled_back,
+    report_damaged,
+)
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.tlog.checkpoints import Checkpoint
@@ -192,3 +198,31 @@ async def test_a_log_that_was_rolled_back_is_not_kept_at_a_stop(tmp_path: Path) 
     found = read_kept(kept)
     assert found is not None
     assert found.size == 5
+
+
+def test_a_damaged_checkpoint_is_reported_and_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next checkpoint replaces it, and nobody would know that the log was not compared."""
+    kept = tmp_path / "kept"
+    kept.write_text("garbage")
+
+    report_damaged(kept, NOW)
+
+    assert (tmp_path / "kept.unreadable-20261115T100000Z").read_text() == "garbage"
+    assert "ledger.checkpoint_unreadable" in caplog.text
+
+
+async def test_a_good_checkpoint_stays_and_a_missing_one_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is reported about either."""
+    store = MemoryStore()
+    await grow(store, 0, 2)
+    await keep_newest(store, tmp_path / "kept")
+
+    report_damaged(tmp_path / "kept", NOW)
+    report_damaged(tmp_path / "none", NOW)
+
+    assert caplog.text == ""
+    assert read_kept(tmp_path / "kept") is not None

@@ -4,6 +4,7 @@
 read-only.
 """
 
+import contextlib
 import datetime
 import importlib.util
 import shutil
@@ -28,9 +29,11 @@ from orchid.commands.diagnosis.findings import (
 from orchid.commands.terminal import times
 from orchid.credentials import keys
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import read_private, refuse_exposed
+from orchid.credentials.files import UNREADABLE, read_private, refuse_exposed
 from orchid.credentials.refusals import Refusal
 from orchid.data_directory import certificate_files, unaccepted_clients, unverified_tokens
+from orchid.issuance import revocation_file
+from orchid.ledger import status as ledger_status
 from orchid.server.audit import policy as audit_policy
 from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
 from orchid.settings.encryption import InvalidEncryption, read_configuration
@@ -171,7 +174,11 @@ def token_keys(here: Installation) -> Iterator[Finding]:
 
 def clock(here: Installation) -> Iterator[Finding]:
     """No file in the data directory is from the future."""
-    newest = max((path.stat().st_mtime for path in here.files.path.iterdir()), default=0.0)
+    written = []
+    for path in here.files.path.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a temporary file of the server
+            written.append(path.stat().st_mtime)
+    newest = max(written, default=0.0)
     moment = datetime.datetime.fromtimestamp(newest, datetime.UTC)
     if moment - here.now > SKEW:
         ahead = times.span((moment - here.now).total_seconds())
@@ -274,6 +281,26 @@ def audit(here: Installation) -> Iterator[Finding]:
             yield good(f"requests are recorded in {given.audit_log_path}")
 
 
+def side_files(here: Installation) -> Iterator[Finding]:
+    """The files beside the store can be read, and none was set aside because it could not."""
+    directory = here.settings.data_dir
+    revoked, kept = directory / revocation_file.FILE, directory / ledger_status.FILE
+    found = [f"{path} could not be read" for path in sorted(directory.glob(f"*{UNREADABLE}*"))]
+    try:
+        _, count = revocation_file.read_counted(revoked)
+        found += [f"{revoked} has {count} lines that cannot be read"] if count else []
+    except (revocation_file.FileTooLarge, OSError) as problem:
+        found.append(f"{revoked} cannot be read: {problem}")
+    if kept.exists() and ledger_status.read_kept(kept) is None:
+        found.append(f"{kept} cannot be read")
+    for text in found:
+        yield wrong(
+            text, "put its content back from a copy, or find out what is lost; then remove it"
+        )
+    if not found:
+        yield good("the files beside the store can be read")
+
+
 def encryption(here: Installation) -> Iterator[Finding]:
     """Secrets, and with them the keys of authorities, are encrypted in the store."""
     given = here.settings.given
@@ -326,6 +353,7 @@ FILE_CHECKS: Final[dict[str, Check]] = {
     "token keys": token_keys,
     "clock": clock,
     "store": store,
+    "files": side_files,
     "encryption": encryption,
     "disk": disk,
     "audit": audit,

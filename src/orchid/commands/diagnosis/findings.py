@@ -41,12 +41,16 @@ def wrong(text: str, advice: str = "") -> Finding:
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """A server's settings and files, and the server itself if it responds."""
+    """A server's settings and files, and the server itself if it responds.
+
+    `refusing`: a server that responds, but does not accept the credential of its administrator.
+    """
 
     settings: Settings
     files: DataDirectory
     now: datetime.datetime
     server: ServerConnection | None = None
+    refusing: ServerConnection | None = None
 
 
 Check = Callable[[Installation], Iterable[Finding]]

@@ -17,14 +17,18 @@ from typing import Any, Final
 
 from orchid.access.policy.bootstrap import bootstrap_policy
 from orchid.assembly.controlling import controller_rights
-from orchid.commands.accounts import whoami
 from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
 from orchid.commands.diagnosis.key_checks import stored_keys, url_of
 from orchid.commands.diagnosis.notice_checks import notices
 from orchid.commands.server import status
 from orchid.commands.terminal import kubeconfig_file, times
-from orchid.commands.terminal.connection import CommandRefused, ServerConnection, path
+from orchid.commands.terminal.connection import (
+    UNAUTHORIZED,
+    CommandRefused,
+    ServerConnection,
+    path,
+)
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import Complaint
 from orchid.credentials import keys
@@ -34,6 +38,7 @@ from orchid.tlog.checkpoints import Checkpoint
 from orchid.version import __version__
 
 SKEW: Final = datetime.timedelta(seconds=60)
+NONE: Final = datetime.timedelta()
 SECONDS: Final = 10
 LARGEST_DOCUMENT: Final = 1 << 20
 MOST_NAMED: Final = 5
@@ -56,6 +61,13 @@ def answers(here: Installation) -> Asked:
         else:
             why = ", ".join(failing) or "it does not say why"
             yield wrong(f"{url} is not ready: {why}", "its log says more")
+    elif here.refusing is not None:
+        url = here.refusing.access.server
+        yield wrong(
+            f"{url} does not accept {here.files.kubeconfig}, so nothing else could be asked",
+            "look at the clock of the server; else the credential has expired, is revoked, or "
+            "belongs to another server: a start writes a new one",
+        )
     elif is_held(here.files):
         yield wrong(
             f"a server has the store open, but does not answer at {url}",
@@ -102,15 +114,33 @@ def version(here: Installation) -> Asked:
 
 
 def clocks(here: Installation) -> Asked:
-    """The server's clock and ours agree."""
+    """The server's clock and ours agree, by the Date of any response."""
+    server = here.server or here.refusing
+    if server is None:
+        return
+    server.text("/livez")
+    if server.date is None:
+        yield note("the server does not say what time it is")
+        return
+    apart = server.date - times.now()
+    if abs(apart) < SKEW:
+        yield good("the server's clock agrees with this one")
+    else:
+        side = "behind" if apart < NONE else "ahead of"
+        apart_for = times.span(abs(apart).total_seconds())
+        yield wrong(f"the server's clock is {apart_for} {side} this one", "set it")
+
+
+def conditions(here: Installation) -> Asked:
+    """No condition of the machine disturbs the server."""
     for server in _running(here):
-        asked = times.parse(whoami.ask(server).get("metadata", {}).get("creationTimestamp"))
-        apart = abs(asked - times.now()) if asked else SKEW
-        if apart < SKEW:
-            yield good("the server's clock agrees with this one")
-        else:
-            apart_for = times.span(apart.total_seconds())
-            yield wrong(f"the server's clock is {apart_for} away from this one", "set it")
+        found = status.conditions(server)
+        for one in found:
+            yield wrong(
+                f"the server reports {one}", "its log has the reason: docs/how-to/trouble.md"
+            )
+        if not found:
+            yield good("clock, disk and files are as the server needs them")
 
 
 def issuer(here: Installation) -> Asked:
@@ -254,23 +284,29 @@ def _running(here: Installation) -> Iterator[ServerConnection]:
         yield here.server
 
 
-def connected(settings: Settings, files: DataDirectory) -> ServerConnection | None:
-    """A connection as the administrator; None if no server of this data directory responds."""
+def connected(
+    settings: Settings, files: DataDirectory
+) -> tuple[ServerConnection | None, ServerConnection | None]:
+    """A connection as the administrator, if the server of this data directory responds.
+
+    The second one, if it does not accept the credential.
+    """
     if is_stopped(settings, files):
-        return None  # what responds at the same address, belongs to another directory
+        return None, None  # what responds at the same address, belongs to another directory
     try:
         found = FoundKubeconfig((files.kubeconfig,), "data directory")
         server = ServerConnection(kubeconfig_file.load(found), found)
-        server.text("/livez")
+        code, _ = server.text("/livez")
     except Complaint:
-        return None
-    return server
+        return None, None
+    return (None, server) if code == UNAUTHORIZED else (server, None)
 
 
 SERVER_CHECKS: Final[dict[str, Check]] = {
     "server": answers,
     "version": version,
     "server clock": clocks,
+    "conditions": conditions,
     "issuer": issuer,
     "signing keys": stored_keys,
     "secrets": secrets,

@@ -122,7 +122,7 @@ def _refuse_unstored(source: Path) -> None:
     try:
         found = revocation_file.read(source / revocation_file.FILE)
         names = revived.lacking(found, source / DATABASE) if found else []
-    except (revocation_file.FileTooLarge, StoreError) as problem:
+    except (revocation_file.FileTooLarge, StoreError, OSError) as problem:
         raise Complaint(str(problem)) from None
     if names:
         raise Complaint(

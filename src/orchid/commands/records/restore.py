@@ -151,10 +151,18 @@ def _revoked(directory: Path) -> dict[str, bytes] | None:
     from orchid.issuance import revocation_file
 
     path = directory / REVOCATIONS
+    if not path.exists():
+        return None
     try:
-        return revocation_file.read(path) if path.is_file() else None
-    except revocation_file.FileTooLarge as problem:
+        found, unreadable = revocation_file.read_counted(path)
+    except (revocation_file.FileTooLarge, OSError) as problem:
         raise Complaint(str(problem)) from None
+    if unreadable:
+        remark(
+            f"{path}: {unreadable} lines cannot be read; what they revoked may work again. "
+            "If you have a copy of the file, put it there and restore again"
+        )
+    return found
 
 
 def _unnoted(directory: Path, revoked: dict[str, bytes] | None) -> dict[str, bytes]:

@@ -53,7 +53,8 @@ def installation(chosen: argparse.Namespace) -> "Installation":
     if owner != os.geteuid():
         raise Complaint(f"{root} belongs to {_other_user(owner)}", USAGE)
     files = located(settings)
-    return Installation(settings, files, times.now(), connected(settings, files))
+    server, refusing = connected(settings, files)
+    return Installation(settings, files, times.now(), server, refusing)
 
 
 def _other_user(uid: int) -> str:

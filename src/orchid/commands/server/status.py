@@ -1,8 +1,8 @@
 """`orchid status`: health, version, user and object counts of the server.
 
 The exit code is 1 if the server is not ready. A count that the user may not read is shown as such
-and is no failure. The server certificate that expires first is shown to users who may read its
-metrics.
+and is no failure. The server certificate that expires first, and conditions of the machine, are
+shown to users who may read the metrics.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from orchid.commands.terminal.output import REFUSED, Cell, facts, print_for_prog
 WELL = 200
 DECIDED = ("Approved", "Denied")
 SOON = datetime.timedelta(days=30)
+CONDITION = re.compile(r'^orchid_host_condition\{condition="(\w+)"\} 1$', re.MULTILINE)
 CERTIFICATE_END = re.compile(
     r'^orchid_certificate_end_seconds\{certificate="([\w-]+)"\} (\d+)', re.MULTILINE
 )
@@ -42,6 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
         "version": server.get("/version").get("gitVersion", ""),
         "ready": ready,
         "failing": failing,
+        "conditions": conditions(server),
         "naming": server.names.name,
         "user": whoami.user_of(whoami.ask(server)),
         "counts": counts(server),
@@ -58,6 +60,12 @@ def readiness(server: ServerConnection) -> tuple[bool, list[str]]:
     status, text = server.text("/readyz?verbose")
     failing = [line[3:].split(" ")[0] for line in text.splitlines() if line.startswith("[-]")]
     return status == WELL, failing
+
+
+def conditions(server: ServerConnection) -> list[str]:
+    """The conditions of the machine that the server reports; none for users who may not see it."""
+    status, text = server.text("/metrics")
+    return CONDITION.findall(text) if status == WELL else []
 
 
 def ends_first(server: ServerConnection) -> Json | None:
@@ -112,7 +120,7 @@ def show(found: Json) -> None:
     ready = Cell("yes", "good")
     if not found["ready"]:
         ready = Cell(f"no: {', '.join(found['failing']) or 'the server does not say why'}", "bad")
-    counted = found["counts"]
+    counted, troubles = found["counts"], found["conditions"]
     requests = _shown(counted["certificatesigningrequests"])
     if counted["undecided"]:
         requests = f"{requests} ({counted['undecided']} to decide)"
@@ -121,6 +129,7 @@ def show(found: Json) -> None:
             ("Server", found["server"]),
             ("Version", found["version"]),
             ("Ready", ready),
+            *([("Conditions", Cell(", ".join(troubles), "bad"))] if troubles else []),
             ("Naming", found["naming"]),
             ("You are", found["user"].get("username", "")),
             ("Namespaces", _shown(counted["namespaces"])),

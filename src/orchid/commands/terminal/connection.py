@@ -11,10 +11,13 @@ confirms.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import ssl
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http.client import HTTPException
 from pathlib import Path
@@ -168,6 +171,7 @@ class ServerConnection:
         self._is_meant = is_meant
         self._has_named_server = False
         self._warnings: set[str] = set()  # the server's warnings, printed once
+        self.date: datetime | None = None  # the server's time, in its last response
         try:
             self._api = ApiConnection(access)
         except (UnusableKubeconfig, UnusableTls) as problem:
@@ -331,6 +335,7 @@ class ServerConnection:
             answer = self._api.exchange(method, target, body)
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
+        self.date = _date(answer.headers.get("Date"))
         for warning in answer.headers.get_all("Warning") or ():
             text = printable(_warning_text(warning))
             if text not in self._warnings:
@@ -382,6 +387,13 @@ def _untrusted(where: str, error: ssl.SSLCertVerificationError, *, is_by_flag: b
     if is_by_flag:
         help_text = "Name its CA with --certificate-authority."
     return f"the certificate of {where}, cannot be trusted: {error.verify_message}. {help_text}"
+
+
+def _date(header: str | None) -> datetime | None:
+    """The time in a Date header; None if there is none that can be read."""
+    with contextlib.suppress(ValueError):
+        return parsedate_to_datetime(header) if header else None
+    return None
 
 
 def _warning_text(header: str) -> str:

@@ -160,7 +160,7 @@ class Leader:
             async with asyncio.timeout(max(left, 0.0)):
                 self.leading = await self.try_to_hold()
         except (ApiError, CallFailed, TimeoutError) as problem:
-            log.warning("leader.not_renewed", extra={"why": str(problem)})
+            log.warning("leader.not_renewed", extra={"why": str(problem) or "no response in time"})
             return False
         return True
 

@@ -78,7 +78,7 @@ def test_findings_are_shown_to_people(data: Path, capsys: pytest.CaptureFixture[
     assert code == 0
     assert lines[0].split() == ["STATE", "CHECK", "WHAT", "WAS", "SEEN"]
     assert any("files alone were looked at" in line for line in lines)
-    assert lines[-1] == "0 wrong, 0 soon, 13 good"
+    assert lines[-1] == "0 wrong, 0 soon, 14 good"
 
 
 def expose_key(data: Path) -> None:
@@ -374,3 +374,35 @@ def test_an_authority_that_cannot_issue_is_reported(
     found = list(other_key_checks.authorities(here))
 
     assert [one.state for one in found] == states
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("revocations.jsonl", "garbage\n", "has 1 lines that cannot be read"),
+        ("ledger.checkpoint", "garbage", "ledger.checkpoint cannot be read"),
+        ("revocations.jsonl.unreadable-20260101T000000Z", "", "could not be read"),
+    ],
+)
+def test_a_damaged_file_beside_the_store_is_reported(
+    data: Path, examine: Examine, name: str, text: str, expected: str
+) -> None:
+    """Also after the server has written it again: then the old one is beside it."""
+    (data / name).write_text(text)
+
+    code, found = examine()
+
+    assert code == 1
+    assert [expected in one["text"] for one in found if one["check"] == "files"] == [True]
+
+
+def test_a_file_beside_the_store_that_cannot_be_opened_is_reported(
+    data: Path, examine: Examine
+) -> None:
+    """A directory, or a right that is missing."""
+    (data / "revocations.jsonl").mkdir()
+
+    _, found = examine()
+
+    (one,) = [one for one in found if one["check"] == "files"]
+    assert "cannot be read" in one["text"]
