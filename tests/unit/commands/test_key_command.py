@@ -1,11 +1,14 @@
-"""`orchid key`: what it prints about the consumers of an authority's bundle."""
+"""`orchid key`: consumers of an authority's bundle, and servers of an earlier version."""
 
+from argparse import Namespace
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
-from orchid.commands.accounts.key import remark_consumers
+from orchid.commands.accounts.key import remark_consumers, rotate
 from orchid.commands.terminal.connection import CommandRefused, ServerConnection
+from orchid.commands.terminal.output import Complaint
 from orchid.wire.naming import ORCH
 
 
@@ -46,3 +49,45 @@ def test_a_caller_without_the_right_to_see_them_can_go_on(
 ) -> None:
     """Consumers never block a step."""
     assert printed(CommandRefused(status, "no"), capsys) == ""
+
+
+class Upgraded:
+    """A server that has no key that could sign next, beside the Leases of other servers."""
+
+    names = ORCH
+
+    def __init__(self, *leases: dict[str, Any], refuses: bool = False) -> None:
+        self._leases, self._refuses = leases, refuses
+
+    def items(self, place: str) -> list[dict[str, Any]]:
+        if place.endswith("/signingkeys"):
+            return [{"metadata": {"name": "tokens-1"}, "spec": {"state": "Active"}}]
+        if self._refuses:
+            raise CommandRefused(403, "no")
+        return list(self._leases)
+
+
+def lease(name: str, **annotations: str) -> dict[str, Any]:
+    marks = {f"identity.orch.io/{word}": text for word, text in annotations.items()}
+    renewed = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return {"metadata": {"name": name, "annotations": marks}, "spec": {"renewTime": renewed}}
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (
+            Upgraded(lease("orch-server-new", serves="01"), lease("orch-server-old")),
+            "no key is Published; orch-server-old: a server of an earlier version still runs",
+        ),
+        (Upgraded(lease("orch-server-new", serves="01")), "create a SigningKey first"),
+        (Upgraded(lease("orch-server-old"), refuses=True), "create a SigningKey first"),
+    ],
+    ids=["upgrade", "current", "forbidden"],
+)
+def test_a_rotation_names_the_old_server_of_an_upgrade(server: Upgraded, expected: str) -> None:
+    """It is the reason why there is no successor; else the caller has to create one."""
+    with pytest.raises(Complaint) as raised:
+        rotate(Namespace(hurry=False), cast(ServerConnection, server))
+
+    assert expected in str(raised.value)

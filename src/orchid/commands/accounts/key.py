@@ -21,6 +21,7 @@ published keys. If an authority has no successor yet, `rotate` creates one.
 """
 
 import argparse
+import contextlib
 import shlex
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from orchid.commands.accounts import sealing_key
+from orchid.commands.diagnosis.older_servers import older_servers
 from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import asks, insist
 from orchid.commands.terminal.connection import (
@@ -247,7 +249,7 @@ def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str 
     elif authority:
         successor = _create_successor(server, authority, found)
     else:
-        raise Complaint("no key is Published; create a SigningKey first (docs/rotation.md)")
+        raise Complaint(f"no key is Published; {_next_key(server)}")
     done = f"signs certificates of {authority}" if authority else "signs tokens"
     if authority:
         remark_consumers(server, authority)
@@ -256,6 +258,19 @@ def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str 
         if one["spec"]["state"] in (ACTIVE, VERIFYING):
             _hurry(server, name_of(one))
     return code
+
+
+def _next_key(server: ServerConnection) -> str:
+    """How a key becomes Published: by the controller, unless a server does not know it."""
+    older: list[str] = []
+    with contextlib.suppress(CommandRefused):  # the caller may not read Leases
+        older = older_servers(server, times.now())
+    if older:
+        return (
+            f"{', '.join(older)}: a server of an earlier version still runs. Finish the upgrade "
+            "(it counts for a minute after its stop), then try again"
+        )
+    return "create a SigningKey first (docs/rotation.md)"
 
 
 def _hurry(server: ServerConnection, name: str) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from orchid.commands.diagnosis.findings import Finding, Installation, good, note, soon, wrong
+from orchid.commands.diagnosis.older_servers import older_servers
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import ServerConnection, path
 
 ACTIVE, FILE = "Active", "File"
 OVERDUE: Final = 1.5  # periods
-LIVE: Final = datetime.timedelta(minutes=1)  # without renewal, after which a server is not live
 STOP_IT: Final = "stop it, and start the current version; see docs/rotation.md"
 
 
@@ -42,18 +42,9 @@ def _older_servers(
 ) -> Iterator[Finding]:
     """Servers of a version that does not know keys of authorities, and what one has done."""
     if any(key["spec"].get("authority") and not _is_file(key) for key in found):
-        names = server.names
-        home = path("namespaces", names.system_namespace)
-        leases = server.get(path("apis", names.coordination, "v1") + home + "/leases")
-        for lease in leases.get("items") or ():
-            name = lease["metadata"]["name"]
-            marks = lease["metadata"].get("annotations") or {}
-            renewed = times.parse((lease.get("spec") or {}).get("renewTime"))
-            is_live = renewed is not None and abs(here.now - renewed) < LIVE
-            is_server = name.startswith(f"{names.component}-server-")
-            if is_server and is_live and not marks.get(f"{names.identity}/serves"):
-                text = f"{name} is a server of an earlier version"
-                yield wrong(f"{text}; it may take keys of authorities for token keys", STOP_IT)
+        for name in older_servers(server, here.now):
+            text = f"{name} is a server of an earlier version"
+            yield wrong(f"{text}; it may take keys of authorities for token keys", STOP_IT)
     for key in found:
         name = key["metadata"]["name"]
         if not key["spec"].get("authority") and not name.startswith("tokens-"):

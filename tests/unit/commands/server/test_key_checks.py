@@ -50,9 +50,10 @@ class Server:
         self._keys = keys
 
     def get(self, place: str) -> dict[str, Any]:
-        if place.endswith("/namespaces/orch-system/leases"):
-            return {"items": LEASES}
-        return {"items": list(self._keys)}
+        return {"items": self.items(place)}
+
+    def items(self, place: str) -> list[dict[str, Any]]:
+        return LEASES if place.endswith("/namespaces/orch-system/leases") else list(self._keys)
 
 
 def findings(tmp_path: Path, *keys: dict[str, Any], **given: Any) -> list[tuple[str, str]]:
