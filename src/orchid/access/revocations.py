@@ -154,9 +154,11 @@ class Revocations:
         self.refuse_user(user.username, second)
         self.refuse_credential_ids(ids)
         account = account_of(user.username)
-        if account is not None:
-            for one in (*ids, ""):
-                self.refuse_token(account, one.removeprefix("JTI="), second)
+        for jti in (*(one.removeprefix("JTI=") for one in ids), ""):
+            if account is not None:
+                self.refuse_token(account, jti, second)
+            elif any(owner == EVERY_ACCOUNT for owner, _ in self._tokens.get(jti, {}).values()):
+                raise Rejected(REVOKED_TOKEN)  # whose issuer is not known any more
 
     def is_final(self, record: IssuedCertificate) -> bool:
         """Whether a certificate is revoked for good: by itself, its signer, user or account.

@@ -19,6 +19,7 @@ from orchid.admission.certificates.four_eyes import FourEyes
 from orchid.admission.certificates.kept_approvals import KeptApprovals
 from orchid.admission.certificates.policy_forecast import PolicyForecast
 from orchid.admission.certificates.record_issued import Issuers, RecordIssued
+from orchid.admission.certificates.revoked_requesters import RevokedRequesters
 from orchid.admission.certificates.signer_permission import SignerPermission
 from orchid.admission.certificates.subject_restriction import SubjectRestriction
 from orchid.admission.exchange_policy_authors import ExchangePolicyAuthors
@@ -99,6 +100,7 @@ class Policies:
             *((UnsealedKeys(),) if self._settings.is_unsealed else ()),
             SignerPermission(names, self._authorizer, self._access.authorities.of),
             *(() if self._settings.given.approve_own_requests else (FourEyes(self._feed),)),
+            RevokedRequesters(names, self._feed, self._access.revocations),
             KeptApprovals(
                 names, self._feed, self._authorizer, self._access.revocations.refuse_action
             ),

@@ -58,7 +58,7 @@ from orchid.kinds.subject_access_review import (
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Forbidden
 from orchid.wire.naming import Naming
-from orchid.wire.request_conditions import APPROVED, DENIED
+from orchid.wire.request_conditions import APPROVED, DENIED, REQUESTER_REVOKED
 from orchid.wire.struct import replace
 from orchid.wire.user import HOSTS, NODE_PREFIX, UserInfo
 
@@ -327,8 +327,14 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         self, csr: CertificateSigningRequest, type_: str, reason: str, message: str
     ) -> None:
         decided = csr.with_condition(type_, reason, message)
-        await self._client.update(decided, "approval")
-        self._events.record(self.name, csr, reason, message)
+        try:
+            await self._client.update(decided, "approval")
+        except Forbidden as refusal:
+            if not refusal.has_cause(REQUESTER_REVOKED):
+                raise
+            await self._write(csr, DENIED, REQUESTER_REVOKED, str(refusal))
+        else:
+            self._events.record(self.name, csr, reason, message)
 
     # -- permissions -------------------------------------------------------------------------
 

@@ -48,8 +48,7 @@ def is_active(namespace: Namespace) -> bool:
 
 def is_terminating(refusal: Forbidden) -> bool:
     """Whether the refusal is due to a namespace that is being deleted."""
-    causes = refusal.details.causes if refusal.details else ()
-    return any(cause.reason == TERMINATING for cause in causes)
+    return refusal.has_cause(TERMINATING)
 
 
 async def namespace_of_deleted(event: WatchedChange[ServiceAccount]) -> AsyncIterator[Key]:

@@ -38,9 +38,10 @@ from orchid.kinds.pod.pod import Pod
 from orchid.kinds.pod_certificate_request import ISSUED, PodCertificateRequest
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.errors import Forbidden
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.request_conditions import DENIED, FAILED
+from orchid.wire.request_conditions import DENIED, FAILED, REQUESTER_REVOKED
 from orchid.wire.struct import replace
 from orchid.wire.user import ACCOUNT_PREFIX, groups_of_accounts
 
@@ -113,8 +114,16 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
         except NotPermitted as refusal:
             await self._settle(found, FAILED, "SignerValidationFailure", str(refusal))
         else:
-            text = f"Issued by {found.spec.signer_name}."
+            await self._issue(found, chain)
+
+    async def _issue(self, found: PodCertificateRequest, chain: bytes) -> None:
+        text = f"Issued by {found.spec.signer_name}."
+        try:
             await self._settle(self._with_chain(found, chain), ISSUED, ISSUED, text)
+        except Forbidden as refusal:
+            if not refusal.has_cause(REQUESTER_REVOKED):
+                raise
+            await self._settle(found, FAILED, REQUESTER_REVOKED, str(refusal))
 
     async def _signer(self, name: str) -> Signer | None:
         """The signer for requests of Pods; None if this server does not sign for it."""

@@ -7,9 +7,10 @@ Never   approves (approve_requests.py) or deletes (clean_requests.py)
 
 Each platform signer has a profile (credentials/authorities/profiles.py). If the CAs of the platform
 are files, those are followed. Any other signer is ours if a CertificateAuthority has it; that
-authority signs while it is Ready, with the certificate in its status. While an authority
-cannot sign, its requests wait, with an Event. A request that violates the profile becomes Failed. A
-stored request that is malformed is retried, with growing pauses: a later release may accept it.
+authority signs while it is Ready, with the certificate in its status. While an authority cannot
+sign, its requests wait, with an Event. A request that violates the profile becomes Failed, and so
+does one whose requester was revoked since. A stored request that is malformed is retried, with
+growing pauses: a later release may accept it.
 """
 
 import asyncio
@@ -34,8 +35,9 @@ from orchid.credentials.x509 import signing_request
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, may_record_events, rule
 from orchid.shared_turn import SharedTurn
+from orchid.wire.errors import Forbidden
 from orchid.wire.naming import Naming
-from orchid.wire.request_conditions import FAILED
+from orchid.wire.request_conditions import FAILED, REQUESTER_REVOKED
 
 
 class SignRequests(SigningController[CertificateSigningRequest]):
@@ -94,14 +96,20 @@ class SignRequests(SigningController[CertificateSigningRequest]):
             self.report_waiting(found, str(problem))
             raise  # retried later: the authority may be renewed
         except NotPermitted as refusal:
-            failed = found.with_condition(FAILED, "SignerValidationFailure", str(refusal))
-            await self._client.update_status(failed)
-            self._events.record(
-                self.name, found, "SignerValidationFailure", str(refusal), type_=WARNING
-            )
+            await self._fail(found, "SignerValidationFailure", str(refusal))
             return
-        await self._client.update_status(found.with_certificate(certificate))
+        try:
+            await self._client.update_status(found.with_certificate(certificate))
+        except Forbidden as refusal:
+            if not refusal.has_cause(REQUESTER_REVOKED):
+                raise
+            await self._fail(found, REQUESTER_REVOKED, str(refusal))
+            return
         self._events.record(self.name, found, "Issued", f"Issued by {found.spec.signer_name}.")
+
+    async def _fail(self, csr: CertificateSigningRequest, reason: str, message: str) -> None:
+        await self._client.update_status(csr.with_condition(FAILED, reason, message))
+        self._events.record(self.name, csr, reason, message, type_=WARNING)
 
     async def _signed(self, csr: CertificateSigningRequest, signer: Signer) -> bytes:
         name = csr.spec.signer_name

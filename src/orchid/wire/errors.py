@@ -75,6 +75,10 @@ class ApiError(Exception):
             code=self.code,
         )
 
+    def has_cause(self, reason: str) -> bool:
+        causes = self.details.causes if self.details else ()
+        return any(cause.reason == reason for cause in causes)
+
 
 class BadRequest(ApiError):
     code, reason = 400, "BadRequest"

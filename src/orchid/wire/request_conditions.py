@@ -28,6 +28,8 @@ from orchid.wire.text import quote
 APPROVED: Final = "Approved"
 DENIED: Final = "Denied"
 FAILED: Final = "Failed"
+# Cause of a refusal, and reason of a condition: the requester was revoked since.
+REQUESTER_REVOKED: Final = "RequesterRevoked"
 OPPOSITES: Final = {APPROVED: DENIED, DENIED: APPROVED}
 TYPE: Final = operator.attrgetter("type")
 CONDITIONS: Final = Path() / "status" / "conditions"

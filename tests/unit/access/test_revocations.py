@@ -16,6 +16,7 @@ from orchid.wire.revoked_credentials import (
     RevokedToken,
     RevokedUser,
 )
+from orchid.wire.user import UserInfo
 from tests.unit.access.presenting import START
 from tests.unit.access.world import REVOCABLE, World, world_of
 from tests.unit.credentials import chains
@@ -23,6 +24,7 @@ from tests.unit.credentials.samples import NOW
 
 SIGNER = "example.com/web"
 ROBOT = ("ci", "robot")
+ROBOT_USER = "system:serviceaccount:ci:robot"
 HOUR = timedelta(hours=1)
 
 
@@ -88,6 +90,38 @@ async def test_the_id_of_a_token_counts_for_its_issuer_only() -> None:
         ):
             with pytest.raises(Rejected):
                 refuse()
+
+
+@pytest.mark.parametrize(
+    ("token", "username", "ids", "is_refused"),
+    [
+        (RevokedToken(jti="1", issuer="https://outside.example"), "jane", ("JTI=1",), True),
+        (RevokedToken(jti="1"), "jane", ("X=0", "JTI=1"), True),
+        (RevokedToken(jti="1"), "jane", ("JTI=2",), False),
+        (RevokedToken(jti="1"), "jane", (), False),
+        # Of an account: another user may have a token with this id.
+        (RevokedToken(jti="1", namespace="ci", name="robot"), "jane", ("JTI=1",), False),
+        (RevokedToken(jti="1", namespace="ci", name="robot"), ROBOT_USER, ("JTI=1",), True),
+        (RevokedToken(jti="1", namespace="ci", name="robot"), ROBOT_USER, ("JTI=2",), False),
+        # Of an issuer whose tokens are no tokens of accounts.
+        (RevokedToken(jti="1", issuer="https://outside.example"), ROBOT_USER, ("JTI=1",), False),
+        (RevokedToken(jti="1"), ROBOT_USER, ("JTI=1",), True),
+    ],
+)
+async def test_an_action_with_a_revoked_token_counts_no_more(
+    token: RevokedToken, username: str, ids: tuple[str, ...], is_refused: bool
+) -> None:
+    """Of a person too, whose issuer is not known any more; another token of theirs does."""
+    async with world_of(*REVOCABLE) as here:
+        revocations = Revocations(here.feed)
+        await put(here, "token", CredentialRevocationSpec(token=token))
+        user = UserInfo(username=username)
+
+        if is_refused:
+            with pytest.raises(Rejected, match="the token has been revoked"):
+                revocations.refuse_action(user, ids, NOW)
+        else:
+            revocations.refuse_action(user, ids, NOW)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ import pytest
 from orchid.controllers.approve_requests import ApproveRequests
 from orchid.controllers.runtime.loop import TryAgain
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedUser
 from orchid.wire.user import AUTHENTICATED, UserInfo
 from tests.unit.controllers.beside import Beside, policies_loaded
 from tests.unit.credentials import samples
@@ -50,6 +52,22 @@ async def test_node_request_is_approved_when_its_requester_may(
     assert condition.reason == "AutoApproved"
     assert condition.message == f"{message} after SubjectAccessReview."
     assert condition.last_update_time is not None
+
+
+async def test_request_of_a_revoked_requester_is_denied(world: Beside) -> None:
+    """It waited, or was just sent: nobody has to look at it again."""
+    await grant(world, "system:node-bootstrapper", BOOT)
+    await grant(world, f"{REQUESTS}:nodeclient", BOOT)
+    await world.request("n", NODE, signer=ORCH.node_client_signer, user=BOOT)
+    spec = CredentialRevocationSpec(user=RevokedUser(username=BOOT.username))
+    await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name="r"), spec=spec))
+
+    async with world.running("csrapproving"):
+        decided = await world.until_like(Request, "n", condition=lambda csr: csr.is_decided)
+
+    (condition,) = decided.status.conditions
+    assert (condition.type, condition.reason) == ("Denied", "RequesterRevoked")
+    assert "have been revoked" in condition.message
 
 
 async def test_recognised_request_waits_while_its_requester_may_not(world: Beside) -> None:

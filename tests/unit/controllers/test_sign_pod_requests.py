@@ -19,6 +19,7 @@ from orchid.kinds.certificate_authority import (
     CertificateAuthority,
     CertificateAuthoritySpec,
 )
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod
@@ -29,6 +30,7 @@ from orchid.kinds.pod_certificate_request import (
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedUser
 from tests.unit.controllers.beside import Beside, authorities_loaded, beside
 from tests.unit.credentials import samples
 
@@ -111,6 +113,20 @@ async def test_a_pod_gets_a_certificate_of_its_account(world: Beside) -> None:
     assert datetime.timedelta(minutes=2) <= backdated < datetime.timedelta(minutes=4)
     usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(usages) == [x509.ExtendedKeyUsageOID.CLIENT_AUTH]
+
+
+async def test_a_request_of_a_revoked_node_fails(world: Beside) -> None:
+    """It was created before the end of the revocation, with a credential that is revoked now."""
+    spec = await placed(world)
+    until = world.clock.now() + HOUR
+    user = RevokedUser(username="admin", issued_before=until)
+    revocation = CredentialRevocationSpec(user=user)
+    await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name="r"), spec=revocation))
+
+    found = await outcome(world, spec)
+
+    assert (found.state, found.status.certificate_chain) == ("Failed", "")
+    assert found.status.conditions[-1].reason == "RequesterRevoked"
 
 
 async def test_the_inventory_names_pod_and_requester(world: Beside) -> None:

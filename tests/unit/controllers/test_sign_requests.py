@@ -14,10 +14,16 @@ from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import CHECK_INTERVAL_SECONDS
 from orchid.credentials.refusals import MalformedRequest
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
+from orchid.kinds.role_binding import ClusterRoleBinding
 from orchid.wire.codec.documents import encode
+from orchid.wire.errors import Forbidden
+from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedUser
 from orchid.wire.struct import replace
+from orchid.wire.user import AUTHENTICATED, MASTERS, UserInfo
 from tests.unit.controllers.beside import Beside, authorities_loaded, beside
 from tests.unit.credentials import samples
 
@@ -77,6 +83,38 @@ async def test_request_that_was_approved_before_the_start_is_signed(world: Besid
 
     async with world.running("csrsigning"):
         await world.until_like(Request, "early", condition=lambda csr: csr.is_issued)
+
+
+async def test_request_of_a_revoked_requester_fails(world: Beside) -> None:
+    """The revocation came between approval and signature; a refusal for other reasons waits."""
+    jane = UserInfo(username="jane", groups=(MASTERS, AUTHENTICATED))
+    await world.request("late", samples.request("db"), user=jane, approved=True)
+    spec = CredentialRevocationSpec(user=RevokedUser(username="jane"))
+    await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name="r"), spec=spec))
+
+    async with world.running("csrsigning"):
+        failed = await world.until_like(Request, "late", condition=lambda csr: csr.has("Failed"))
+
+    condition = failed.status.conditions[-1]
+    assert condition.reason == "RequesterRevoked"
+    assert "the credentials of this user have been revoked" in condition.message
+    assert not failed.is_issued
+
+
+async def test_request_that_the_controller_may_not_sign_waits(world: Beside) -> None:
+    """Its role may come back; it does not fail for good."""
+    made = await world.request("early", samples.request("alice"), approved=True)
+    (controller,) = world.made("csrsigning")
+    assert isinstance(controller, SignRequests)
+    await authorities_loaded(controller)
+    binding = await world.admin.get(ClusterRoleBinding, "system:controller:csrsigning")
+    await world.admin.delete_gone(ClusterRoleBinding, binding)
+    await world.server.feed.fresh()
+
+    with pytest.raises(Forbidden):
+        await controller.reconcile(made)
+
+    assert not (await world.admin.get(Request, "early")).has("Failed")
 
 
 async def test_denied_and_undecided_requests_are_never_signed(world: Beside) -> None:

@@ -60,8 +60,10 @@ EXTRA = (
     "pod-name",
     "pod-uid",
     "exchange-policy",
+    "exchange-policy-uid",
     "exchange-issuer",
     "exchange-subject",
+    "exchange-user",
     "exchange-credential-id",
 )
 NAMESPACES_KNOWN = 256
@@ -352,8 +354,10 @@ def _exchanged(exchange: ExchangeClaims, actor: Actor) -> dict[str, str]:
     """The origin of an exchanged token, as extra attributes."""
     return {
         "exchange-policy": exchange.policy.name,
+        "exchange-policy-uid": exchange.policy.uid,
         "exchange-issuer": actor.iss,
         "exchange-subject": actor.sub,
+        "exchange-user": exchange.user,
         "exchange-credential-id": f"JTI={exchange.jti}" if exchange.jti else "",
     }
 
