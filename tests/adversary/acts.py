@@ -13,15 +13,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from tests.adversary.acme import AcmeClient, Ordered
 from tests.adversary.bodies import Bodies
 from tests.adversary.calls import APPLY, JSON, MERGE, Answer, Connections, Proof
+from tests.adversary.clusters import Clusters
 from tests.adversary.credentials import Credential, of_token
 from tests.adversary.kinds import AUTHENTICATION, KINDS
 from tests.adversary.observer import Observer
 from tests.adversary.operations import Operation
 from tests.adversary.pool import Pool, certificates_in, pem, subject
-from tests.adversary.rights import REGISTRAR, TEAM, USERS, Rights, roles
+from tests.adversary.rights import REGISTRAR, TEAM, USERS, Rights, account_user, roles
 from tests.adversary.servers import Servers
 
 ADMIN = Proof(token="admin-token-of-the-adversary")
@@ -39,12 +42,19 @@ class Attack:
         self.servers, self.observer, self.rights = servers, observer, rights
         self.pool = Pool()
         self.credentials: dict[str, Credential] = {}
+        self.clients: dict[str, AcmeClient] = {}  # by the label of their credential
+        self.orders: dict[str, Ordered] = {}
         self.connections = Connections()
         self.versions: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
         self.restored = ""  # what the last restore printed
+        self.clusters = Clusters()
         self._bodies = Bodies(self.pool, observer.named)
         self._copy: Path | None = None
         self._turn = 0
+
+    def close(self) -> None:
+        self.connections.close()
+        self.clusters.stop()
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -57,16 +67,22 @@ class Attack:
     def admin(self, method: str, path: str, body: Any = None, content: str = JSON) -> Answer:
         return self.connections.ask(self.port(), ADMIN, method, path, body, content=content)
 
+    def anybody(
+        self, method: str, path: str, body: bytes | None = None, content: str = JSON
+    ) -> Answer:
+        """A request without a credential."""
+        return self.connections.ask(self.port(), Proof(), method, path, body, content=content)
+
     def page(self, path: str) -> Answer:
         """A page that anybody may read."""
-        return self.connections.ask(self.port(), Proof(), "GET", path)
+        return self.anybody("GET", path)
 
     def proof(self, actor: str) -> Proof | None:
         """How an actor proves who it is; a thief with a credential that there is not: None."""
         if actor in (*USERS, REGISTRAR):
             return Proof(token=f"{actor}-token-of-the-adversary")
         credential = self.credentials.get(actor.removeprefix("thief with "))
-        return credential.proof if credential else None
+        return credential.proof if credential and credential.proof != Proof() else None
 
     def ask(
         self, actor: str, method: str, path: str, body: Any = None, content: str = JSON
@@ -101,13 +117,19 @@ class Attack:
         )
         return bool(answer.json.get("active"))
 
+    def serves(self, label: str) -> bool:
+        """Whether a server answers the client of an ACME account."""
+        client = self.clients[label]
+        return client.post(client.kid).status == 200
+
     # -- the stage -----------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Namespaces, roles and bindings of all users, by the administrator."""
+        """Namespaces, roles and bindings of all users, and clusters, by the administrator."""
         body = {"metadata": {"name": TEAM}}
         self.admin("POST", "/api/v1/namespaces", body)
-        for path, document in roles(self.rights):
+        self.clusters.start()
+        for path, document in (*roles(self.rights), *self.clusters.documents()):
             answer = self.admin("POST", path, document)
             assert answer.status == 201, (path, answer.body)
 
@@ -124,6 +146,8 @@ class Attack:
         if what == "token":
             credential = self.credentials.get(about)
             return f"token-{credential.jti}" if credential and credential.jti else ""
+        if what == "request-of-order":
+            return self.orders[about].request if about in self.orders else ""
         kind, prefix = {
             "secret-of-authority": ("certificateauthorities", "authority-"),
             "secret-of-key": ("signingkeys", "signing-key-"),
@@ -203,6 +227,17 @@ class Attack:
         earlier["metadata"] = {**earlier["metadata"], "resourceVersion": "", "uid": ""}
         return self.ask(operation.actor, "PUT", path, earlier)
 
+    def _again(self, operation: Operation) -> Answer:
+        """Create what was deleted, with its owners, as from a file that somebody kept."""
+        gone = self.observer.gone.get((operation.kind, operation.namespace, operation.name))
+        if gone is None:
+            return NOTHING
+        named = ("name", "namespace", "labels", "annotations", "ownerReferences")
+        meta = {key: gone["metadata"][key] for key in named if key in gone["metadata"]}
+        kind = KINDS[operation.kind]
+        body = {**gone, **kind.described, "metadata": meta}
+        return self.ask(operation.actor, "POST", kind.path("", operation.namespace), body)
+
     def remember(self, key: tuple[str, str, str], document: dict[str, Any]) -> None:
         """Keep the content of ConfigMaps, so that somebody can write it back."""
         kept = self.versions.setdefault(key, [])
@@ -225,8 +260,12 @@ class Attack:
             owner = self.observer.named(kind, name, namespace)
             if owner is None:
                 return NOTHING
-            reference = {key: owner[key] for key in ("apiVersion", "kind")}
-            reference |= {"name": name, "uid": owner["metadata"]["uid"], "controller": True}
+            reference = {
+                **KINDS[kind].described,
+                "name": name,
+                "uid": owner["metadata"]["uid"],
+                "controller": True,
+            }
             metadata = {"ownerReferences": [reference]}
         return self.ask(operation.actor, "PATCH", path, {"metadata": metadata}, MERGE)
 
@@ -320,9 +359,67 @@ class Attack:
         if credential is None or not credential.is_token:
             return NOTHING
         body = urlencode({"token": credential.proof.token}).encode()
-        return self.connections.ask(
-            self.port(), Proof(), "POST", "/oauth2/revoke", body, content=FORM
+        return self.anybody("POST", "/oauth2/revoke", body, FORM)
+
+    # -- ACME ----------------------------------------------------------------------------------
+
+    def _register(self, operation: Operation) -> Answer:
+        options, label = operation.options, f"acme:{operation.id}"
+        secret = self.observer.named("secrets", options["key"], TEAM) or {"metadata": {}}
+        named = secret["metadata"].get("annotations", {})
+        account = named.get("orch.io/service-account.name", "")
+        client = AcmeClient(self.anybody, options["authority"], self.pool.pair(options["pair"]))
+        answer = client.register(f"{TEAM}.{options['key']}", self.pool.secret(account))
+        if answer.is_done:
+            self.clients[label] = client
+            uid = named.get("orch.io/service-account.uid", "")
+            self.credentials[label] = Credential(
+                label, account_user(account), Proof(), (TEAM, account), uid
+            )
+        return answer
+
+    def _order(self, operation: Operation) -> Answer:
+        client, names = self.clients.get(operation.actor), operation.options["names"]
+        if client is None:
+            return NOTHING
+        identifiers = [{"type": "dns", "value": name} for name in names]
+        answer = client.post("new-order", {"identifiers": identifiers})
+        if answer.is_done:
+            label, url = f"order of op {operation.id}", answer.header("location")
+            self.orders[label] = Ordered(operation.actor, url, tuple(names))
+        return answer
+
+    def _finalize(self, operation: Operation) -> Answer:
+        order = self.orders.get(operation.options["order"])
+        if order is None:
+            return NOTHING
+        text = self.pool.pair(operation.options["pair"]).request(
+            [], [("DNS", name) for name in order.names]
         )
+        der = x509.load_pem_x509_csr(text.encode()).public_bytes(Encoding.DER)
+        csr = base64.urlsafe_b64encode(der).decode().rstrip("=")
+        return self.clients[order.client].post(f"{order.url}/finalize", {"csr": csr})
+
+    def _fetch(self, operation: Operation) -> Answer:
+        order = self.orders.get(operation.options["order"])
+        if order is None:
+            return NOTHING
+        client = self.clients[order.client]
+        url = client.post(order.url).json.get("certificate", "")
+        return client.post(url) if url else NOTHING
+
+    # -- clusters ------------------------------------------------------------------------------
+
+    def _cluster_says(self, operation: Operation) -> Answer:
+        options = operation.options
+        self.clusters.say(options["listed"], options["watched"], options["times"])
+        return Answer(200)
+
+    def _cluster_issues(self, operation: Operation) -> Answer:
+        options = operation.options
+        called = self.resolved(options["called"])
+        sha256 = self.clusters.issue(operation.actor, options["user"], called)
+        return Answer(200, json.dumps({"sha256": sha256}).encode())
 
     # -- servers -------------------------------------------------------------------------------
 

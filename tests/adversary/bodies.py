@@ -4,9 +4,11 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.adversary.acme import KEY_TYPE
 from tests.adversary.kinds import KINDS
 from tests.adversary.operations import Operation
 from tests.adversary.pool import Pool, certificates_in
+from tests.adversary.rights import TEAM
 
 AUTHORITY_USAGES = ("client auth", "server auth", "digital signature")
 
@@ -20,9 +22,8 @@ class Bodies:
     def of(self, operation: Operation, name: str) -> dict[str, Any]:
         kind = KINDS[operation.kind]
         made = getattr(self, f"_{operation.kind}", self._plain)(operation.options)
-        version = f"{kind.group}/{kind.version}" if kind.group else kind.version
-        meta = {"name": name}
-        return {"apiVersion": version, "kind": kind.kind, "metadata": meta, **made}
+        meta = {"name": name, **made.pop("metadata", {})}
+        return {**kind.described, "metadata": meta, **made}
 
     def _plain(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return dict(options)
@@ -40,6 +41,8 @@ class Bodies:
             spec["parent"] = {"external": True}
         elif options.get("parent"):
             spec["parent"] = {"authority": options["parent"]}
+        if options.get("acme"):
+            spec["acme"] = {}
         return {"spec": spec}
 
     def _signingkeys(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +57,20 @@ class Bodies:
         return {"spec": spec}
 
     def _secrets(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        if "account" in options:
+            return self._external_key(options)
         return {"type": options.get("type", "Opaque"), "data": self.secret_data(options)}
+
+    def _external_key(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """A shared secret, by which ACME clients act as a service account."""
+        account = self._find("serviceaccounts", options["account"], TEAM) or {"metadata": {}}
+        named = {
+            "orch.io/service-account.name": options["account"],
+            "orch.io/service-account.uid": account["metadata"].get("uid", ""),
+        }
+        data = {"key": self._pool.secret(options["account"]), "expiration": b"2100-01-01T00:00:00Z"}
+        encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
+        return {"type": KEY_TYPE, "metadata": {"annotations": named}, "data": encoded}
 
     def secret_data(self, options: Mapping[str, Any]) -> dict[str, str]:
         """A pair of the pool; `like`: with the name and key identifier of an authority."""
@@ -75,6 +91,8 @@ class Bodies:
             "request": base64.b64encode(request.encode()).decode(),
             "usages": options["usages"],
         }
+        if "seconds" in options:
+            spec["expirationSeconds"] = options["seconds"]
         return {"spec": spec}
 
     def _approvalpolicies(self, options: Mapping[str, Any]) -> dict[str, Any]:

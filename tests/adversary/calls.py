@@ -37,6 +37,11 @@ class Answer:
     def is_done(self) -> bool:
         return self.status in (200, 201, 202)
 
+    def header(self, name: str) -> str:
+        """A header by its name in lower case; empty if there is none."""
+        found = {key.lower(): value for key, value in (self.headers or {}).items()}
+        return found.get(name, "")
+
     @property
     def message(self) -> str:
         document = self.json

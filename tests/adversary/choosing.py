@@ -10,9 +10,11 @@ import random
 from collections.abc import Callable, Collection, Sequence
 
 from tests.adversary.acts import Attack
+from tests.adversary.drawing.acme import AcmeClients
 from tests.adversary.drawing.anything import Anything
 from tests.adversary.drawing.authorities import Authorities
 from tests.adversary.drawing.base import AUTHORITIES
+from tests.adversary.drawing.clusters import ClusterServers
 from tests.adversary.drawing.requests import Requests
 from tests.adversary.drawing.revocations import RevocationOperations
 from tests.adversary.drawing.servers import Home
@@ -20,11 +22,20 @@ from tests.adversary.drawing.tokens import Tokens
 from tests.adversary.operations import Operation
 
 ODD_AUTHORITIES = ("tokens-{}", "web-{}", "cluster-{}")
-THEMES = ("authorities", "requests", "tokens", "lists")
+THEMES = ("authorities", "requests", "tokens", "lists", "acme")
 Draw = Callable[[], Operation | None]
 
 
-class Chooser(Anything, Authorities, Requests, RevocationOperations, Tokens, Home):
+class Chooser(
+    AcmeClients,
+    Anything,
+    Authorities,
+    ClusterServers,
+    Requests,
+    RevocationOperations,
+    Tokens,
+    Home,
+):
     """Draws operations from the seed and from what the observer sees."""
 
     def __init__(
@@ -38,6 +49,7 @@ class Chooser(Anything, Authorities, Requests, RevocationOperations, Tokens, Hom
             "requests": (self._about_requests(), 3),
             "tokens": (self._about_tokens(), 3),
             "lists": (self._about_lists(), 2),
+            "acme": (self._about_acme(), 3),
         }
         self._themes = [theme for name, theme in every.items() if name in themes]
 
@@ -46,7 +58,9 @@ class Chooser(Anything, Authorities, Requests, RevocationOperations, Tokens, Hom
             if self._left <= 0:
                 self._change_theme()
             self._left -= 1
-            theme = self._always if self._chance.random() < 0.06 else self._theme
+            if self._chance.random() < 0.1:  # another one, which may be its parent
+                self._authority = self._chance.choice(AUTHORITIES)
+            theme = self._always if self._chance.random() < 0.08 else self._theme
             draw = self._chance.choices([one for one, _ in theme], [one for _, one in theme])[0]
             operation = draw()
             if operation is not None:
@@ -69,11 +83,14 @@ class Chooser(Anything, Authorities, Requests, RevocationOperations, Tokens, Hom
             (self._watch, 1),
             (self._patch_any, 2),
             (self._delete_any, 1),
+            (self._again, 3),
             (self._restart, 1),
             (self._fail_over, 1),
             (self._backup, 1),
             (self._restore, 1),
             (self._lift, 4),
+            (self._cluster_says, 1),
+            (self._cluster_issues, 2),
         )
 
     def _about_authorities(self) -> Sequence[tuple[Draw, float]]:
@@ -119,6 +136,24 @@ class Chooser(Anything, Authorities, Requests, RevocationOperations, Tokens, Hom
             (self._step, 1),
             (self._delete_key, 1),
             (self._revoke_key, 1),
+        )
+
+    def _about_acme(self) -> Sequence[tuple[Draw, float]]:
+        return (
+            (self._create_authority, 2),
+            (self._account, 2),
+            (self._external_key, 2),
+            (self._register, 2),
+            (self._order, 4),
+            (self._finalize, 5),
+            (self._request_of_order, 4),
+            (self._approve, 6),
+            (self._fetch, 1),
+            (self._cluster_issues, 1),
+            (self._token, 3),
+            (self._policy, 1),
+            (self._delete_request, 1),
+            (self._revoke, 1),
         )
 
     def _about_lists(self) -> Sequence[tuple[Draw, float]]:

@@ -20,7 +20,7 @@ from tests.adversary.pool import Pair, digest, pem
 
 @dataclass
 class Credential:
-    """A token of an account, or a client certificate with its key."""
+    """A token of an account, a client certificate with its key, or an ACME account."""
 
     label: str
     user: str
@@ -39,6 +39,12 @@ class Credential:
     @property
     def is_token(self) -> bool:
         return bool(self.jti)
+
+    @property
+    def what(self) -> str:
+        if self.is_token:
+            return "token"
+        return "certificate" if self.sha256 else "ACME account"
 
 
 def of_token(label: str, token: str) -> Credential:

@@ -16,9 +16,12 @@ from tests.adversary.invariants.conduct import Conduct
 from tests.adversary.invariants.confidential import Confidential
 from tests.adversary.invariants.ended_keys import EndedKeys
 from tests.adversary.invariants.inventory import Inventory
+from tests.adversary.invariants.kept import Kept
 from tests.adversary.invariants.lists import Lists
 from tests.adversary.invariants.marks import Marks
+from tests.adversary.invariants.neighbours import Neighbours
 from tests.adversary.invariants.ownership import Ownership, jwks_of
+from tests.adversary.invariants.published import Published
 from tests.adversary.invariants.revived import Revived
 from tests.adversary.invariants.revocations import Revocations
 from tests.adversary.invariants.signers import Signers
@@ -46,6 +49,9 @@ class Judge:
         self.conduct = Conduct()
         self.confidential = Confidential(attack.rights)
         self.signers = Signers()
+        self.kept = Kept()
+        self.published = Published()
+        self.neighbours = Neighbours()
         self.marks = Marks()
         self.revived = Revived()
         self.successors = Successors()
@@ -69,6 +75,9 @@ class Judge:
         yield from self.confidential.answered(user, operation, answer)
         yield from self.ownership.answered(operation, answer)
         self.signers.answered(operation, answer)
+        self.neighbours.answered(operation, answer, time.monotonic())
+        if operation.act == "fetch" and answer.is_done:
+            yield from self.signers.fetched(operation, answer, self._attack.pool)
         yield from self.ended_keys.answered(operation, answer)
         self.revocations.answered(operation, answer)
         if operation.act == "restore" and answer.is_done:
@@ -78,6 +87,9 @@ class Judge:
         if operation.act == "restore" and answer.is_done:
             yield from self.revived.restored(self._attack.restored, self._attack.observer.live)
         yield from self.pages(PAGES)
+        if operation.act == "token" and answer.status == 201:
+            token = answer.json["status"]["token"]
+            yield from self.published.issued(f"token:{operation.id}", token)
         yield from self.revocations.probe(self._attack, self._chance, PROBES)
         self._try_a_certificate()
 
@@ -96,6 +108,8 @@ class Judge:
         yield from self.ownership.due(now)
         yield from self.successors.due(self._attack.observer.of("signingkeys"), now)
         yield from self.marks.due(now)
+        yield from self.kept.due(now)
+        yield from self.neighbours.due(now)
         log = self._attack.servers.new_log()
         yield from self.conduct.logged(log)
         yield from self.confidential.logged(log)
@@ -114,7 +128,9 @@ class Judge:
         yield from self.inventory.saw(seen, time.monotonic())
         self.revocations.saw(seen)
         self.revived.saw(seen)
+        self.lists.saw(seen, time.monotonic())
         self.confidential.saw(seen)
+        yield from self.neighbours.saw(seen)
         self.marks.saw(seen, time.monotonic())
         if seen.kind == "configmaps" and not seen.is_gone:
             self._attack.remember(seen.key, seen.object)
@@ -135,6 +151,7 @@ class Judge:
         authorities = self._attack.observer.of("certificateauthorities")
         request = x509.load_pem_x509_csr(base64.b64decode(document["spec"]["request"]))
         yield from self.signers.issued(document, request, chain, authorities)
+        self.kept.issued(document, chain[0], time.monotonic())
         yield from contents.name_errors(chain[0])
         for policy in self._approving(status):
             yield from contents.policy_errors(chain[0], policy)
@@ -165,10 +182,13 @@ class Judge:
         names = sorted(name for name in lists if name)
         for name in self._chance.sample(names, min(most, len(names))):
             answer = self._attack.page(f"/crl/{name}.crl")
-            yield from self.lists.served(name, answer, lists[name])
+            yield from self.lists.served(name, answer, lists[name], time.monotonic())
         bundles = sorted(one["metadata"]["name"] for one in authorities)
         for name in self._chance.sample(bundles, min(most, len(bundles))):
             yield from self.ownership.served(name, self._attack.page(f"/trust/{name}.pem"))
-        keys = jwks_of(self._attack.page("/openid/v1/jwks"))
+        served = jwks_of(self._attack.page("/openid/v1/jwks"))
+        if served:
+            self.published.served(served)
+        keys = [(str(key.key_id), digest(key.key)) for key in served]
         yield from self.ownership.served_keys(keys)
         yield from self.ended_keys.served_keys(keys)

@@ -22,6 +22,12 @@ class Kind:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @property
+    def described(self) -> dict[str, str]:
+        """How an object names its kind; the items of a list do not."""
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        return {"apiVersion": version, "kind": self.kind}
+
+    @property
     def everywhere(self) -> str:
         return f"{self._root}/{self.name}"
 

@@ -49,6 +49,7 @@ class Observer:
         self._listed = {name: threading.Event() for name in KINDS}
         self._connections: dict[str, http.client.HTTPSConnection] = {}
         self.live: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.gone: dict[tuple[str, str, str], dict[str, Any]] = {}  # as they were last
         self._threads = [
             threading.Thread(target=self._follow, args=(kind,), daemon=True)
             for kind in KINDS.values()
@@ -104,6 +105,8 @@ class Observer:
 
     def _take(self, seen: Seen) -> Iterator[Seen]:
         before = self.live.pop(seen.key, None)
+        if seen.is_gone:
+            self.gone[seen.key] = seen.object
         if not seen.is_gone:
             self.live[seen.key] = seen.object
             if before is not None and _version(before) == _version(seen.object):

@@ -9,7 +9,7 @@ the authority `web`. So the same history means the same on another server.
 from dataclasses import dataclass, field
 from typing import Any
 
-MAKING = ("create", "apply", "put")  # acts that send a whole object
+MAKING = ("create", "apply", "put", "again")  # acts that send a whole object
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,10 @@ class Pool:
             self._owners[pair.digest] = label
         return self._pairs[label]
 
+    def secret(self, label: str) -> bytes:
+        """A shared secret, as of an external account key."""
+        return hashlib.sha256(label.encode()).digest()
+
     def label_of(self, digest: str) -> str:
         """The label of a key by its digest; empty if no user made it."""
         return self._owners.get(digest, "")

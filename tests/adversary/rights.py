@@ -14,6 +14,7 @@ from tests.adversary.kinds import CERTIFICATES, HOME, IDENTITY, KINDS, RBAC
 USERS = ("alice", "bob", "carol", "dave", "erin")
 REGISTRAR = "registrar"  # approves whatever is requested, and signs nothing
 TEAM = "team"
+ACCOUNTS = ("builder", "deployer")  # service accounts of the team
 SIGNERS = ("a.example/web", "b.example/mail", "c.example/vpn")
 CLIENTS = "orch.io/orch-apiserver-client"
 READ = ("get", "list", "watch")
@@ -115,7 +116,14 @@ def drawn(chance: random.Random) -> Rights:
         Rule(("update", "patch"), CERTIFICATES, "certificatesigningrequests/approval"),
         Rule(("approve",), CERTIFICATES, "signers", (*SIGNERS, CLIENTS)),
     )
+    for account in ACCOUNTS:  # as the role acme-requester allows it
+        asks = Rule(("create",), CERTIFICATES, "certificatesigningrequests")
+        rules[account_user(account)] = (asks,)
     return Rights(rules)
+
+
+def account_user(account: str) -> str:
+    return f"system:serviceaccount:{TEAM}:{account}"
 
 
 def _rules_of(chance: random.Random) -> tuple[Rule, ...]:

@@ -50,9 +50,12 @@ def main() -> int:
 
 def _summary(report: Report) -> str:
     accepted = sum(count for (_, status), count in report.done.items() if 200 <= status < 300)
+    servers = [f"{report.done[act, 200]} {act}s" for act in ("restart", "fail-over", "restore")]
     return (
-        f"{report.setting.store}: {report.operations} operations in {report.seconds:.0f} s, "
-        f"{accepted} of them accepted; {len(report.found)} rules violated"
+        f"{report.setting.store}, seed {report.setting.seed}: {report.operations} operations "
+        f"of {len(rights.USERS) + 1} users and {report.credentials} stolen credentials in "
+        f"{report.seconds:.0f} s, {accepted} of them accepted, {', '.join(servers)}; "
+        f"{len(report.found)} rules violated"
     )
 
 

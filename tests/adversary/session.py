@@ -53,6 +53,7 @@ class Report:
     found: list[Found] = field(default_factory=list)
     history: list[Operation] = field(default_factory=list)
     seconds: float = 0.0
+    credentials: int = 0  # that the server issued, and that were copied
 
     @property
     def rules(self) -> set[str]:
@@ -74,8 +75,8 @@ def session(setting: Setting) -> Iterator[tuple[Attack, Judge]]:
             yield attack, Judge(attack, random.Random(setting.seed))
         finally:
             observer.stop()
-            attack.connections.close()
             servers.close()
+            attack.close()
 
 
 def _flags(directory: Path) -> tuple[str, ...]:
@@ -95,6 +96,7 @@ def _flags(directory: Path) -> tuple[str, ...]:
     return (
         *("--token-auth-file", str(tokens), "--service-account-issuer", ISSUER),
         *("--service-account-signing-key-file", str(key), "--token-keys", "stored"),
+        *("--acme-url", ISSUER),
         *("--service-account-jwks-max-age", "0s", "--token-key-publish-time", "1s"),
     )
 
@@ -117,6 +119,7 @@ def attacked(setting: Setting, *, seconds: float, operations: int, most: int = 1
                 break
         else:
             _note(report, list(judge.pages(ALL_PAGES)), began)
+        report.credentials = len(attack.credentials)
     report.seconds = time.monotonic() - began
     return report
 

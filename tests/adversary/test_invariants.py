@@ -18,6 +18,7 @@ from tests.adversary.invariants.conduct import MOST_FAILURES, Conduct
 from tests.adversary.invariants.confidential import Confidential
 from tests.adversary.invariants.ended_keys import EndedKeys
 from tests.adversary.invariants.inventory import GRACE_SECONDS, Inventory
+from tests.adversary.invariants.lists import GRACE_SECONDS as LIST_SECONDS
 from tests.adversary.invariants.lists import Lists
 from tests.adversary.invariants.marks import GRACE_SECONDS as MARK_SECONDS
 from tests.adversary.invariants.marks import Marks
@@ -175,11 +176,12 @@ def test_a_token_key_that_nobody_imported_is_noticed() -> None:
     """A public key of a user in the JWKS document."""
     pool = Pool()
     ownership = Ownership(pool, Rights({}))
-    imported = operation("create", "signingkeys", "tokens-3", authority="", public="hers")
+    imported = operation("create", "signingkeys", "tokens-3")
+    spec = {"publicKey": pool.pair("hers").public_pem}
     keys = [("kid", pool.pair("hers").digest)]
 
     assert rules(ownership.served_keys(keys)) == ["foreign key"]
-    list(ownership.answered(imported, answer()))
+    list(ownership.answered(imported, answer(spec=spec)))
     assert rules(ownership.served_keys(keys)) == []
 
 
@@ -203,8 +205,9 @@ def test_a_retired_key_comes_back_only_if_somebody_imports_it() -> None:
     pair, ended = SERVER.pair("past"), EndedKeys()
     old = signing_key("web-1", "1", pair, state="Retired")
     list(ended.saw(Seen(old.kind, old.object, is_gone=True)))
-    imported = operation("create", "signingkeys", secret=["team", "ca"])
-    list(ended.answered(imported, answer(metadata={"uid": "3"})))
+    imported = operation("create", "signingkeys")
+    spec = {"secretRef": {"namespace": "team", "name": "ca"}}
+    list(ended.answered(imported, answer(metadata={"uid": "3"}, spec=spec)))
 
     assert rules(ended.saw(signing_key("web-3", "3", pair))) == []
     assert rules(ended.saw(signing_key("web-2", "2", pair))) == ["retired key is back"]
@@ -226,6 +229,9 @@ class AllDoors:
         return True
 
     def introspects(self, token: str) -> bool:
+        return True
+
+    def serves(self, label: str) -> bool:
         return True
 
 
@@ -331,12 +337,32 @@ def test_a_list_neither_goes_back_nor_loses_entries_nor_ends() -> None:
     """An authority of the same name, with another uid, begins again."""
     lists = Lists()
 
-    assert rules(lists.served("web", revocation_list(5, 1), "a")) == []
-    assert rules(lists.served("web", revocation_list(6, 1, 2), "a")) == []
-    assert rules(lists.served("web", revocation_list(4, 1, 2), "a")) == ["list went back"]
-    assert rules(lists.served("web", revocation_list(7, 2), "a")) == ["list lost an entry"]
-    assert rules(lists.served("web", Answer(404), "a")) == ["list is gone"]
-    assert rules(lists.served("web", revocation_list(1), "b")) == []
+    assert rules(lists.served("web", revocation_list(5, 1), "a", 0.0)) == []
+    assert rules(lists.served("web", revocation_list(6, 1, 2), "a", 0.0)) == []
+    assert rules(lists.served("web", revocation_list(4, 1, 2), "a", 0.0)) == ["list went back"]
+    assert rules(lists.served("web", revocation_list(7, 2), "a", 0.0)) == ["list lost an entry"]
+    assert rules(lists.served("web", Answer(404), "a", 0.0)) == ["list is gone"]
+    assert rules(lists.served("web", revocation_list(1), "b", 0.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "may"),
+    [
+        ({"reason": "certificateHold"}, True),
+        ({"user": {"username": "alice"}}, True),
+        ({"certificate": {"sha256": "aa"}, "reason": "keyCompromise"}, False),
+    ],
+)
+def test_only_what_was_lifted_may_leave_a_list(spec: dict[str, Any], may: bool) -> None:
+    """Also what the list, which is signed later, still has."""
+    lists, gone = Lists(), {"metadata": {"name": "r"}, "spec": spec}
+    list(lists.served("web", revocation_list(1, 1), "a", 0.0))
+
+    lists.saw(Seen("credentialrevocations", gone, is_gone=True), 0.0)
+    list(lists.served("web", revocation_list(2, 1, 2), "a", LIST_SECONDS - 1))
+
+    lost = rules(lists.served("web", revocation_list(3), "a", LIST_SECONDS + 1))
+    assert lost == ([] if may else ["list lost an entry"])
 
 
 # -- the inventory ------------------------------------------------------------------------------

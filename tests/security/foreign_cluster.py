@@ -76,6 +76,12 @@ class ForeignServer:
         self.limits: list[int] = []  # of the pages that were asked for
         self.asked_tokens = 0
         self.port = 0
+        self._watching: set[asyncio.StreamWriter] = set()
+
+    def end_watches(self) -> None:
+        """So that everything is listed again."""
+        for writer in self._watching:
+            writer.close()
 
     def kubeconfig(self, credential: str = "plain") -> bytes:
         authority = base64.b64encode(PEM.encode()).decode()
@@ -102,6 +108,7 @@ class ForeignServer:
                 body = json.dumps({"status": {"token": self.issued}}).encode()
                 writer.write(_head("201 Created", body) + body)
             elif "watch" in query:
+                self._watching.add(writer)
                 writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + self.watch)
                 await reader.read()
             else:
@@ -112,6 +119,7 @@ class ForeignServer:
         except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             pass
         finally:
+            self._watching.discard(writer)
             writer.close()
 
 

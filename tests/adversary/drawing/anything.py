@@ -36,6 +36,16 @@ class Anything(Drawing):
             actor, "delete", kind, name, namespace=namespace, propagation=propagation
         )
 
+    def _again(self) -> Operation | None:
+        """An object that was deleted is created again, by anybody and as it was."""
+        kind = self._chance.choice(list(KINDS))
+        gone = sorted(key for key in self._live.gone.keys() - self._live.live if key[0] == kind)
+        if not gone:
+            return None
+        kind, namespace, name = self._chance.choice(gone)
+        actor = self._actor("create", kind, name, namespace)
+        return self._operation(actor, "again", kind, name, namespace=namespace)
+
     def _otherwise(self, operation: Operation) -> Operation:
         """The same object by another verb: server-side apply, or put over one that exists."""
         if operation.act != "create" or self._chance.random() > 0.1:

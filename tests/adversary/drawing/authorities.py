@@ -23,11 +23,13 @@ class Authorities(Drawing):
         draw = self._chance.random()
         if draw < 0.3:
             options["secret"] = [TEAM, self._chance.choice(SECRETS)]
-        elif draw < 0.4:
-            options["algorithm"] = "RSA-4096"
+        elif draw < 0.45:
+            options["algorithm"] = "RSA-4096"  # takes seconds, in which others act
         if "secret" in options and not self._live.named("secrets", options["secret"][1], TEAM):
             return self._create_secret()
         others = [other for other in self._named(kind) if other not in (name, "cluster")]
+        if self._chance.random() < 0.4:
+            options["acme"] = True
         if "secret" not in options and self._chance.random() < 0.35:
             options["parent"] = self._chance.choice([*others, "external"])
         actor = self._actor("create", kind, signer=options["signer"], verbs=("sign", "attest"))

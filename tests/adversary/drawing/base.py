@@ -8,7 +8,6 @@ from tests.adversary.operations import Operation
 from tests.adversary.rights import REGISTRAR, USERS
 
 AUTHORITIES = ("web", "mail")
-ACCOUNTS = ("builder", "deployer")
 PROPAGATION = ("Orphan", "Orphan", "Background", "Foreground")
 
 
@@ -38,10 +37,18 @@ class Drawing:
         return self._chance.choice(able if able and self._chance.random() < 0.9 else USERS)
 
     def _thief(self) -> str:
-        labels = list(self._attack.credentials)
+        labels = self._stolen
         if labels and self._chance.random() < 0.1:
             return f"thief with {self._chance.choice(labels)}"
         return ""
+
+    @property
+    def _stolen(self) -> list[str]:
+        """Credentials with which the API can be called."""
+        return [label for label in self._attack.credentials if not label.startswith("acme:")]
+
+    def _labels_of(self, user: str) -> list[str]:
+        return [label for label in self._stolen if self._attack.credentials[label].user == user]
 
     def _operation(
         self, actor: str, act: str, kind: str = "", name: str = "", **more: Any

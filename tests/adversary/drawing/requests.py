@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.adversary.drawing.base import ACCOUNTS, Drawing
+from tests.adversary.drawing.base import Drawing
 from tests.adversary.operations import Operation
-from tests.adversary.rights import CLIENTS, REGISTRAR, SIGNERS, TEAM, USERS
+from tests.adversary.rights import ACCOUNTS, CLIENTS, REGISTRAR, SIGNERS, USERS, account_user
 
 POLICIES = ("servers", "spiffe")
 REQUESTS = ("req-1", "req-2", "req-3", "req-4")
@@ -26,6 +26,7 @@ URIS = (
     "spiffe://example.com/ns/web",
     "spiffe://example.com/a?b",
 )
+USAGES = (["server auth"], ["client auth"], ["server auth", "client auth"])
 PATTERNS = (
     {"commonName": "*", "dnsNames": ["*.web.example.com"]},
     {"commonName": "*", "uris": ["https://*.example.com", "https://*.example.com/*"]},
@@ -64,7 +65,8 @@ class Requests(Drawing):
         names = [["DNS", self._chance.choice(DNS)]]
         if self._chance.random() < 0.5:
             names = [["URI", self._chance.choice(URIS)]]
-        options = {"subject": self._subject(), "names": names, "usages": ["server auth"]}
+        options = {"subject": self._subject(), "names": names}
+        options["usages"] = self._chance.choice(USAGES)
         return self._asked(name, signer, options)
 
     def _client_request(self) -> Operation | None:
@@ -81,7 +83,7 @@ class Requests(Drawing):
         return self._operation(actor, "create", kind, name, signer=signer, pair=pair, **options)
 
     def _subject(self) -> list[list[str]]:
-        accounts = [f"system:serviceaccount:{TEAM}:{account}" for account in ACCOUNTS]
+        accounts = [account_user(account) for account in ACCOUNTS]
         parts = [["CN", self._chance.choice([*USERS, *accounts])]]
         if self._chance.random() < 0.2:
             name = self._chance.choice(("serialNumber", "OU", "L"))

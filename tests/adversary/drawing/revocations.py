@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.adversary.drawing.base import ACCOUNTS, Drawing
+from tests.adversary.drawing.base import Drawing
 from tests.adversary.operations import Operation
-from tests.adversary.rights import CLIENTS, SIGNERS, TEAM, USERS
+from tests.adversary.rights import ACCOUNTS, CLIENTS, SIGNERS, TEAM, USERS
 
 REVOCATIONS = tuple(f"stolen-{number}" for number in range(8))
 
@@ -47,7 +47,7 @@ class RevocationOperations(Drawing):
         return self._operation(actor, "delete", "credentialrevocations", name)
 
     def _revoke(self) -> Operation | None:
-        labels = list(self._attack.credentials)
+        labels = self._stolen
         draw, target = self._chance.random(), {}
         if draw < 0.45 and labels:
             label = self._chance.choice(labels)

@@ -1,8 +1,8 @@
 """Operations on accounts and their tokens."""
 
-from tests.adversary.drawing.base import ACCOUNTS, Drawing
+from tests.adversary.drawing.base import Drawing
 from tests.adversary.operations import Operation
-from tests.adversary.rights import TEAM
+from tests.adversary.rights import ACCOUNTS, TEAM
 
 
 class Tokens(Drawing):
@@ -26,7 +26,7 @@ class Tokens(Drawing):
         return self._operation(actor, "token", kind, name, namespace=TEAM)
 
     def _use(self) -> Operation | None:
-        labels = list(self._attack.credentials)
+        labels = self._stolen
         if not labels:
             return None
         return self._operation(f"thief with {self._chance.choice(labels)}", "use")

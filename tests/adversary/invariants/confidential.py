@@ -13,7 +13,7 @@ from tests.adversary.operations import Operation
 from tests.adversary.rights import READ, Rights
 
 START, LENGTH = 140, 40  # behind what all keys of an algorithm have in common
-WRITES = ("create", "apply", "put", "patch", "replace", "delete")
+WRITES = ("create", "apply", "put", "again", "patch", "replace", "delete")
 
 
 class Confidential:

@@ -26,7 +26,7 @@ class EndedKeys:
         if answer.is_done and named in self._keys:
             public, uid, _ = self._keys[named]
             self._revoked[public] = uid
-        if answer.is_done and operation.makes and "secret" in operation.options:
+        if answer.is_done and operation.makes and "secretRef" in answer.json.get("spec", {}):
             self._by_users.add(answer.json["metadata"]["uid"])
         return iter(())
 

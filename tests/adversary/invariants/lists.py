@@ -10,6 +10,9 @@ from cryptography import x509
 
 from tests.adversary.calls import Answer
 from tests.adversary.invariants.violation import Violation
+from tests.adversary.observer import Seen
+
+GRACE_SECONDS = 10.0  # until the lists are signed again
 
 
 class Lists:
@@ -19,14 +22,23 @@ class Lists:
         self._numbers: dict[str, int] = {}
         self._entries: dict[str, set[int]] = {}
         self._issuers: dict[str, str] = {}
-        self.lifted: set[int] = set()  # serial numbers that may leave the lists
+        self._lifted: set[int] = set()  # serial numbers that may leave the lists
+        self._until = 0.0  # until then, every entry may be of a lifted revocation
 
     def forget(self, name: str) -> None:
         """The authority of the list was deleted; one of the same name begins again."""
         for kept in (self._numbers, self._entries, self._issuers):
             kept.pop(name, None)
 
-    def served(self, name: str, answer: Answer, issuer: str) -> Iterator[Violation]:
+    def saw(self, seen: Seen, now: float) -> None:
+        """A hold, and the revocation of a user, end with their deletion."""
+        spec = seen.object.get("spec", {})
+        is_lifted = spec.get("reason") == "certificateHold" or "user" in spec
+        if seen.kind == "credentialrevocations" and seen.is_gone and is_lifted:
+            self._lifted = self._lifted.union(*self._entries.values())
+            self._until = now + GRACE_SECONDS
+
+    def served(self, name: str, answer: Answer, issuer: str, now: float) -> Iterator[Violation]:
         """The page /crl/NAME.crl; `issuer`: the uid of the authority that it belongs to."""
         if self._issuers.get(name, issuer) != issuer:
             self.forget(name)
@@ -38,12 +50,14 @@ class Lists:
         parsed = x509.load_der_x509_crl(answer.body)
         number = parsed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
         entries = {entry.serial_number for entry in parsed}
+        if now < self._until:
+            self._lifted |= entries
         before = self._numbers.get(name, 0)
         if number < before:
             yield Violation("list went back", f"/crl/{name}.crl: {number} after {before}")
-        lost = self._entries.get(name, set()) - entries - self.lifted
+        lost = self._entries.get(name, set()) - entries - self._lifted
         if lost:
             shown = ", ".join(f"{one:x}" for one in sorted(lost)[:3])
             yield Violation("list lost an entry", f"/crl/{name}.crl: {shown}")
         self._numbers[name] = max(number, before)
-        self._entries.setdefault(name, set()).update(entries - self.lifted)
+        self._entries.setdefault(name, set()).update(entries - self._lifted)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+import jwt
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from tests.adversary.calls import Answer
@@ -54,7 +55,7 @@ class Ownership:
             name = answer.json["metadata"]["name"]
             self._contents[operation.namespace, name].add(options["pair"])
         elif kind == "signingkeys" and operation.makes:
-            self._import_key(operation)
+            self._import_key(answer.json["spec"])
         elif kind == "clustertrustbundles" and "pair" in options:
             self._attested[options["signer"]].add(options["pair"])
         elif kind == "publishedbundles" and (
@@ -64,14 +65,13 @@ class Ownership:
         elif operation.act == "chain":
             yield from self._install(operation)
 
-    def _import_key(self, operation: Operation) -> None:
-        options = operation.options
-        if "public" in options:
-            self._public.add(options["public"])
-        elif "secret" in options:
-            authority = self._authorities.get(options["authority"])
+    def _import_key(self, spec: dict[str, Any]) -> None:
+        if "publicKey" in spec:
+            self._public.add(self._pool.label_of(_digest_of(spec["publicKey"])))
+        elif "secretRef" in spec:
+            authority = self._authorities.get(spec.get("authority", ""))
             uid = authority["metadata"]["uid"] if authority else TOKENS
-            self._imports[uid].add((options["secret"][0], options["secret"][1]))
+            self._imports[uid].add((spec["secretRef"]["namespace"], spec["secretRef"]["name"]))
 
     def _install(self, operation: Operation) -> Iterator[Violation]:
         label, name = operation.options["pair"], operation.name.rpartition("-")[0]
@@ -138,7 +138,7 @@ class Ownership:
             return
         authority = document["spec"].get("authority", "")
         uid = _owner(document) or (self._uid(authority) if authority else TOKENS)
-        public = digest(load_pem_public_key(status["publicKey"].encode()))
+        public = _digest_of(status["publicKey"])
         yield from self._judge(uid, f"the key {name}", public)
         chain = certificates_in(status.get("certificate", ""))
         if chain and uid:
@@ -245,17 +245,19 @@ class Ownership:
         return f"{self._names.get(uid, 'an unknown authority')} ({uid})"
 
 
+def _digest_of(text: str) -> str:
+    return digest(load_pem_public_key(text.encode()))
+
+
 def _owner(document: dict[str, Any]) -> str:
     owners = document["metadata"].get("ownerReferences", ())
     return next((str(one["uid"]) for one in owners if one["kind"] == "CertificateAuthority"), "")
 
 
-def jwks_of(answer: Answer) -> list[tuple[str, str]]:
-    """The key ids and keys of a JWKS document, read with PyJWT."""
-    import jwt
-
+def jwks_of(answer: Answer) -> list[jwt.PyJWK]:
+    """The keys of a JWKS document, read with PyJWT."""
     keys = answer.json.get("keys", ()) if answer.status == 200 else ()
-    return [(key["kid"], digest(jwt.PyJWK(key).key)) for key in keys]
+    return [jwt.PyJWK(key) for key in keys]
 
 
 def data_of(document: dict[str, Any], name: str) -> bytes:

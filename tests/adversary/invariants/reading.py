@@ -14,6 +14,7 @@ VERBS = {
     "list": ("list",),
     "watch": ("watch",),
     "create": ("create",),
+    "again": ("create",),
     "apply": ("patch",),
     "put": ("update",),
     "patch": ("patch",),
@@ -40,7 +41,7 @@ def judged(rights: Rights, user: str, operation: Operation, answer: Answer) -> I
     """A success without the right; `user` is who the credential of the actor names."""
     if not answer.is_done or operation.act not in VERBS:
         return
-    if operation.kind == "credentialrevocations" and operation.act == "create":
+    if operation.kind == "credentialrevocations" and answer.status == CREATED:
         return  # everybody may revoke the own certificate: revocations.py judges those
     if operation.kind in EVERYBODY_READS and operation.act in ("read", "list", "watch"):
         return

@@ -28,6 +28,7 @@ class Doors(Protocol):
     def still_accepts(self, proof: Proof) -> bool: ...
     def reviews(self, token: str) -> bool: ...
     def introspects(self, token: str) -> bool: ...
+    def serves(self, label: str) -> bool: ...
 
 
 class Revocations:
@@ -94,8 +95,11 @@ class Revocations:
                 yield from self._shown(doors, credential, ended[label])
 
     def _shown(self, doors: Doors, credential: Credential, why: str) -> Iterator[Violation]:
-        where = [("the API", doors.accepts(credential.proof))]
-        where += [("an open connection", doors.still_accepts(credential.proof))]
+        if credential.what == "ACME account":
+            where = [("ACME", doors.serves(credential.label))]
+        else:
+            where = [("the API", doors.accepts(credential.proof))]
+            where += [("an open connection", doors.still_accepts(credential.proof))]
         if credential.is_token:
             token = credential.proof.token
             where += [("a review", doors.reviews(token))]
@@ -103,7 +107,7 @@ class Revocations:
         accepted = [name for name, is_accepted in where if is_accepted]
         if accepted:
             yield Violation(
-                f"revoked {'token' if credential.is_token else 'certificate'} is accepted",
+                f"revoked {credential.what} is accepted",
                 f"{credential.label} of {credential.user} by {', '.join(accepted)}, but {why}",
             )
 

@@ -15,7 +15,7 @@ from tests.adversary.calls import Answer
 from tests.adversary.invariants.contents import alternative_names
 from tests.adversary.invariants.violation import Violation
 from tests.adversary.operations import Operation
-from tests.adversary.pool import certificates_in, digest, pem
+from tests.adversary.pool import Pool, certificates_in, digest, pem
 
 BY_SERVER = ("ApprovalPolicy", "ApprovalKept")  # reasons of approvals by controllers
 
@@ -33,6 +33,14 @@ class Signers:
             self._approved.add(uid)
         elif uid and operation.act == "sign":
             self._written.add(uid)
+
+    def fetched(self, operation: Operation, answer: Answer, pool: Pool) -> Iterator[Violation]:
+        """The certificate of an ACME order is for a key that somebody asked for here."""
+        [own, *_] = certificates_in(answer.body)
+        if not pool.label_of(digest(own.public_key())).startswith("key of op"):
+            yield Violation(
+                "another key", f"{operation.options['order']} has the key of a stranger"
+            )
 
     def issued(
         self,
