@@ -126,6 +126,27 @@ async def test_what_shows_a_file_cannot_be_changed(tmp_path: Path) -> None:
     assert [one.status for one in deleted] == [403, 403]
 
 
+async def test_only_the_number_of_its_newest_list_is_written(tmp_path: Path) -> None:
+    """By the publisher, into the status; with nothing else, and never a lower one."""
+    async with api(tmp_path / "data", **flags("", pair(tmp_path, "ca"))) as server:
+        await shown(server)
+        status = f"{KEYS}/cluster-1/status"
+        number = {"revocationListNumber": 7}
+        more = {"revocationListNumber": 9, "conditions": []}
+        allowed = await changed(server, status, {"status": number})
+        refused = [
+            await changed(server, status, {"status": more}),
+            await changed(server, status, {"status": {"revocationListNumber": 6}}),
+            await changed(server, status, {"status": number}),
+            await changed(server, f"{KEYS}/cluster-1", {"status": {"revocationListNumber": 9}}),
+        ]
+        after = (await shown(server))["cluster-1"]["status"]
+
+    assert allowed.status == 200
+    assert [one.status for one in refused] == [422] * 4
+    assert after["revocationListNumber"] == 7
+
+
 async def test_a_replaced_file_is_shown_as_the_next_key(tmp_path: Path) -> None:
     """The object of the old one goes when no live server reports it."""
     async with api(tmp_path / "data", **flags("", pair(tmp_path, "ca"))) as server:

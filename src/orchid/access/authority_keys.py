@@ -47,6 +47,7 @@ class AuthorityKeyIndex:
     ) -> None:
         """`has_hsm`: whether this process can use keys of an HSM."""
         self._has_hsm = has_hsm
+        self._keys = cache
         self._authorities = authorities
         self._home = names.system_namespace
         self.changed: list[Callable[[], None]] = []  # called when `waiting` changes
@@ -89,6 +90,15 @@ class AuthorityKeyIndex:
         """The names of the revocation lists of an authority's keys, the oldest key's first."""
         found = sorted(self.of(authority), key=lambda key: key.number)
         return [key.status.revocation_list for key in found if key.state != RETIRED]
+
+    def of_list(self, name: str) -> list[SigningKey]:
+        """The keys whose revocation list has a name: one, or those of servers' files."""
+        self._index.catch_up()
+        entry = self._keys.get("", name)
+        owners = {name, entry.object.spec.authority} if entry else {name}
+        stored = [key for owner in owners for key in self.of(owner)]
+        files = [key for key in self._files.values() if key.spec.authority == name]
+        return [key for key in (*stored, *files) if key.status.revocation_list == name]
 
     def below(self, key: SigningKey) -> list[str]:
         """The keys of other authorities whose certificate a key signed."""

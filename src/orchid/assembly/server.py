@@ -268,7 +268,8 @@ class Assembly:
         used = certificate_files(settings, files)
         self.ends = CertificateEnds(used, self.clock)
         self.host = HostConditions(settings.data_dir, used, self.clock)
-        lists = RevocationLists(self.feed, names, self.access.authority_keys.lists)
+        of_authorities = self.access.authority_keys
+        lists = RevocationLists(self.feed, names, of_authorities.lists, of_authorities.of_list)
         self.lists = crl.ServedLists(lists.find, lists.all_of)
         self.revocation_copy = None
         if settings.given.store == "sqlite" and not settings.given.etcd_servers:

@@ -2,7 +2,8 @@
 
 Reads   credentialrevocations; issuedcertificates (`spec` only) of signers that were revoked as a
         whole; certificateauthorities that are Ready, their SigningKeys and Secrets
-Writes  ConfigMaps in the system namespace that hold the lists (credentials/x509/stored_list.py)
+Writes  ConfigMaps in the system namespace that hold the lists (credentials/x509/stored_list.py);
+        the number of the newest list into /status of its SigningKey
 Never   reads issuedcertificates/status; lists a certificate of an authority that is not ours
 
 A list has all revoked certificates that its key signed, for whichever signer: two authorities with
@@ -10,13 +11,18 @@ one key publish the same entries. The leader signs lists after each revocation a
 thread; all servers publish the stored lists. The first list of a key that the server creates is
 stored together with the key (admission/signing_keys/material.py). An entry stays for a week after
 its certificate has expired.
+
+Other users may write ConfigMaps, too: if one of a list is changed or deleted, a new list is
+published immediately. Servers serve none with a lower number than the SigningKey has.
 """
 
 import asyncio
 import contextlib
 import functools
+import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -38,21 +44,25 @@ from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running, Start, TryAgain, Worker
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.authorities.hsm import NO_HSM, KeysOfHsm
+from orchid.credentials.authorities.issuer_chain import spki_of
 from orchid.credentials.refusals import NotPermittedToSign, Refusal
-from orchid.credentials.x509 import stored_list
+from orchid.credentials.x509 import pem, stored_list
 from orchid.credentials.x509.revocation_list import (
     UNSPECIFIED,
     Edition,
     RevokedCertificates,
     next_edition,
 )
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import CORE, READ, rule
+from orchid.kinds.signing_key import SigningKey
 from orchid.wire.errors import Expired
-from orchid.wire.meta import ObjectMeta
+from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.references import belongs_to
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
 
@@ -61,7 +71,8 @@ log = logging.getLogger(__name__)
 RENEWED_AFTER: Final = timedelta(days=1)
 REVOCATIONS: Final = ListSelection(CredentialRevocation)
 CANNOT_AGAIN: Final = 3600.0  # seconds until an authority without cRLSign is checked again
-LONGEST_NUMBER: Final = 40  # digits; the number of a list takes 20 bytes at most
+LONGEST: Final = 20  # digits of a number
+LARGEST_NUMBER: Final = 2**62  # the year 2116
 KEY_AGAIN: Final = 30.0  # seconds until the key of an authority is read again
 
 
@@ -70,12 +81,24 @@ class PublishedList(msgspec.Struct):
 
     authority: Callable[[], Authority]
     signers: frozenset[str]
+    owner: str  # the name of the CertificateAuthority
 
     def groups(self) -> list[str]:
         """The groups of certificates in this list: those signed with the authority's key."""
         key = self.authority().key_id.hex()
         unnamed = [group_of("", signer) for signer in sorted(self.signers)]
         return [key, *unnamed] if key else unnamed
+
+
+class StoredEdition(NamedTuple):
+    """An edition that was stored: as long as its ConfigMaps have it, no other one is needed."""
+
+    number: int
+    version: int  # of the entries
+    public_key: str
+    renewal: datetime
+    head: dict[str, str]
+    parts: dict[str, str]  # SHA-256 of the data, by the name of the ConfigMap
 
 
 class AuthorityWide(NamedTuple):
@@ -116,6 +139,8 @@ class PublishRevocationLists(Worker[str, None]):
         self._wide: dict[str, dict[str, AuthorityWide]] = {}  # by signer and name
         self._loading: set[str] = set()  # selections that have not been listed completely
         self._loaded = False
+        self._versions: Counter[str] = Counter()  # of the entries of each list
+        self._stored: dict[str, StoredEdition] = {}
 
     async def follow(self, start: Start) -> None:
         self._clear()
@@ -129,6 +154,7 @@ class PublishRevocationLists(Worker[str, None]):
         for name, one in own.items():
             for group in one.groups():
                 self._own_names.setdefault(group, []).append(name)
+        start(self._follow_maps())
         start(self._follow_revocations(start))
         ready = self._authorities.ready
         signing = {key.revocation_list for one in ready for key in one.status.keys[:1]}
@@ -168,9 +194,19 @@ class PublishRevocationLists(Worker[str, None]):
                     continue
                 signers = frozenset(one.signers)
                 found[key.revocation_list] = PublishedList(
-                    functools.partial(_identity, authority), signers
+                    functools.partial(_identity, authority), signers, one.name
                 )
         return found
+
+    async def _follow_maps(self) -> None:
+        """Check a list when one of its ConfigMaps changes."""
+        selection = ListSelection(ConfigMap, self._home, read_as=Object)
+        async with contextlib.aclosing(self._client.follow(selection)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    whole = event.object.name.removeprefix(stored_list.head_name(""))
+                    for name in {whole, whole.rsplit(".", 2)[0]} & self._lists.keys():
+                        self.queue.add(name)
 
     # -- revocations -------------------------------------------------------------------------
 
@@ -210,6 +246,7 @@ class PublishRevocationLists(Worker[str, None]):
             platform = platform_lists(self._signers).items()
             names |= {name for name, one in platform if not groups.isdisjoint(one.groups())}
             for name in names:
+                self._versions[name] += 1
                 self.queue.add(name)
 
     def _take(self, event: WatchedChange[CredentialRevocation]) -> list[str]:
@@ -263,17 +300,82 @@ class PublishRevocationLists(Worker[str, None]):
         wanted, now = self._lists.get(key), self._clock.now()
         if wanted is None:
             return None  # its authority is gone; the last list stays until it expires
+        signing_keys, stored = await self._keys_of(key, wanted), self._stored.get(key)
+        if (
+            stored is None
+            or stored.version != self._versions[key]
+            or stored.public_key != _public_key(wanted.authority())
+            or stored.renewal <= now
+            or not await self._is_there(stored)
+        ):
+            try:
+                stored = await self._publish_next(key, wanted, signing_keys)
+            except NotPermittedToSign as refusal:
+                log.warning("crl.not_published", extra={"authority": key, "why": str(refusal)})
+                return CANNOT_AGAIN
+        is_counted = await self._count(stored, signing_keys)
+        left = (stored.renewal - now).total_seconds()
+        # The key of a platform authority is a file, which may change at any time.
+        is_file = key in platform_lists(self._signers)
+        return left if is_counted and not is_file else min(left, KEY_AGAIN)
+
+    async def _keys_of(self, name: str, wanted: PublishedList) -> list[SigningKey]:
+        """The keys with a list of this name: one, or those of servers' files."""
+        owner = await self._client.find(CertificateAuthority, wanted.owner)
+        if owner is None:
+            return []
+        named = [one.name for one in owner.status.keys if one.revocation_list == name]
+        found = [await self._client.find(SigningKey, one) for one in named]
+        return [key for key in found if key is not None and belongs_to(key, owner)]
+
+    async def _is_there(self, stored: StoredEdition) -> bool:
+        """Whether the ConfigMaps of an edition are as they were stored."""
+        for index, (name, digest) in enumerate(stored.parts.items()):
+            found = await self._client.find(ConfigMap, name, self._home)
+            if found is None or _digest(found.binary_data.get(stored_list.DATA, b"")) != digest:
+                return False
+            if index == 0 and found.data != stored.head:
+                return False
+        return True
+
+    async def _publish_next(
+        self, name: str, wanted: PublishedList, signing_keys: Sequence[SigningKey]
+    ) -> StoredEdition:
+        """Sign and store the next edition of a list."""
+        now, authority, version = self._clock.now(), wanted.authority(), self._versions[name]
         self._revoked.forget_ended(now)
-        authority, entries = wanted.authority(), self._revoked.of(wanted.groups())
-        before = await self._client.find(ConfigMap, stored_list.head_name(key), self._home)
-        last = _number(before, stored_list.NUMBER) if before else 0
-        try:
-            edition, data = await asyncio.to_thread(_signed, authority, entries, now, last)
-        except NotPermittedToSign as refusal:
-            log.warning("crl.not_published", extra={"authority": key, "why": str(refusal)})
-            return CANNOT_AGAIN
-        await self._store(key, edition, stored_list.split(data), before)
-        return RENEWED_AFTER.total_seconds()
+        entries = self._revoked.of(wanted.groups())
+        before = await self._client.find(ConfigMap, stored_list.head_name(name), self._home)
+        last = max((key.status.revocation_list_number for key in signing_keys), default=0)
+        if not last and before:  # of an earlier version
+            last = _number(before, stored_list.NUMBER)
+        edition, data = await asyncio.to_thread(_signed, authority, entries, now, last)
+        parts = stored_list.split(data)
+        await self._store(name, edition, parts, before)
+        if earlier := self._stored.get(name):
+            for part in list(earlier.parts)[1:]:
+                await self._remove(part)
+        names = stored_list.names(name, edition.number, len(parts))
+        digests = dict(zip(names, map(_digest, parts), strict=True))
+        self._stored[name] = stored = StoredEdition(
+            edition.number,
+            version,
+            _public_key(authority),
+            now + RENEWED_AFTER,
+            _head_data(edition, len(parts)),
+            digests,
+        )
+        return stored
+
+    async def _count(self, stored: StoredEdition, signing_keys: Sequence[SigningKey]) -> bool:
+        """Write the number of an edition to the key that signed it; False without such a key."""
+        for key in signing_keys:
+            if key.status.public_key == stored.public_key:
+                if key.status.revocation_list_number < stored.number:
+                    status = replace(key.status, revocation_list_number=stored.number)
+                    await self._client.update_status(replace(key, status=status))
+                return True
+        return False
 
     async def _store(
         self, name: str, edition: Edition, parts: list[bytes], before: ConfigMap | None
@@ -282,7 +384,7 @@ class PublishRevocationLists(Worker[str, None]):
             part_name = stored_list.part_name(name, edition.number, index)
             await self._client.create(self._part(part_name, part))
         head = self._part(stored_list.head_name(name), parts[0])
-        data = stored_list.head_data(edition.number, timestamp(edition.next_update), len(parts))
+        data = _head_data(edition, len(parts))
         if before is None:
             await self._client.create(replace(head, data=data))
             return
@@ -291,20 +393,25 @@ class PublishRevocationLists(Worker[str, None]):
             await self._client.create(replace(head, data=data))
         else:
             await self._client.update(replace(before, data=data, binary_data=head.binary_data))
-        await self._remove_parts(name, before)
-
-    async def _remove_parts(self, name: str, before: ConfigMap) -> None:
-        number = _number(before, stored_list.NUMBER)
-        for index in range(1, _number(before, stored_list.PARTS)):
-            part_name = stored_list.part_name(name, number, index)
-            found = await self._client.find(ConfigMap, part_name, self._home)
-            if found is None:
+        number, count = _number(before, stored_list.NUMBER), _number(before, stored_list.PARTS)
+        for index in range(1, count):
+            if not await self._remove(stored_list.part_name(name, number, index)):
                 return
+
+    async def _remove(self, name: str) -> bool:
+        """Delete a ConfigMap; return whether there was one."""
+        found = await self._client.find(ConfigMap, name, self._home)
+        if found is not None:
             await self._client.delete_gone(ConfigMap, found)
+        return found is not None
 
     def _part(self, name: str, data: bytes) -> ConfigMap:
         meta = ObjectMeta(name=name, namespace=self._home)
         return ConfigMap(metadata=meta, binary_data={stored_list.DATA: data})
+
+
+def _public_key(authority: Authority) -> str:
+    return pem.encode(pem.PUBLIC_KEY, spki_of(authority.certificate)).decode("ascii")
 
 
 def _identity(authority: Authority) -> Authority:
@@ -314,7 +421,16 @@ def _identity(authority: Authority) -> Authority:
 def _number(head: ConfigMap, field: str) -> int:
     """A number in the head of a list; 0 if it has other content."""
     text = head.data.get(field, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < LONGEST_NUMBER else 0
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < LONGEST else 0
+    return number if number < LARGEST_NUMBER else 0
+
+
+def _head_data(edition: Edition, parts: int) -> dict[str, str]:
+    return stored_list.head_data(edition.number, timestamp(edition.next_update), parts)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _signed(
@@ -331,7 +447,8 @@ def platform_lists(signers: Mapping[str, Signer]) -> dict[str, PublishedList]:
     for name, signer in signers.items():
         before = found.get(signer.list_name)
         known = before.signers if before else frozenset[str]()
-        found[signer.list_name] = PublishedList(signer.authority, known | {name})
+        signers_of_it = known | {name}
+        found[signer.list_name] = PublishedList(signer.authority, signers_of_it, signer.list_name)
     return found
 
 
@@ -352,9 +469,10 @@ CONTROLLER = ControllerDeclaration(
             ("certificateauthorities", "credentialrevocations", "issuedcertificates"),
         ),
         rule(("get",), names.identity, ("signingkeys",)),
+        rule(("update",), names.identity, ("signingkeys/status",)),
     ),
     rights_at_home=lambda names: (
-        rule(("create", "delete", "get", "update"), CORE, ("configmaps",)),
+        rule(("create", "delete", "update", *READ), CORE, ("configmaps",)),
     ),
     reads_authority_keys=True,
     build=build,

@@ -61,6 +61,7 @@ from orchid.wire.text import human_duration
 
 SPEC: Final = Path() / "spec"
 STATE: Final = SPEC / "state"
+LIST_NUMBER: Final = Path() / "status" / "revocationListNumber"
 
 PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Retired"
 STATES: Final = (PUBLISHED, ACTIVE, VERIFYING, RETIRED)
@@ -358,6 +359,9 @@ class StatusRules(ConditionRules[SigningKey]):
     def validate_status(self, new: SigningKey, old: SigningKey) -> Iterator[FieldError]:
         if new.status.certificate != old.status.certificate:
             yield from certificate_errors(new.status)
+        number = new.status.revocation_list_number
+        if number < old.status.revocation_list_number:
+            yield invalid(LIST_NUMBER, number, "must not decrease")
 
 
 def declare(names: Naming) -> Kind[SigningKey]:
@@ -392,6 +396,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
                     "status.conditions",
                     "status.dependents",
                     "status.found",
+                    "status.revocationListNumber",
                     "status.times.published",
                 ),
                 rules=StatusRules(),

@@ -108,3 +108,11 @@ class SigningKeyStatus(Wire):
         proto(13),
         describe("Of an authority below another elsewhere: its certificate request, in PEM."),
     ] = ""
+    revocation_list_number: Annotated[
+        int,
+        proto(14),
+        describe(
+            "The number of its newest revocation list. No server serves a list with a lower one; "
+            "it never decreases."
+        ),
+    ] = 0

@@ -6,6 +6,7 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from orchid.client.client import ListSelection
+from orchid.controllers import publish_revocation_lists
 from orchid.controllers.publish_revocation_lists import PublishRevocationLists, platform_lists
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.x509 import stored_list
@@ -22,11 +24,13 @@ from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.event import Event
 from orchid.kinds.secret import Secret
+from orchid.kinds.signing_key import SigningKey
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.revoked_credentials import RevokedAuthority, RevokedCertificate
 from orchid.wire.struct import replace
+from tests.api.test_file_authorities import flags, pair
 from tests.api.world import Api
 from tests.security.certified import other_authority
 from tests.system_packages import require_program
@@ -87,19 +91,95 @@ async def list_of(
     return x509.load_der_x509_crl(await fetched(world, f"/crl/{authority}.crl"))
 
 
-async def test_number_grows_also_when_the_clock_was_ahead(world: Beside) -> None:
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["list deleted", "list there"])
+async def test_number_grows_also_when_the_clock_was_ahead(
+    world: Beside, *, is_deleted: bool
+) -> None:
     """A client keeps the list with the higher number: a lower one would be ignored."""
-    ahead = 2 * 10**18  # the year 2033
+    world.clock.ahead = timedelta(days=3000)
+    async with world.running("revocation-list-publisher"):
+        ahead = number_of(await list_of(world, 0))
+        await world.until_like(SigningKey, "cluster-1", condition=lambda key: numbered(key, ahead))
+    world.clock.ahead = timedelta()
+    if is_deleted:
+        await world.admin.delete(ConfigMap, HEAD, ORCH.system_namespace)
     async with world.running(*CONTROLLERS):
-        await list_of(world, 0)
-        head = await world.admin.get(ConfigMap, HEAD, ORCH.system_namespace)
-        await world.admin.update(replace(head, data={**head.data, stored_list.NUMBER: str(ahead)}))
         await issued(world, "lost")
         await revoke(world, "lost", "keyCompromise")
         found = await list_of(world, 1)
 
-    number = found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    assert number > ahead
+    assert number_of(found) > ahead
+
+
+def number_of(found: x509.CertificateRevocationList) -> int:
+    return found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+
+
+def numbered(key: SigningKey, number: int) -> bool:
+    return key.status.revocation_list_number == number
+
+
+async def test_a_number_of_an_earlier_version_counts(world: Beside) -> None:
+    """It stored the number with the list only, and not in the SigningKey."""
+    ahead = 2 * 10**18  # the year 2033
+    data = {stored_list.NUMBER: str(ahead), stored_list.PARTS: "1"}
+    meta = ObjectMeta(name=HEAD, namespace=ORCH.system_namespace)
+    await world.admin.create(ConfigMap(metadata=meta, data=data))
+
+    async with world.running("revocation-list-publisher"):
+        key = await world.until_like(
+            SigningKey, "cluster-1", condition=lambda key: key.status.revocation_list_number > ahead
+        )
+
+    assert key.status.revocation_list_number == number_of(await list_of(world, 0))
+
+
+async def test_a_replaced_file_of_an_authority_signs_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soon, without a revocation; the number goes on growing."""
+    monkeypatch.setattr(publish_revocation_lists, "KEY_AGAIN", 0.02)
+    given = flags("", pair(tmp_path, "ca"))
+    async with (
+        beside(tmp_path / "data", **given) as world,
+        world.running("revocation-list-publisher"),
+    ):
+        await world.server.file_authorities.update()
+        first = await world.until_like(
+            SigningKey, "cluster-1", condition=lambda key: not numbered(key, 0)
+        )
+        pair(tmp_path, "ca")
+        await world.server.file_authorities.update()
+        second = await world.until_like(
+            SigningKey, "cluster-2", condition=lambda key: not numbered(key, 0)
+        )
+        found = x509.load_der_x509_crl(await fetched(world))
+
+    public = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes()).public_key()
+    assert second.status.revocation_list_number > first.status.revocation_list_number
+    assert found.is_signature_valid(public)  # type: ignore[arg-type]  # an EC key
+
+
+async def test_a_part_of_a_list_that_is_deleted_is_published_again(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list in several objects counts whole; no part of an earlier edition is left."""
+    monkeypatch.setattr(stored_list, "LARGEST_PART", 100)
+    home = ORCH.system_namespace
+    async with world.running("revocation-list-publisher"):
+        await world.until_like(SigningKey, "cluster-1", condition=lambda key: not numbered(key, 0))
+        before = number_of(x509.load_der_x509_crl(await fetched(world)))
+        await world.admin.delete(ConfigMap, stored_list.part_name("cluster", before, 1), home)
+
+        async def newer() -> int | None:
+            number = number_of(x509.load_der_x509_crl(await fetched(world)))
+            return number if number != before else None
+
+        after = await world.until(newer)
+        left = stored_list.part_name("cluster", before, 2)
+        await world.until_gone(ConfigMap, left, home)
+
+    assert after > before
 
 
 async def test_a_revocation_is_in_the_list_and_a_lifted_hold_is_not(world: Beside) -> None:
@@ -121,10 +201,7 @@ async def test_a_revocation_is_in_the_list_and_a_lifted_hold_is_not(world: Besid
     assert both.get_revoked_certificate_by_serial_number(held.serial_number) is not None
     assert one.get_revoked_certificate_by_serial_number(held.serial_number) is None
     assert one.is_signature_valid(authority.public_key())  # type: ignore[arg-type]  # an EC key
-    numbers = [
-        found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-        for found in (empty, both, one)
-    ]
+    numbers = [number_of(found) for found in (empty, both, one)]
     assert numbers == sorted(set(numbers))
 
 

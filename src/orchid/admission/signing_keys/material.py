@@ -279,11 +279,13 @@ class SigningKeyMaterial(AdmissionPolicy):
         if is_present:
             now = whole_seconds(request.now)
             times = SigningKeyTimes(published=now, active=later_than(stored, now))
+        first = made.revocation_list
         status = replace(
             made.status,
             times=times,
             publish_time=self._publish_time if is_present else "",
             revocation_list=new.name if stored else authority.name,
+            revocation_list_number=first.edition.number if first else 0,
         )
         owner = owner_of(self._authorities.kind, authority)
         return replace(new.with_meta(owner_references=(owner,)), status=status)

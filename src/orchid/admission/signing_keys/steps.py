@@ -95,7 +95,7 @@ class SigningKeySteps(AdmissionPolicy):
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if old is None:
             return
-        if new is not None and old.is_file:
+        if new is not None and old.is_file and not _is_new_number(request, new, old):
             text = "it shows a key of the servers' files: change the files"
             raise Invalid(kind.about_kind(old.name), [forbidden(SPEC, text)])
         await self._feed.fresh()
@@ -244,3 +244,13 @@ class SigningKeySteps(AdmissionPolicy):
         found = await self._conditions(key).dependents(key, now)
         before = key.status.dependents
         return replace(found, unknown_until=before.unknown_until if before else None)
+
+
+def _is_new_number(request: Request, new: SigningKey, old: SigningKey) -> bool:
+    """Whether nothing changes but the number of the newest revocation list."""
+    number = new.status.revocation_list_number
+    return (
+        bool(request.target.subresource)
+        and number > old.status.revocation_list_number
+        and new.status == replace(old.status, revocation_list_number=number)
+    )

@@ -13,6 +13,7 @@ held. Checking that the numbers of a key are consistent takes no time.
 from collections.abc import Callable
 from typing import Final
 
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, padding, rsa
 
@@ -163,3 +164,15 @@ def signer(key: AuthorityKey) -> tuple[bytes, Callable[[bytes], bytes]]:
         raise UnsupportedKey(f"elliptic curve {key.curve.name} is not supported")
     identifier, method = _ECDSA[key.curve.name]
     return identifier, lambda body: key.sign(body, method)
+
+
+def verify(key: object, signature: bytes, body: bytes) -> None:
+    """Verify a signature of `signer`; raises InvalidSignature, also for a key of another type."""
+    if isinstance(key, rsa.RSAPublicKey):
+        key.verify(signature, body, padding.PKCS1v15(), hashes.SHA256())
+    elif isinstance(key, ed25519.Ed25519PublicKey | mldsa.MLDSA65PublicKey):
+        key.verify(signature, body)
+    elif isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _ECDSA:
+        key.verify(signature, body, _ECDSA[key.curve.name][1])
+    else:
+        raise InvalidSignature

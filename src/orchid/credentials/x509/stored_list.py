@@ -22,6 +22,12 @@ def part_name(authority: str, number: int, index: int) -> str:
     return f"crl.{authority}.{number}.{index}"
 
 
+def names(authority: str, number: int, parts: int) -> list[str]:
+    """The names of all ConfigMaps of an edition, the head first."""
+    others = [part_name(authority, number, index) for index in range(1, parts)]
+    return [head_name(authority), *others]
+
+
 def split(data: bytes) -> list[bytes]:
     """The parts of a list; the first is in the head."""
     return [data[at : at + LARGEST_PART] for at in range(0, len(data), LARGEST_PART)]
