@@ -24,6 +24,7 @@ from tests.unit.acme.test_acme_accounts import problem
 from tests.unit.acme.test_acme_orders import NAME, policy
 from tests.unit.acme.test_acme_orders import issued as acme_certificate
 
+APPLY = {"content-type": "application/apply-patch+yaml"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
@@ -56,6 +57,22 @@ async def test_the_name_of_a_stolen_token_protects_it_from_nothing(server: Api) 
     assert (answer.status, again.status) == (200, 200)
     assert await known(server, token=stolen) == 401
     assert len((await server.call("GET", REVOCATIONS)).json["items"]) == 2
+
+
+async def test_a_revocation_that_is_applied_again_under_another_name_ends(server: Api) -> None:
+    """Apply tried again and again, because it was refused as an object that exists: for ever."""
+    await server.account("robot")
+    spec = {"account": {"namespace": "default", "name": "robot"}}
+    body = {"apiVersion": "identity.orch.io/v1alpha1", "spec": spec}
+    first = await server.call("POST", REVOCATIONS, {**body, "metadata": {"name": "first"}})
+    assert first.status == 201, first.text
+
+    target = f"{REVOCATIONS}/second?fieldManager=mallory&force=true"
+    again = {**body, "kind": "CredentialRevocation", "metadata": {"name": "second"}}
+    answer = await server.call("PATCH", target, again, headers=APPLY)
+
+    assert (answer.status, answer.json["reason"]) == (409, "AlreadyExists")
+    assert answer.json["details"]["name"] == "first"
 
 
 async def test_the_name_of_a_certificate_protects_it_from_no_acme_client(issuing: World) -> None:

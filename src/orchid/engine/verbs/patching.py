@@ -1,6 +1,5 @@
 """Patch: the four patch formats, each ending as an update (or, for apply, a create)."""
 
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -145,9 +144,11 @@ class Patching:
             # If the object is created or deleted meanwhile, the other path is tried, so that apply
             # only fails for invalid input.
             if endpoint is None and await self._is_missing(kind, request):
-                with contextlib.suppress(AlreadyExists):
+                try:
                     return await self._apply_new(kind, config, request, may_create), True
-                continue
+                except AlreadyExists:
+                    if await self._is_missing(kind, request):
+                        raise  # because of another object: trying again would never end
             try:
                 return await self._updating.change(kind, endpoint, change, request), False
             except NotFound:
