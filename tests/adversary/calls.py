@@ -80,7 +80,7 @@ class Connections:
         *,
         content: str = JSON,
     ) -> Answer:
-        """Send a request; one that a stopped server left without an answer has the status 0."""
+        """Send a request; the status is 0 if the server has stopped, and 504 if it is silent."""
         headers = {"Content-Type": content}
         if proof.token:
             headers["Authorization"] = f"Bearer {proof.token}"
@@ -88,6 +88,9 @@ class Connections:
         for _ in range(2):  # the server may have closed an idle connection
             try:
                 return self._exchange(port, proof, method, path, data, headers)
+            except TimeoutError:
+                self.drop(port, proof)
+                return Answer(504)
             except (http.client.HTTPException, OSError):
                 self.drop(port, proof)
         return Answer(0)
