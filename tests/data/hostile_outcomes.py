@@ -31,13 +31,13 @@ poison giant no-list challenge-password rsa-1024-signed ec-honest-compressed
 pem-begins-and-good pem-windows
 """
 CERTIFICATE = """
-concatenated concatenated-thousand serial-zero serial-giant times-reversed times-year-0
+concatenated concatenated-thousand serial-zero serial-giant times-reversed
 times-year-9999 version-one constraints-false constraints-none other-algorithm empty-names
 nul-subject zero-modulus unknown-critical thousand-extensions thousand-blocks pem-empty
 pem-begins-and-good pem-windows
 """
 BUNDLE = """
-serial-zero serial-giant times-reversed times-year-0 times-year-9999 version-one
+serial-zero serial-giant times-reversed times-year-9999 version-one
 other-algorithm empty-names nul-subject zero-modulus unknown-critical thousand-extensions
 full-of-anchors text-between pem-begins-and-good pem-windows
 """

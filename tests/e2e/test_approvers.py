@@ -27,5 +27,5 @@ def test_workers_issue_what_was_approved_before_a_backup(
     until(again, f"{REQUESTS}/r", is_issued)
     selected = f"{ISSUED}?fieldSelector=spec.request.name%3Dr"
     [record] = call(again, "GET", selected)[1]["items"]
-    assert record["spec"]["approver"] == {"username": "admin"}
+    assert record["spec"]["approver"]["username"] == "admin"
     assert "admin" in person.types("issued", "-o", "wide", "--name", "alice").stdout.splitlines()[1]

@@ -92,7 +92,7 @@ spec: {{signerNames: [example.com/tables], allows: {{commonName: "*.example.com"
 ---
 apiVersion: identity.orch.io/v1alpha1
 kind: PublishedBundle
-metadata: {{name: {name}}}
+metadata: {{name: {name}-bundle}}
 spec: {{sources: [{{name: {name}}}]}}
 ---
 apiVersion: identity.orch.io/v1alpha1
@@ -322,7 +322,12 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
         assert "<unknown>" not in table.out, str(table)
         assert_ages(table.lines, {"it", "kinds"})
         name = "it" if resource in namespaced else "kinds"
-        named = {"issuedcertificates": serial, "signingkeys": "tokens-1", "consolesessions": DIGEST}
+        named = {
+            "issuedcertificates": serial,
+            "signingkeys": "tokens-1",
+            "consolesessions": DIGEST,
+            "publishedbundles": "kinds-bundle",
+        }
         name = named.get(kind, name)
         there = [line.split()[0] for line in table.lines[1:]]
         assert kind == "events" or name in there, f"put a {kind} named {name} into OTHERS"

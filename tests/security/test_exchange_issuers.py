@@ -177,7 +177,7 @@ PAGES: dict[str, tuple[str, Any, str]] = {
     "a redirect of the keys": ("/keys", "/elsewhere", "redirect"),
     "a redirect to another host": ("/keys", "https://127.0.0.2/latest/meta-data", "redirect"),
     "a huge set of keys": ("/keys", b'{"keys":[' + b" " * (2 << 20) + b"]}", "large"),
-    "no JSON": ("/keys", b"<html>", "not JSON"),
+    "no JSON": ("/keys", b"<html>", "not the JSON"),
     "keys of another issuer": (
         "/.well-known/openid-configuration", {"issuer": "https://evil.example"}, "another issuer",
     ),

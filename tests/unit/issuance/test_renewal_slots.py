@@ -39,7 +39,7 @@ def windows(count: int, life: timedelta = timedelta(days=90)) -> list[RenewalWin
     information = RenewalInformation(records, revocations, MovingClock(), replaced.get)
     found = [
         information.of(certificate_id(KEY, number.to_bytes(8, "big")))
-        for number in range(1, count + 1)
+        for number in range(1 << 60, (1 << 60) + count)
     ]
     return [one for one in found if one is not None]
 

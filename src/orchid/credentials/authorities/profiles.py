@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from orchid.credentials.a_labels import is_a_label
 from orchid.credentials.authorities.authority_keys import ML_DSA_65
 from orchid.credentials.authorities.issuer_limits import IssuerLimits
 from orchid.credentials.refusals import NotPermitted
@@ -424,8 +423,15 @@ def refuse_bad_host(name: str, *, wildcards: bool) -> None:
     good = len(name) <= _MAX_DNS_NAME and all(_DNS_LABEL.fullmatch(label) for label in labels)
     if not good or _is_address(host):
         raise NotPermitted("a DNS subjectAltName is not a host name")
-    if any(label[2:4] == "--" and not is_a_label(label) for label in labels):
+    if any(label[2:4] == "--" and not _is_a_label(label) for label in labels):
         raise NotPermitted("a DNS subjectAltName is not a valid internationalized name")
+
+
+def _is_a_label(label: str) -> bool:
+    # Half a megabyte of tables, and most names are ASCII.
+    from orchid.credentials.a_labels import is_a_label  # noqa: PLC0415 -- see above
+
+    return is_a_label(label)
 
 
 def _refuse_bad_email(address: str) -> None:

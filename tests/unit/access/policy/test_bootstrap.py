@@ -234,11 +234,6 @@ def test_nodes_hold_their_role_through_the_node_authorizer_only() -> None:
         (
             controller("certificate-authority"),
             ask("create", "secrets", namespace=ORCH.system_namespace),
-            True,
-        ),
-        (
-            controller("certificate-authority"),
-            ask("create", "secrets", namespace="default"),
             False,
         ),
         (
