@@ -4,6 +4,7 @@
 durations.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import Protocol
 Monotonic = Callable[[], float]  # for callers that need only this of a Clock
 
 MILLISECOND = 0.001
+LONGEST_WAIT = 5.0  # seconds, for a time of issue
 
 
 class Clock(Protocol):
@@ -40,6 +42,15 @@ class SystemClock:
         if passed >= self._until:
             self._now, self._until = datetime.now(UTC), passed + MILLISECOND
         return self._now
+
+
+async def until_reached(moment: datetime, now: datetime) -> bool:
+    """Wait for a moment in the next seconds; False if it is later, as by another server's clock."""
+    wait = (moment - now).total_seconds()
+    if wait > LONGEST_WAIT:
+        return False
+    await asyncio.sleep(wait)
+    return True
 
 
 @lru_cache(maxsize=16)  # cutting a time to seconds takes four times as long as reading the clock

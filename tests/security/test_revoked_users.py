@@ -1,5 +1,6 @@
 """The attack: to go on under a user name whose credentials were revoked, by any credential."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.security.test_revocations import (
 from tests.security.test_watches_end import prepared, watching
 from tests.unit.controllers.beside import MovingClock
 
+FRACTION = 200_000  # microseconds
 RBAC = "/apis/rbac.authorization.orch.io/v1"
 
 
@@ -55,6 +57,21 @@ async def test_every_certificate_of_a_revoked_user_is_refused_and_a_new_one_work
     assert await known(server, peer=unrecorded.peer) == 401
     assert await known(server, peer=other.peer) == 201
     assert await known(server, peer=new) == 201
+
+
+async def test_a_certificate_that_came_after_one_revocation_is_no_exception_to_the_next(
+    server: Api,
+) -> None:
+    """All within a second: it counted as issued in the next one, because its signer was revoked."""
+    while server.server.clock.now().microsecond > FRACTION:  # noqa: ASYNC110 -- a second begins
+        await asyncio.sleep(0.01)
+    await revoked(server, "signer", authority={"signerName": ORCH.client_signer})
+    _, peer = await on_record(server, "jane")
+    before = await known(server, peer=peer)
+
+    await revoked(server, "stolen", user={"username": "jane"})
+
+    assert (before, await known(server, peer=peer)) == (201, 401)
 
 
 async def test_a_static_token_is_refused_as_long_as_the_revocation_exists(server: Api) -> None:

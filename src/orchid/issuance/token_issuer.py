@@ -8,13 +8,14 @@ time of its key is recorded before it is returned (token_keys/long_tokens.py).
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from orchid.access.revocations import Revocations
+from orchid.clock import until_reached
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import (
     AccountClaims,
@@ -49,7 +50,6 @@ from orchid.wire.text import quote
 # Agents that never reload a token request exactly this lifetime; they get a year, or the maximum
 # lifetime, and a claim after which their use of it is reported.
 EXTENDED_WHEN = 3607
-LONGEST_WAIT = 5.0  # seconds, until new tokens are not covered by a revocation
 EXTENDED_SECONDS = 365 * 24 * 3600
 LEAST_MAXIMUM, GREATEST_MAXIMUM = 3600, 1 << 32
 
@@ -161,7 +161,11 @@ class TokenIssuer:
             account_name = (wanted.metadata.namespace, wanted.metadata.name)
             until = self._revocations.account_until(account_name)
             if now.timestamp() < until + 1:
-                now = await _after(until, now)
+                # `iat` has whole seconds.
+                moment = datetime.fromtimestamp(until + 1, UTC)
+                if not await until_reached(moment, now):
+                    raise Unavailable("tokens of this account were revoked just now; try again")
+                now = moment
         signer = self._signer()
         claims, account = self._claims(signer.issuer, wanted, bound or NOT_BOUND, now)
         assert claims.exp is not None
@@ -227,15 +231,6 @@ class TokenIssuer:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sign-token")
         return self._threads
-
-
-async def _after(until: int, now: datetime) -> datetime:
-    """Wait for the second after those whose tokens are revoked: `iat` has whole seconds."""
-    wait = until + 1 - now.timestamp()
-    if wait > LONGEST_WAIT:  # the clock of the revoking server is ahead of ours
-        raise Unavailable("tokens of this account were revoked just now; try again")
-    await asyncio.sleep(wait)
-    return now + timedelta(seconds=wait)
 
 
 def group_and_version(api_version: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 from cryptography import x509
 
-from orchid.clock import whole_seconds
+from orchid.clock import until_reached, whole_seconds
 from orchid.credentials.authorities.issuer_chain import is_issued_by, spki_of
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import signing_request
@@ -49,7 +49,7 @@ from orchid.kinds.issued_certificate import (
 )
 from orchid.kinds.pod_certificate_request import CHAIN, REQUESTER, PodCertificateRequest
 from orchid.shared_turn import SharedTurn
-from orchid.wire.errors import Forbidden, Invalid
+from orchid.wire.errors import Forbidden, Invalid, Unavailable
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -127,8 +127,14 @@ class RecordIssued(AdmissionPolicy):
         if problem or recorded:
             return ()
         if isinstance(new, PodCertificateRequest):
-            return (self._pod_record(new, facts, request),)
-        return (self._record(new, facts, request),)
+            record = self._pod_record(new, facts, request)
+        else:
+            record = self._record(new, facts, request)
+        # Not stored before its time of issue: a revocation until then would not apply to it.
+        issued = record.metadata.creation_timestamp
+        if issued and issued > request.now and not await until_reached(issued, request.now):
+            raise Unavailable("certificates were revoked just now; try again")
+        return (record,)
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if old is None or old.spec.cluster:

@@ -1,5 +1,6 @@
 """Records of issued certificates: a serial number identifies one certificate."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -33,7 +34,7 @@ from orchid.kinds.pod_certificate_request import (
     PodCertificateRequest,
     PodCertificateRequestSpec,
 )
-from orchid.wire.errors import Forbidden, Invalid
+from orchid.wire.errors import Forbidden, Invalid, Unavailable
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
@@ -298,3 +299,29 @@ async def test_only_a_new_certificate_of_a_signer_of_ours_is_recorded() -> None:
     assert await companions(ours, new, new) == 0
     assert await companions(ours, old, new) == 0
     assert await companions(recording(), new, old) == 0
+
+
+@pytest.mark.parametrize(("ahead", "recorded"), [(-1, True), (0, True), (4, True), (5, False)])
+async def test_a_record_is_not_stored_before_its_time_of_issue(
+    monkeypatch: pytest.MonkeyPatch, ahead: int, recorded: bool
+) -> None:
+    """Otherwise the next revocation would be earlier than the certificate that it should end."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    old = csr_for(KEY)
+    until = NOW + timedelta(seconds=ahead)
+    policy = recording(issuers=Issuers((ROOT,), False), signer_until=until)
+    request = a_request(TARGET)
+    companions = policy.companions(request, SIGNING_REQUESTS, old.with_certificate(PEM), old)
+
+    if recorded:
+        (record,) = await companions
+        assert record.metadata.creation_timestamp == NOW + timedelta(seconds=ahead + 1)
+        assert waits == ([ahead + 1] if ahead >= 0 else [])
+    else:
+        with pytest.raises(Unavailable, match="try again"):
+            await companions
