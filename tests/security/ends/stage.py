@@ -5,19 +5,29 @@ several connections for callers, each request is sent over all of them: with wor
 answers, over etcd another server.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from orchid.credentials.authorities.authority import Authority
+from orchid.wire.naming import ORCH
+from tests.api.callers import authority, front_proxy_settings
+from tests.api.clusters import cluster
 from tests.api.world import ADMIN, Answer, Api
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.https import Https
-from tests.e2e.serving import free_port, running_server
+from tests.e2e.person import Person
+from tests.e2e.serving import Server, free_port, running_server
 from tests.security.certified import Certified
 from tests.security.exchanging import AGREES
 from tests.security.signing_in import CLIENT, SignInProvider
+from tests.security.test_revoked_users import allowed
+from tests.unit.acme.acme_client import BASE
+from tests.unit.acme.conftest import AUTHORITIES
 
 ISSUER = "https://orchid.test"
 NAMESPACE = "ends"
@@ -25,14 +35,51 @@ CORE = f"/api/v1/namespaces/{NAMESPACE}"
 RBAC = "/apis/rbac.authorization.orch.io/v1"
 
 
+KNOWN: Final = "hook-"  # how a token begins that the webhook knows; the rest is its user
+
+
+class Provider(SignInProvider):
+    """It also answers the reviews of a webhook."""
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        pages: Any = super()._handler()
+
+        class Reviews(pages):  # type: ignore[misc]  # a class that a function has made
+            def do_POST(self) -> None:  # noqa: N802 -- the name of http.server
+                if not self.path.startswith("/review"):
+                    super().do_POST()
+                    return
+                review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                found = json.dumps({**review, "status": reviewed(review["spec"])}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(found)))
+                self.end_headers()
+                self.wfile.write(found)
+
+        return Reviews
+
+
+def reviewed(spec: dict[str, Any]) -> dict[str, Any]:
+    """The status of a review; the id of a token is the token."""
+    token = spec["token"]
+    if not token.startswith(KNOWN):
+        return {"authenticated": False}
+    extra = {ORCH.credential_id: [f"JTI={token}"]}
+    user = {"username": token.removeprefix(KNOWN), "extra": extra}
+    return {"authenticated": True, "user": user, "audiences": spec["audiences"]}
+
+
 class Stage(Api):
     """One or more servers over one store; the administrator speaks to the first."""
 
     def __init__(
-        self, place: Path, ports: list[int], data: Path, provider: SignInProvider, console: int = 0
+        self, place: Path, ports: list[int], data: Path, provider: Provider, console: int = 0
     ) -> None:
         self.place, self.ports, self.data, self.provider = place, ports, data, provider
         self.console_port = console
+        self.proxies: Authority
+        self.process: Server
+        self.words: tuple[str, ...]  # the flags of the server
         self._callers: dict[Path | None, list[Https]] = {}
         self._opened: list[Https] = []
         self._admin = self.connection(ports[0])
@@ -78,7 +125,19 @@ class Stage(Api):
         file.write_bytes(certified.chain + certified.key)
         return file
 
+    @contextmanager
+    def restored(self, copy: Path) -> Iterator[None]:
+        """Stop the server, restore a backup, and start it again on the same port."""
+        self.process.stop()
+        self.close()
+        person = Person(self.place, self.process.kubeconfig)
+        person.types("restore", str(copy), "--data-dir", str(self.data))
+        with running_server(self.data, *self.words, port=self.ports[0]):
+            yield
+            self.close()
+
     def close(self) -> None:
+        """Close every connection; those that are used again are opened again."""
         for connection in self._opened:
             connection.close()
 
@@ -126,19 +185,39 @@ class Browser:
         return found
 
 
-def flags(place: Path, provider: SignInProvider) -> dict[str, str]:
+def flags(place: Path, provider: Provider, proxies: Authority) -> dict[str, str]:
     """The settings of every server of a stage."""
-    authority = place / "provider.crt"
-    authority.write_text(provider.trusted)
+    trusted = place / "provider.crt"
+    trusted.write_text(provider.trusted)
     exchange = provider.exchange_configuration(place / "exchange.json")
+    webhook = place / "webhook.json"
+    cluster = {"server": f"{provider.url}/review", "certificate-authority": str(trusted)}
+    context = {"cluster": "c", "user": "u"}
+    webhook.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "c", "cluster": cluster}],
+                "users": [{"name": "u", "user": {}}],
+                "contexts": [{"name": "x", "context": context}],
+                "current-context": "x",
+            }
+        )
+    )
+    proxy = {
+        f"--{name.replace('_', '-')}": ",".join(value) if isinstance(value, list) else str(value)
+        for name, value in front_proxy_settings(place, proxies).items()
+    }
     return {
+        **proxy,
+        "--acme-url": BASE,
+        "--authentication-token-webhook-config-file": str(webhook),
         "--token-auth-file": str(TOKENS),
         "--service-account-issuer": ISSUER,
         "--api-audiences": ISSUER,
         "--token-exchange-config": exchange,
         "--oidc-issuer-url": provider.url,
         "--oidc-client-id": CLIENT,
-        "--oidc-ca-file": str(authority),
+        "--oidc-ca-file": str(trusted),
         "--oidc-username-prefix": "oidc:",
     }
 
@@ -147,33 +226,49 @@ def flags(place: Path, provider: SignInProvider) -> dict[str, str]:
 def staged(place: Path, *more: str, connections: int = 1) -> Iterator[Stage]:
     """One server, and a console unless it has workers."""
     with ExitStack() as stack:
-        provider = stack.enter_context(SignInProvider())
-        console = free_port()
-        own = {
-            **flags(place, provider),
-            "--console-listen": f"127.0.0.1:{console}",
-            "--console-url": f"https://127.0.0.1:{console}",
-        }
-        given = [word for pair in own.items() for word in pair]
-        server = stack.enter_context(running_server(place / "data", *given, *more))
+        provider = stack.enter_context(Provider())
+        proxies = authority()
+        given = flags(place, provider, proxies)
+        console = 0 if more else free_port()
+        if console:
+            given |= {
+                "--console-listen": f"127.0.0.1:{console}",
+                "--console-url": f"https://127.0.0.1:{console}",
+            }
+        words = [word for pair in given.items() for word in pair]
+        server = stack.enter_context(running_server(place / "data", *words, *more))
         stage = Stage(place, [server.port] * connections, server.data_dir, provider, console)
+        stage.proxies, stage.process, stage.words = proxies, server, (*words, *more)
         stack.callback(stage.close)
         yield stage
 
 
+RULES: Final = (
+    allowed("configmaps", "watch"),
+    allowed("credentialrevocations", "list", "watch", group="identity.orch.io"),
+    allowed("certificatesigningrequests", "create", group=ORCH.certificates),
+)
+
+
 async def prepare(stage: Stage) -> None:
-    """Everybody may watch ConfigMaps and revocations; one account lets jobs get its tokens."""
-    rules = [
-        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["watch"]},
-        {
-            "apiGroups": ["identity.orch.io"],
-            "resources": ["credentialrevocations"],
-            "verbs": ["list", "watch"],
-        },
-    ]
-    await stage.make(f"{RBAC}/clusterroles", {"metadata": {"name": "watcher"}, "rules": rules})
-    subject = {"kind": "Group", "name": "system:authenticated", "apiGroup": RBAC.split("/")[2]}
-    role = {"kind": "ClusterRole", "name": "watcher", "apiGroup": RBAC.split("/")[2]}
-    binding = {"metadata": {"name": "watcher"}, "roleRef": role, "subjects": [subject]}
-    await stage.make(f"{RBAC}/clusterrolebindings", binding)
+    """Everybody may watch ConfigMaps and revocations, and send certificate requests. One account
+    lets jobs get its tokens; there are authorities for ACME and for SVIDs, and a cluster.
+    """
+    meta = {"metadata": {"name": "user"}}
+    await stage.make(f"{RBAC}/clusterroles", {**meta, "rules": RULES})
+    renewing = f"system:{ORCH.certificates}:certificatesigningrequests:selfnodeclient"
+    for role, group in (
+        ("user", "system:authenticated"),
+        (renewing, "system:nodes"),
+        ("acme-requester", "system:serviceaccounts"),
+    ):
+        subject = {"kind": "Group", "name": group, "apiGroup": ORCH.rbac}
+        reference = {"kind": "ClusterRole", "name": role, "apiGroup": ORCH.rbac}
+        body = {"metadata": {"name": f"{role}-of-all"}, "roleRef": reference, "subjects": [subject]}
+        await stage.make(f"{RBAC}/clusterrolebindings", body)
     await stage.account("deployer", NAMESPACE, annotations=AGREES)
+    for name, more in (("servers", {"acme": {}}), ("mesh", {"trustDomain": "example.org"})):
+        spec = {"signerName": f"example.com/{name}", "key": {"algorithm": "ECDSA-P256"}, **more}
+        spec["subject"] = {"commonName": name}
+        await stage.make(AUTHORITIES, {"metadata": {"name": name}, "spec": spec})
+    await cluster(stage)
