@@ -139,7 +139,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "serve --naming kube": (2, "--naming: 'kube' is none of orch, kubernetes"),
     "serve --history 5": (2, "--history: '5' is not a duration, like 90s or 5m"),
     "serve --tls-cert-file text": (2, "--tls-cert-file and --tls-private-key-file go together"),
-    "serve --authentication-config text": (2, "--authentication-config: the file is not readable"),
+    "serve --authentication-config text": (2, "--authentication-config: line 1 is not YAML"),
     "serve --workers 0": (2, "--workers: at least 1 is needed"),
     # Its files
     "doctor --data-dir nowhere": (2, "there is no directory nowhere"),

@@ -53,12 +53,13 @@ from orchid.outbound import foreign
 from orchid.outbound.answer import Answer
 from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.https_client import HttpsClient
-from orchid.outbound.remote import InvalidRemote, Remote, embedded_remote, trusting
+from orchid.outbound.remote import Remote, embedded_remote, trusting
 from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
+from orchid.settings import trusted_files
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
-from orchid.settings.signing_files import signing_files
+from orchid.settings.signing_files import own_pairs
 from orchid.trust import door
 from orchid.version import __version__
 from orchid.wire.naming import KUBERNETES, Naming
@@ -327,13 +328,8 @@ def notice_settings(settings: Settings, metrics: NoticeMetrics) -> NoticeSetting
     bearer = None
     if given.notice_token_file:
         bearer = functools.partial(_token, Path(given.notice_token_file))
-    try:
-        authorities = Path(given.notice_ca_file).read_text() if given.notice_ca_file else ""
-        remote = Remote(given.notice_url, trusting(authorities), bearer=bearer)
-    except (InvalidRemote, UnicodeDecodeError) as problem:
-        raise BadSettings(f"--notice-url: {problem}") from None
-    except OSError as problem:
-        raise BadSettings(f"--notice-ca-file: {problem.strerror}") from None
+    tls = trusting(trusted_files.authorities("notice-ca-file", given.notice_ca_file))
+    remote = Remote(given.notice_url, tls, bearer=bearer)
     client = HttpsClient(remote, max_answer=LARGEST_NOTICE_ANSWER, timeout=NOTICE_TIMEOUT)
 
     async def post(body: bytes, media: str) -> Answer:
@@ -369,7 +365,7 @@ def signers(
 ) -> dict[str, Signer]:
     """The platform signers with a CA in files: one for all, or each its own."""
     names = settings.names
-    own = _own_pairs(settings)
+    own = own_pairs(settings.given, settings.names)
     profiles = platform_profiles(names)
     if own:
         found = {
@@ -405,7 +401,7 @@ def _pod_signers(names: Naming, client: Signer) -> dict[str, Signer]:
 
 def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, Path]:
     """The certificate files of the platform signers' CAs, by signer."""
-    own = _own_pairs(settings)
+    own = own_pairs(settings.given, settings.names)
     names = settings.names
     if own:
         found = {name: certificate for name, (certificate, _) in own.items()}
@@ -420,7 +416,7 @@ def file_authorities(settings: Settings, files: DataDirectory) -> list[FileAutho
     if settings.stores_authority:
         return []
     found, names = signing_certificates(settings, files), settings.names
-    if not _own_pairs(settings):
+    if not own_pairs(settings.given, settings.names):
         return [FileAuthority(CLUSTER, tuple(found), found[names.client_signer])]
     with_pods = names.client_signer, names.pod_client_signer
     return [
@@ -439,19 +435,3 @@ def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
         key = certificates.fingerprint(signer.authority().certificate)
         known.setdefault(key, {"signers": []})["signers"].append(name)
     return known
-
-
-def _own_pairs(settings: Settings) -> Mapping[str, tuple[Path, Path]]:
-    """The files of signers with a CA of their own."""
-    shared, *others = signing_files(settings.given, settings.names)
-    for each in others:
-        if bool(each.certificate) != bool(each.key):
-            present, missing = ("cert", "key") if each.certificate else ("key", "cert")
-            raise BadSettings(f'"{each.flag}": cannot specify {present} without {missing}')
-    pairs = {each.signer: (Path(each.certificate), Path(each.key)) for each in others if each.key}
-    if pairs and shared.certificate:
-        raise BadSettings(
-            "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file "
-            "flags at the same time"
-        )
-    return pairs

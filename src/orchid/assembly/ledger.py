@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from orchid.clock import SystemClock
 from orchid.credentials.files import read_private
 from orchid.credentials.keys import read_private_key
-from orchid.credentials.refusals import Refusal
+from orchid.credentials.refusals import Refusal, UnsupportedKey
 from orchid.data_directory import DataDirectory
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
@@ -29,16 +29,17 @@ log = logging.getLogger(__name__)
 
 def ledger_keys(files: DataDirectory) -> list[Ed25519PrivateKey]:
     """The keys that sign checkpoints, the oldest first."""
-    return [_ledger_key(path) for path in files.ledger_keys]
-
-
-def _ledger_key(path: Path) -> Ed25519PrivateKey:
     try:
-        key = read_private_key(read_private(path), str(path))
+        return [ledger_key(path) for path in files.ledger_keys]
     except Refusal as refusal:
         raise BadSettings(f"--ledger-key-file: {refusal}") from None
+
+
+def ledger_key(path: Path) -> Ed25519PrivateKey:
+    """The key in a file; raises Refusal."""
+    key = read_private_key(read_private(path), str(path))
     if not isinstance(key, Ed25519PrivateKey):
-        raise BadSettings(f"--ledger-key-file: {path} is not an Ed25519 key")
+        raise UnsupportedKey(f"{path} is not an Ed25519 key")
     return key
 
 

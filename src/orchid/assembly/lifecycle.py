@@ -14,7 +14,7 @@ from orchid.access.policy.reconcile import reconcile
 from orchid.assembly import controlling
 from orchid.assembly.access import as_bad_settings
 from orchid.assembly.listeners import list_listener
-from orchid.assembly.platform_import import import_authority, import_later, report_older
+from orchid.assembly.platform.importing import import_authority, import_later, report_older
 from orchid.assembly.server import Assembly
 from orchid.controllers.running import run_controllers
 from orchid.credentials.refusals import Refusal
@@ -133,13 +133,14 @@ async def run(
         if prepares:
             await server.own_certificates.record(server.clock)
         listener = server.listener() if prepares else None
+        # Their settings are in use before the server is announced.
+        console = await _console(server) if controls else None
+        plain = await list_listener(settings, server.lists, monotonic) if controls else None
         process_memory.settle()
         sockets = await ready()
         listener = listener or server.listener()  # another process has prepared its files
-        console = await _console(server) if controls else None
         if listens:
             await listener.start(sockets=sockets, shares=settings.given.workers > 1)
-        plain = await list_listener(settings, server.lists, monotonic) if controls else None
         background += [tasks.create_task(console.run())] if console else []
         background += [tasks.create_task(work) for work in _upkeep(server, controls)]
         reporting = tasks.create_task(server.applied.run()) if listens else None

@@ -12,6 +12,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
+from orchid.settings.trusted_files import authorities
 
 
 class OutsideIssuers(NamedTuple):
@@ -39,6 +40,8 @@ def read(settings: Settings) -> Configuration:
     """The configured issuers; raises BadSettings."""
     try:
         return _read(settings)
+    except BadSettings:
+        raise
     except (ValueError, Refusal) as problem:
         flag = (
             "authentication-config" if settings.given.authentication_config else "oidc-issuer-url"
@@ -51,7 +54,6 @@ def _read(settings: Settings) -> Configuration:
     if given.authentication_config:
         text = read_bounded(Path(given.authentication_config))
         return read_configuration(text, settings.names, own)
-    ca = given.oidc_ca_file
     issuer = from_flags(
         issuer_url=given.oidc_issuer_url,
         client_id=given.oidc_client_id,
@@ -61,7 +63,7 @@ def _read(settings: Settings) -> Configuration:
         groups_prefix=given.oidc_groups_prefix,
         required_claims=given.oidc_required_claim,
         signing_algorithms=given.oidc_signing_algs,
-        authorities=read_bounded(Path(ca)).decode() if ca else "",
+        authorities=authorities("oidc-ca-file", given.oidc_ca_file),
         own_issuers=own,
     )
     return Configuration((issuer,))

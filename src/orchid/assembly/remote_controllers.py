@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchid import data_directory
 from orchid.access.authorizers.union import Union
+from orchid.assembly import setting_files
 from orchid.assembly.controlling import (
     controller_context,
     file_token_issuer,
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:
     """Run the controllers of a kubeconfig's server until `stop` is set."""
     names = settings.names
+    setting_files.require_usable(settings, setting_files.OF_CONTROLLERS)
     files = data_directory.located(settings)
     try:
         remote = read_kubeconfig(kubeconfig)

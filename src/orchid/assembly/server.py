@@ -19,7 +19,7 @@ from orchid.assembly.encryption import Sealing, encrypted
 from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener
-from orchid.assembly.platform_files import ServingKey, project
+from orchid.assembly.platform.files import ServingKey, project
 from orchid.assembly.stores import AuditRecord
 from orchid.assembly.token_pages import issuer_documents, oauth_pages
 from orchid.clock import SystemClock

@@ -10,7 +10,7 @@ import socket
 from typing import Any
 
 from orchid import data_directory, helper_process, process_memory
-from orchid.assembly import lifecycle
+from orchid.assembly import lifecycle, setting_files
 from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import has_sealed, opened_audit, opened_store
@@ -28,6 +28,7 @@ WORKER_PROGRAM = helper_process.command("orchid.worker")
 async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     """Serve until `stop` is set, then drain. `announce` is called when the server is ready."""
     clock = SystemClock()
+    setting_files.require_usable(settings)
     data_directory.make(settings)
     async with contextlib.AsyncExitStack() as opened:
         # The store comes first: with its lock, only one server writes files in the directory.

@@ -16,8 +16,10 @@ class UnusableTls(ValueError):
 
 def trusting(authorities: str = "") -> ssl.SSLContext:
     """TLS settings that trust these PEM CAs, or the system's if there are none."""
+    # Comments of a bundle are not always ASCII, which the library requires.
+    data = authorities.encode("ascii", "replace").decode("ascii")
     try:
-        context = ssl.create_default_context(cadata=authorities or None)
+        context = ssl.create_default_context(cadata=data or None)
     except (ssl.SSLError, ValueError):
         raise UnusableTls("the authorities are not certificates in PEM form") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -11,7 +11,7 @@ import msgspec
 from orchid.credentials.x509.revocation_list import LISTED_AFTER_END
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
-from orchid.settings.signing_files import signing_files
+from orchid.settings.signing_files import own_pairs, signing_files
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import SETS, Naming
 from orchid.wire.options import duration
@@ -19,6 +19,12 @@ from orchid.wire.options import duration
 LAST_PORT = 65_535
 STORED, FILES = "stored", "files"  # where token keys are
 CONSOLE_LOGINS = ("oidc", "certificate")
+LEAST = {
+    "workers": 1,
+    "max_requests_inflight": 0,
+    "max_mutating_requests_inflight": 0,
+    "min_request_timeout": 0,
+}
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -154,17 +160,18 @@ def _refuse_contradictions(given: Given) -> None:
         _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook"))
     if not given.authorization_mode:
         raise BadSettings("--authorization-mode: at least one authorizer is needed")
-    if given.workers < 1:
-        raise BadSettings("--workers: at least 1 is needed")
+    for name, least in LEAST.items():
+        if getattr(given, name) < least:
+            raise BadSettings(f"--{name.replace('_', '-')}: at least {least} is needed")
+    _urls(given)
+    own_pairs(given, SETS[given.naming])
     _together(given, "tls_cert_file", "tls_private_key_file")
     _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
     _together(given, "pkcs11_module", "pkcs11_token")
     _together(given, "pkcs11_module", "pkcs11_pin_file")
+    _together(given, "audit_log_path", "audit_policy_file")
+    _together(given, "etcd_certfile", "etcd_keyfile")
     _front_proxy(given)
-    _refuse_odd_url("crl-url", given.crl_url)
-    _refuse_odd_url("acme-url", given.acme_url)
-    if given.acme_url and not given.acme_url.startswith("https://"):
-        raise BadSettings("--acme-url: ACME clients need https")
     if given.crl_listen:
         address(given.crl_listen, "crl-listen")
     for flag, value in (
@@ -174,6 +181,32 @@ def _refuse_contradictions(given: Given) -> None:
         if value and not given.notice_url:
             raise BadSettings(f"--{flag} needs --notice-url")
     _console(given)
+
+
+def _urls(given: Given) -> None:
+    """Refuse URLs that clients, or this server, could not use."""
+    for issuer in given.service_account_issuer:
+        # As in Kubernetes, a word without a colon is an issuer, too.
+        if not (_is_plain_url(issuer) if ":" in issuer else _is_plain(issuer)):
+            raise BadSettings(
+                f"--service-account-issuer: {issuer!r} is not a URL like https://id.example.org"
+            )
+    _refuse_odd_url("service-account-jwks-uri", given.service_account_jwks_uri)
+    _refuse_odd_url("crl-url", given.crl_url)
+    _refuse_odd_url("acme-url", given.acme_url)
+    if given.acme_url and not given.acme_url.startswith("https://"):
+        raise BadSettings("--acme-url: ACME clients need https")
+    if given.advertise_address and not _is_plain(given.advertise_address):
+        raise BadSettings(
+            f"--advertise-address: {given.advertise_address!r} is not a host name or an IP address"
+        )
+    if given.notice_url:
+        from orchid.outbound import remote  # noqa: PLC0415 -- most servers send no notices
+
+        try:
+            remote.refuse_unfit_url(given.notice_url)
+        except remote.InvalidRemote as problem:
+            raise BadSettings(f"--notice-url: {problem}") from None
 
 
 def _console(given: Given) -> None:
@@ -250,8 +283,11 @@ def _refuse_odd_url(name: str, text: str) -> None:
 
 
 def _is_plain_url(text: str) -> bool:
-    rest = text.partition("://")[2].rstrip("/")
-    return bool(rest) and text.isascii() and text.isprintable() and not set(text) & set(' "<>?#%')
+    return bool(text.partition("://")[2].rstrip("/")) and _is_plain(text)
+
+
+def _is_plain(text: str) -> bool:
+    return bool(text) and text.isascii() and text.isprintable() and not set(text) & set(' "<>?#%')
 
 
 def address(text: str, name: str) -> tuple[str, int]:

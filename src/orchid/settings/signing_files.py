@@ -1,7 +1,10 @@
 """The --cluster-signing-…-file flags: one authority for all platform signers, or one for each."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
 from orchid.wire.naming import Naming
 
@@ -38,3 +41,18 @@ def signing_files(given: Given, names: Naming) -> list[SigningFiles]:
         )
         for word, (field, metric) in _PAIRS.items()
     ]
+
+
+def own_pairs(given: Given, names: Naming) -> Mapping[str, tuple[Path, Path]]:
+    """The files of signers with an authority of their own; raises BadSettings."""
+    shared, *others = signing_files(given, names)
+    for each in others:
+        if bool(each.certificate) != bool(each.key):
+            raise BadSettings(f"--{each.flag}-cert-file and --{each.flag}-key-file go together")
+    pairs = {each.signer: (Path(each.certificate), Path(each.key)) for each in others if each.key}
+    if pairs and shared.certificate:
+        raise BadSettings(
+            "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file "
+            "flags at the same time"
+        )
+    return pairs

@@ -33,6 +33,14 @@ def without_type_names(problem: str) -> str:
     return f"must be {words.removeprefix('Expected ').replace(', got ', ', not ')}"
 
 
+def field_problem(problem: str) -> str:
+    """A message of msgspec as `field: reason`, in words for people."""
+    text, _, where = problem.partition(" - at `$")
+    reason = without_type_names(text).replace("Object contains unknown", "unknown")
+    field = where.rstrip("`").removeprefix(".")
+    return f"{field}: {reason}" if field else reason
+
+
 def _type(name: str) -> str:
     return _TYPES.get(name, f"`{name}`")
 

@@ -86,7 +86,7 @@ class Parent:
         self._server = StoreServer(shared, self._counter)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._waiting: dict[str, Session] = {}  # ready, but not everything is prepared yet
-        self._unready = {role.name for role in roles(settings) if role.listens}
+        self._unready = {role.name for role in roles(settings)}
         self._stop = asyncio.Event()
         self._prepared = False
         self._problem = ""  # why a worker cannot start, for the operator
@@ -133,7 +133,7 @@ class Parent:
                 code = f"none, it was not started: {problem}"
             if self._stop.is_set():
                 return
-            if not self._prepared:
+            if not self._prepared or (self._problem and self._unready):
                 raise BadSettings(
                     self._problem
                     or f"{role.name} ended with exit code {code} before it could serve"

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 
 from orchid import data_directory
-from orchid.assembly import platform_import
+from orchid.assembly.platform import importing as platform_import
 from orchid.client.client import ListSelection
 from orchid.clock import SystemClock
 from orchid.credentials.authorities.authority import Authority

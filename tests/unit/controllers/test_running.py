@@ -77,8 +77,14 @@ async def test_identity_is_stable_for_the_embedded_store(server_files: Path) -> 
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        ({"cluster_signing_client_cert_file": "x"}, "cannot specify cert without key"),
-        ({"cluster_signing_node_serving_key_file": "x"}, "cannot specify key without cert"),
+        (
+            {"cluster_signing_client_cert_file": "x"},
+            "client-cert-file and --cluster-signing-client-key-file go",
+        ),
+        (
+            {"cluster_signing_node_serving_key_file": "x"},
+            "--cluster-signing-node-serving-key-file go together",
+        ),
         (
             {
                 "cluster_signing_cert_file": "a",

@@ -1,5 +1,7 @@
 """Settings that depend on others: the address of the server, and who issues its tokens."""
 
+from typing import Any
+
 import pytest
 
 from orchid.settings.checking import check
@@ -41,3 +43,42 @@ def test_records_stay_as_long_as_revocation_lists_need_them() -> None:
     assert check(Given(issued_retention="168h")).issued_retention == 7 * 86_400
     with pytest.raises(BadSettings, match="--issued-retention: at least 168h"):
         check(Given(issued_retention="167h59m"))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"service_account_issuer": ("not a url",)}, "--service-account-issuer: 'not a url'"),
+        ({"service_account_issuer": ("https://a.example", "b:c")}, "--service-account-issuer"),
+        ({"service_account_issuer": ("https://",)}, "--service-account-issuer: 'https://'"),
+        ({"service_account_issuer": ("",)}, "--service-account-issuer: ''"),
+        ({"service_account_jwks_uri": "keys"}, "--service-account-jwks-uri: 'keys'"),
+        ({"advertise_address": "two words"}, "--advertise-address: 'two words'"),
+        ({"acme_url": "http://a.example"}, "--acme-url"),
+        ({"notice_url": "http://a.example"}, "--notice-url: 'http://a.example'"),
+        ({"workers": 0}, "--workers: at least 1"),
+        ({"max_requests_inflight": -1}, "--max-requests-inflight: at least 0"),
+        ({"max_mutating_requests_inflight": -1}, "--max-mutating-requests-inflight: at least 0"),
+        ({"min_request_timeout": -1}, "--min-request-timeout: at least 0"),
+        ({"etcd_certfile": "a"}, "--etcd-certfile and --etcd-keyfile go together"),
+        ({"audit_log_path": "a"}, "--audit-log-path and --audit-policy-file go together"),
+        (
+            {"cluster_signing_client_cert_file": "a"},
+            "--cluster-signing-client-cert-file and --cluster-signing-client-key-file go together",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_with_its_flag(
+    given: dict[str, Any], text: str
+) -> None:
+    """Before a file is read, or a server announced."""
+    with pytest.raises(BadSettings) as refused:
+        check(Given(**given))
+
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("issuer", ["https://id.example.org/x", "urn://orchid", "orchid"])
+def test_an_issuer_is_a_url_or_a_word(issuer: str) -> None:
+    """A word without a colon, as in Kubernetes."""
+    assert check(Given(service_account_issuer=(issuer,))).issuers == (issuer,)

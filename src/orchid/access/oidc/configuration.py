@@ -7,7 +7,7 @@ about claims; a rule that cannot run stops the start, since it would protect nob
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,11 +24,16 @@ from orchid.access.oidc.claim_configuration import (
     SentUserRule,
 )
 from orchid.expressions.cel import Expression, LibraryMissing
+from orchid.outbound.remote import InvalidRemote, trusting
 from orchid.wire.fields import FieldError, Path, duplicate, invalid, required, too_many
 from orchid.wire.naming import Naming
+from orchid.wire.text import field_problem
+
+T = TypeVar("T")
 
 MAX_ISSUERS = 64
 MATCH_ANY = "MatchAny"
+LONGEST_PATH = 255  # a certificate is longer
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
 
 _CLAIM_VALUE = re.compile(r"[^=]+=.*")
@@ -108,7 +113,7 @@ def read_configuration(
     text: str | bytes, names: Naming, own_issuers: Collection[str] = ()
 ) -> Configuration:
     """Parse and validate an AuthenticationConfiguration (YAML or JSON)."""
-    sent = _decoded(text)
+    sent = decoded(text, _File)
     wanted = f"{names.server_config}/v1"
     if sent.kind != "AuthenticationConfiguration" or sent.api_version != wanted:
         raise InvalidConfiguration(
@@ -174,20 +179,28 @@ def from_flags(
     )
 
 
-def _decoded(text: str | bytes) -> _File:
+def decoded(text: str | bytes, type_: type[T]) -> T:
+    """A configuration in YAML or JSON; raises InvalidConfiguration with the field or the line."""
     try:
-        return msgspec.convert(without_nulls(yaml.safe_load(text)), _File)
+        value = yaml.safe_load(text)
+        if value is None:
+            raise InvalidConfiguration("the file is empty")
+        return msgspec.convert(_without_nulls(value), type_)
     except msgspec.ValidationError as error:
-        raise InvalidConfiguration(f"strict decoding error: {error}") from None
+        problem = field_problem(str(error))
+        raise InvalidConfiguration(f"strict decoding error: {problem}") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InvalidConfiguration(f"line {line} is not YAML: {error.problem}") from None
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError):
         raise InvalidConfiguration("the file is not readable YAML") from None
 
 
-def without_nulls(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     """A null means the same as a missing field."""
     if isinstance(value, dict):
-        return {key: without_nulls(one) for key, one in value.items() if one is not None}
-    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def _checked(sent: _Jwt, claims: ClaimSettings) -> IssuerSettings:
@@ -249,6 +262,8 @@ def _issuer_errors(path: Path, sent: _Issuer, own_issuers: Collection[str]) -> I
     if policy not in ("", MATCH_ANY) or (len(sent.audiences) > 1 and policy != MATCH_ANY):
         text = "must be MatchAny for multiple audiences"
         yield invalid(path / "audienceMatchPolicy", policy, text)
+    if sent.certificate_authority:
+        yield from authority_errors(path / "certificateAuthority", sent.certificate_authority)
     if sent.egress_selector_type not in ("", "controlplane", "cluster"):
         yield invalid(path / "egressSelectorType", sent.egress_selector_type, "is not known")
 
@@ -276,6 +291,17 @@ def url_errors(path: Path, url: str, disallowed: Collection[str]) -> Iterator[Fi
         yield invalid(path, url, "URL must not contain a query")
     if parts.fragment or "#" in url:
         yield invalid(path, url, "URL must not contain a fragment")
+
+
+def authority_errors(path: Path, text: str) -> Iterator[FieldError]:
+    """Errors of CA certificates in a configuration file, where many write a path."""
+    if len(text) <= LONGEST_PATH and text.isprintable():
+        yield invalid(path, text, "this is a path; write the certificate itself")
+        return
+    try:
+        trusting(text)
+    except InvalidRemote as problem:
+        yield invalid(path, "<PEM>", str(problem))
 
 
 def _anonymous_errors(sent: _Anonymous | None) -> Iterator[FieldError]:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import apsw
 
 from orchid.assembly.kinds import stored_kinds
+from orchid.assembly.setting_files import problems
 from orchid.commands.diagnosis.findings import (
     Check,
     Finding,
@@ -34,7 +35,6 @@ from orchid.credentials.refusals import Refusal
 from orchid.data_directory import certificate_files, unaccepted_clients, unverified_tokens
 from orchid.issuance import revocation_file
 from orchid.ledger import status as ledger_status
-from orchid.server.audit import policy as audit_policy
 from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
 from orchid.settings.encryption import InvalidEncryption, read_configuration
 from orchid.settings.signing_files import signing_files
@@ -268,17 +268,18 @@ def disk(here: Installation) -> Iterator[Finding]:
 def audit(here: Installation) -> Iterator[Finding]:
     """Requests are audited, with a valid policy."""
     given = here.settings.given
-    if bool(given.audit_log_path) != bool(given.audit_policy_file):
-        yield wrong("--audit-log-path and --audit-policy-file go together")
-    elif not given.audit_log_path:
+    if not given.audit_log_path:
         yield note("audit logging is off (--audit-log-path is not set)")
     else:
-        try:
-            audit_policy.load(Path(given.audit_policy_file))
-        except audit_policy.BadPolicy as problem:
-            yield wrong(f"--audit-policy-file: {problem}")
-        else:
-            yield good(f"requests are recorded in {given.audit_log_path}")
+        yield good(f"requests are recorded in {given.audit_log_path}")
+
+
+def setting_files(here: Installation) -> Iterator[Finding]:
+    """Every file that a setting names can be used."""
+    found = list(problems(here.settings))
+    yield from (wrong(text) for text in found)
+    if not found:
+        yield good("the files that settings name can be used")
 
 
 def side_files(here: Installation) -> Iterator[Finding]:
@@ -345,6 +346,7 @@ def _opens(provider: Provider, key: str, value: bytes) -> bool:
 
 
 FILE_CHECKS: Final[dict[str, Check]] = {
+    "settings": setting_files,
     "directory": directory,
     "keys": key_files,
     "pairs": certificates_and_keys,

@@ -8,22 +8,20 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
-import yaml
 
 from orchid.access.oidc.claim_configuration import Sent
 from orchid.access.oidc.configuration import (
     ALGORITHMS,
     MAX_ISSUERS,
     InvalidConfiguration,
+    authority_errors,
+    decoded,
     url_errors,
-    without_nulls,
 )
-from orchid.outbound.remote import InvalidRemote, trusting
 from orchid.wire.fields import (
     FieldError,
     Path,
     duplicate,
-    invalid,
     required,
     too_many,
     unsupported,
@@ -67,12 +65,7 @@ def read_configuration(
     text: str | bytes, api_version: str, own_issuers: Collection[str]
 ) -> tuple[ExchangeIssuer, ...]:
     """Parse and validate the file (YAML or JSON); raises InvalidConfiguration."""
-    try:
-        sent = msgspec.convert(without_nulls(yaml.safe_load(text)), _File)
-    except msgspec.ValidationError as error:
-        raise InvalidConfiguration(f"strict decoding error: {error}") from None
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError):
-        raise InvalidConfiguration("the file is not readable YAML") from None
+    sent = decoded(text, _File)
     if (sent.kind, sent.api_version) != (KIND, api_version):
         raise InvalidConfiguration(
             f"expected kind {KIND} of apiVersion {api_version}, "
@@ -104,16 +97,9 @@ def _errors(sent: tuple[_Issuer, ...], own_issuers: Collection[str]) -> Iterator
         if one.discovery_url:
             yield from url_errors(path / "discoveryURL", one.discovery_url, ())
         if one.certificate_authority:
-            yield from _authority_errors(path / "certificateAuthority", one.certificate_authority)
+            yield from authority_errors(path / "certificateAuthority", one.certificate_authority)
         yield from _list_errors(path / "audiences", one.audiences)
         yield from _algorithm_errors(path / "algorithms", one.algorithms)
-
-
-def _authority_errors(path: Path, text: str) -> Iterator[FieldError]:
-    try:
-        trusting(text)
-    except InvalidRemote as problem:
-        yield invalid(path, "<PEM>", str(problem))
 
 
 def _list_errors(path: Path, audiences: tuple[str, ...]) -> Iterator[FieldError]:

@@ -18,6 +18,7 @@ import msgspec
 from orchid.engine.request import Target
 from orchid.wire.codec import yaml_text
 from orchid.wire.naming import SETS
+from orchid.wire.text import field_problem
 from orchid.wire.user import UserInfo
 
 REQUEST_RECEIVED: Final = "RequestReceived"
@@ -135,7 +136,7 @@ def parse(text: bytes) -> Policy:
     try:
         written = msgspec.convert(value, _File)
     except msgspec.ValidationError as problem:
-        raise BadPolicy(str(problem)) from None
+        raise BadPolicy(field_problem(str(problem))) from None
     _check_type(written)
     _check_stages("omitStages", written.omit_stages)
     if not written.rules:

@@ -15,7 +15,9 @@ from orchid.access.oidc.configuration import (
 )
 from orchid.expressions.cel import Expression
 from orchid.wire.naming import KUBERNETES, ORCH
+from tests.unit.credentials.own_authorities import own
 
+AUTHORITY = own("ECDSA-P256").certificate_pem.decode()
 ISSUER = {"url": "https://a.example", "audiences": ["orchid"]}
 USERNAME = {"username": {"claim": "sub", "prefix": "a:"}}
 JWT: dict[str, Any] = {"issuer": ISSUER, "claimMappings": USERNAME}
@@ -48,7 +50,7 @@ def test_whole_file_is_read() -> None:
                     "discoveryURL": "https://d.example/x/.well-known/openid-configuration",
                     "audiences": ["a", "b"],
                     "audienceMatchPolicy": "MatchAny",
-                    "certificateAuthority": "PEM",
+                    "certificateAuthority": AUTHORITY,
                 },
                 "claimValidationRules": [{"claim": "hd", "requiredValue": "a.example"}],
                 "claimMappings": {
@@ -70,7 +72,7 @@ def test_whole_file_is_read() -> None:
     assert issuer.groups == ClaimMapping("groups", "")
     assert issuer.uid == ClaimMapping("oid")
     assert issuer.required_claims == (("hd", "a.example"),)
-    assert issuer.authorities == "PEM"
+    assert issuer.authorities == AUTHORITY
     assert issuer.algorithms == ALGORITHMS
     assert found.anonymous_paths == ("/livez",)
 
@@ -353,9 +355,11 @@ def test_unfit_issuer_is_refused_with_its_place(issuer: dict[str, Any], text: st
         (document(anonymous={"conditions": [{"path": "/x"}]}), "enabled should be set to true"),
         (document(*[JWT] * 65), "must have at most 64 items"),
         ("kind: Pod", "expected kind AuthenticationConfiguration"),
-        ("[", "not readable YAML"),
-        ("", "strict decoding error"),
-        ("[]", "strict decoding error"),
+        ("[", "line 1 is not YAML"),
+        ("", "the file is empty"),
+        ("[]", "strict decoding error: must be a mapping, not a list"),
+        ("\0", "not readable YAML"),
+        ("jwt: {}", "jwt: must be a list, not a mapping"),
     ],
 )
 def test_unfit_file_is_refused(text: str, problem: str) -> None:

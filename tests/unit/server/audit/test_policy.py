@@ -100,7 +100,7 @@ def test_stages_are_united_and_managed_fields_are_overridden() -> None:
     [
         ("rules: [", "yaml"),
         ("kind: Policy\nkind: Policy", "occurs twice"),
-        ("[]", "Expected `object`"),
+        ("[]", "must be a mapping, not a list"),
         ("apiVersion: audit.orch.io/v1\nkind: Policy", "missing required field `rules`"),
         ("apiVersion: audit.orch.io/v1\nkind: Policy\nrules: []", "at least one"),
         ("apiVersion: audit.orch.io/v2\nkind: Policy\nrules: [{level: None}]", "is expected"),
@@ -113,7 +113,7 @@ def test_stages_are_united_and_managed_fields_are_overridden() -> None:
         ("{level: None, nonResourceURLs: [/a*b]}", "'*' only at its end"),
         ("{level: None, resources: [{resourceNames: [a]}]}", "resources are needed too"),
         ("{level: None, resources: [{group: apps/v1}]}", "without its version"),
-        ("{level: 3}", "Expected `str`"),
+        ("{level: 3}", "rules[0].level: must be text"),
     ],
 )
 def test_a_bad_policy_is_reported_in_a_sentence(text: str, message: str) -> None:

@@ -1,6 +1,6 @@
 """The files of this server that follow from the keys of the authority `cluster`.
 
-`project` writes them: ca.crt, the serving certificate and admin.kubeconfig. platform_import.py
+`project` writes them: ca.crt, the serving certificate and admin.kubeconfig. platform/importing.py
 brings ca.crt and ca.key into the store, once.
 """
 

@@ -1,0 +1,1 @@
+"""The cluster CA as an object: its import, and the files that follow from it."""
