@@ -27,6 +27,7 @@ from orchid.server.memory.head_memo import facts_of
 from orchid.server.memory.paths import PathCache
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
+from orchid.server.pages import custom_resources
 from orchid.server.pages.site import Pages
 from orchid.server.sockets.messages import CallerStatus, HttpRequest, Response, Stream
 from orchid.telemetry import MASK
@@ -166,6 +167,8 @@ class Chain:
                 self._watches.follow(answer, exchange.http, target, user)
             return answer
         except NoSuchRoute:
+            if custom_resources.is_listed(target):
+                return custom_resources.empty_list(exchange)
             if self._pages.is_served(target.path):
                 raise
             raise NoSuchPage from None

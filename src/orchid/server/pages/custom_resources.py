@@ -1,0 +1,27 @@
+"""The list of custom resources, which is empty.
+
+Before kubectl creates an object of a kind that cannot be patched (every review), it looks for it
+among the custom resources, and gives up if there is no such list. Discovery does not have the
+group: there is nothing else in it.
+"""
+
+from typing import Final
+
+from orchid.engine.request import Target
+from orchid.server.exchange import Exchange
+from orchid.server.pages.site import raw_json
+from orchid.server.sockets.messages import Response
+
+PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_EMPTY: Final = (
+    b'{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1",'
+    b'"metadata":{"resourceVersion":""},"items":[]}'
+)
+
+
+def is_listed(target: Target) -> bool:
+    return target.verb == "list" and target.path == PATH
+
+
+def empty_list(exchange: Exchange) -> Response:
+    return raw_json(exchange, _EMPTY)
