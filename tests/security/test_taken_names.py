@@ -1,8 +1,8 @@
-"""No authority takes the names of keys that do not exist yet.
+"""Nothing takes the names of what the server is about to create.
 
 Alice may create CertificateAuthorities for a signer of her own. She created one of the name that
 the next token key would get: the controller asked for that name, the server wanted the next one,
-and no token key was made any more.
+and no token key was made any more. Or a Secret without a key had the name of that of the nonces.
 """
 
 from pathlib import Path
@@ -16,10 +16,12 @@ from orchid.kinds.signing_key import SigningKey
 from orchid.store.interface import ABSENT, Change
 from orchid.wire.codec.documents import convert
 from orchid.wire.meta import Object
+from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from tests.api.test_token_key_rotation import DAY, rotating
 from tests.api.world import Api, api
 from tests.security.left_behind import put
+from tests.unit.acme.conftest import prepared
 from tests.unit.controllers.beside import beside
 from tests.unit.controllers.test_keep_authorities import KEEPER, until_ready
 
@@ -96,3 +98,18 @@ async def test_the_keys_of_an_authority_are_made_in_spite_of_such_names(
             ready = await until_ready(world)
 
     assert [key.name for key in ready.status.keys] == ["web-2"]
+
+
+@pytest.mark.parametrize("data", [{}, {"key": ""}, {"key": "c2hvcnQ="}], ids=str)
+async def test_a_secret_in_the_place_of_the_key_of_nonces_stops_no_client(
+    tmp_path: Path, data: dict[str, str]
+) -> None:
+    """Mallory may create Secrets in the system namespace, as a user who writes join tokens."""
+    async with api(tmp_path / "data") as server:
+        world = await prepared(server)
+        body = {"metadata": {"name": "acme-nonces"}, "data": data, "immutable": True}
+        await server.make(f"/api/v1/namespaces/{ORCH.system_namespace}/secrets", body)
+
+        client = await world.client()
+
+    assert client.kid

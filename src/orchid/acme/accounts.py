@@ -28,6 +28,7 @@ from orchid.kinds.acme_account import (
     AcmeAccountSpec,
     contact_errors,
 )
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import AlreadyExists, Conflict
 from orchid.wire.meta import ObjectMeta, OwnerReference
@@ -73,7 +74,7 @@ class AccountPages:
     async def new(self, request: VerifiedRequest) -> Reply:
         key, payload, target = require_key(request), request.read(NewAccount), request.target
         await self._accounts.fresh()
-        found = self._accounts.of_key(target.authority.name, key.thumbprint)
+        found = self._accounts.of_key(target.authority, key.thumbprint)
         if found is not None:
             if self._accounts.user_of(found) is None:
                 raise unauthorized("the account is deactivated or revoked, or its owner is gone")
@@ -94,7 +95,7 @@ class AccountPages:
         external: ExternalKey,
         contact: tuple[str, ...],
     ) -> Reply:
-        authority = request.target.authority.name
+        authority = request.target.authority
         owner = self._client.catalog.of(ServiceAccount)
         new = AcmeAccount(
             metadata=ObjectMeta(
@@ -113,7 +114,7 @@ class AccountPages:
             spec=AcmeAccountSpec(
                 service_account_name=external.account,
                 service_account_uid=external.account_uid,
-                authority=authority,
+                authority=authority.name,
                 jwk=key.text,
                 thumbprint=key.thumbprint,
                 contact=contact,
@@ -168,7 +169,7 @@ class AccountPages:
             raise malformed(f"oldKey: {refusal}") from None
         if old.thumbprint != request.key.thumbprint:
             raise malformed("oldKey is not the key of the account")
-        other = self._accounts.of_key(request.target.authority.name, key.thumbprint)
+        other = self._accounts.of_key(request.target.authority, key.thumbprint)
         if other is not None:
             raise _in_use(_url(request.target, other))
         return await self._changed(request, account, jwk=key.text, thumbprint=key.thumbprint)
@@ -188,8 +189,9 @@ class AccountPages:
         return _reply(request.target, changed)
 
 
-def account_name(authority: str, thumbprint: str) -> str:
-    return hashlib.sha256(f"{authority}\0{thumbprint}".encode()).hexdigest()[:24]
+def account_name(authority: CertificateAuthority, thumbprint: str) -> str:
+    """Another one for the next authority of this name."""
+    return hashlib.sha256(f"{authority.metadata.uid}\0{thumbprint}".encode()).hexdigest()[:24]
 
 
 def refuse_contacts(contact: tuple[str, ...]) -> None:

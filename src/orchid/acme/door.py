@@ -12,7 +12,13 @@ from orchid.acme.revoking import ActingHolder, RevocationPage
 from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ComponentIdentity
-from orchid.issuance.acme_accounts import KEY, NONCE_SECRET, AcmeAccounts, ExternalKeys
+from orchid.issuance.acme_accounts import (
+    KEY,
+    NONCE_KEY_BYTES,
+    NONCE_SECRET,
+    AcmeAccounts,
+    ExternalKeys,
+)
 from orchid.issuance.acme_orders import AcmeOrders
 from orchid.kinds.role import CORE, rule
 from orchid.kinds.secret import Secret
@@ -20,8 +26,6 @@ from orchid.metrics import Metric
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
-
-NONCE_KEY_BYTES = 32
 
 IDENTITY = ComponentIdentity(
     name="acme-server",
@@ -31,7 +35,10 @@ IDENTITY = ComponentIdentity(
         rule(("create", "get"), names.identity, ("acmeorders",)),
         rule(("update",), names.identity, ("acmeorders/status",)),
     ),
-    rights_at_home=lambda names: (rule(("create",), CORE, ("secrets",)),),
+    rights_at_home=lambda names: (
+        rule(("create",), CORE, ("secrets",)),
+        rule(("delete",), CORE, ("secrets",), NONCE_SECRET),
+    ),
 )
 
 
@@ -71,9 +78,15 @@ class AcmeDoor:
         self.metrics: tuple[Metric, ...] = (self.pages.answers,)
 
     async def ensure_key(self) -> None:
-        """Create the key of nonces, which all servers share, if there is none."""
+        """Create the key of nonces, which all servers share, if there is none.
+
+        A Secret of that name without a key is replaced: nobody else has a use for the name.
+        """
         if self._keys.nonce_key():
             return
+        unusable = self._keys.nonce_secret()
+        if unusable is not None:
+            await self._client.delete_gone(Secret, unusable)
         data = {KEY: secrets.token_bytes(NONCE_KEY_BYTES)}
         meta = ObjectMeta(name=NONCE_SECRET, namespace=self._home)
         with contextlib.suppress(AlreadyExists):

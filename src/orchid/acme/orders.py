@@ -39,6 +39,7 @@ from orchid.kinds.certificate_signing_request import (
 )
 from orchid.wire.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta, OwnerReference
+from orchid.wire.references import is_owned_by
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
 from orchid.wire.user import UserInfo
@@ -138,7 +139,8 @@ class OrderPages:
             return await self._client.create(new)
         except AlreadyExists:  # the same request, at another server
             order = await self._client.get(AcmeOrder, new.name, new.namespace)
-            if replace(order.spec, expires=new.spec.expires) != new.spec:
+            is_same = replace(order.spec, expires=new.spec.expires) == new.spec
+            if not is_same or not is_owned_by(order, account):
                 raise malformed("another order has the name of this one; try again") from None
             return order
 
@@ -169,13 +171,13 @@ class OrderPages:
             raise malformed(f"replaces: {problem}") from None
         if (
             record is None
-            or record.spec.requester.username != user.username
+            or not record.spec.requester.is_same(user)
             or record.spec.signer_name != target.authority.spec.signer_name
             or not {one.value for one in names} & set(record.spec.names)
         ):
             raise malformed("replaces: no certificate of this account with one of these names")
         for other in self._orders.replacing(certificate):
-            if self._orders.state(other, user.username, target.authority).status == VALID:
+            if self._orders.state(other, user, target.authority).status == VALID:
                 raise AcmeProblem("alreadyReplaced", "another order has replaced this certificate")
         if self._orders.count_replacing(certificate) >= MOST_REPLACING:
             text = f"at most {MOST_REPLACING} orders that nobody fetched replace one certificate"
@@ -214,7 +216,7 @@ class OrderPages:
     async def certificate(self, request: VerifiedRequest) -> Reply:
         request.require_empty()
         order, user = self._own(request, request.target.rest)
-        state = self._orders.state(order, user.username, request.target.authority)
+        state = self._orders.state(order, user, request.target.authority)
         if state.status != VALID:
             raise unknown("certificate")
         if order.status.fetched is None:
@@ -236,8 +238,8 @@ class OrderPages:
             raise unknown("order")
         namespace, name = path
         order = self._orders.find(namespace, name)
-        if order is None or (namespace, order.spec.account) != (account.namespace, account.name):
-            raise unknown("order")
+        if order is None or namespace != account.namespace or not is_owned_by(order, account):
+            raise unknown("order")  # also that of an earlier account of this name
         return order, user
 
     # -- finalizing ----------------------------------------------------------------------------
@@ -284,7 +286,7 @@ class OrderPages:
             with self._acting(user, request.source) as client:
                 await client.create(new)
         except AlreadyExists:
-            return  # the same request, at another server, or somebody else's
+            return  # the same request, at another server, or somebody else's: see the state
         except Forbidden as refusal:
             raise unauthorized(str(refusal)) from None
         except (Invalid, BadRequest) as refusal:
@@ -293,7 +295,7 @@ class OrderPages:
     # -- replies -------------------------------------------------------------------------------
 
     def _state(self, order: AcmeOrder, user: UserInfo, target: RequestTarget) -> OrderState:
-        return self._orders.state(order, user.username, target.authority)
+        return self._orders.state(order, user, target.authority)
 
     def _reply(
         self, target: RequestTarget, order: AcmeOrder, user: UserInfo, code: int = 200

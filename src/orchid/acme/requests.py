@@ -15,7 +15,7 @@ from orchid.acme.links import Links
 from orchid.acme.nonces import Nonces
 from orchid.acme.problems import AcmeProblem, malformed, unauthorized
 from orchid.credentials.jwk import AccountKey, read_jwk_text
-from orchid.issuance.acme_accounts import AcmeAccounts
+from orchid.issuance.acme_accounts import AcmeAccounts, is_account_of
 from orchid.kinds.acme_account import AcmeAccount
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.server.exchange import Exchange
@@ -104,7 +104,7 @@ class SignedRequests:
     def _account(self, kid: str, target: RequestTarget) -> tuple[AcmeAccount, UserInfo | None]:
         named = target.links.account_of(kid)
         account = self._accounts.find(*named) if named else None
-        if account is None or account.spec.authority != target.authority.name:
+        if account is None or not is_account_of(account, target.authority):
             raise AcmeProblem("accountDoesNotExist", "there is no account with this kid")
         return account, self._accounts.user_of(account)
 

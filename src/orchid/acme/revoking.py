@@ -82,7 +82,7 @@ class RevocationPage:
 
     def _require_holder(self, request: VerifiedRequest, record: IssuedCertificate) -> None:
         if request.user is not None:
-            if record.spec.requester.username != request.user.username:
+            if not record.spec.requester.is_same(request.user):
                 raise unauthorized("the certificate was issued to another account")
             return
         digest = hashlib.sha256(spki(request.key.key.public)).hexdigest()

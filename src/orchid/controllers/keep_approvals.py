@@ -50,6 +50,7 @@ from orchid.kinds.role import READ, may_record_events, rule
 from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.references import is_owned_by
 from orchid.wire.request_conditions import APPROVED
 from orchid.wire.revoked_credentials import RevokedCertificate
 from orchid.wire.struct import replace
@@ -199,7 +200,9 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
         if order is None:
             return None
         account = await self._client.find(AcmeAccount, order.spec.account, namespace)
-        if account is None or account.spec.service_account_name != name:
+        if account is None or not is_owned_by(order, account):
+            return None  # of an earlier account with this name
+        if account.spec.service_account_name != name:
             return None
         if account.spec.service_account_uid != csr.spec.uid:
             return None  # of an earlier account with this name

@@ -256,6 +256,9 @@ class PublishBundles(Controller[PublishedBundle]):
     ) -> PublishedBundleStatus:
         name = stored_edition.consumers_name(found.name)
         stored = await self._client.find(ConfigMap, name, self._home)
+        if stored is not None and not belongs_to(stored, found):  # that of an earlier bundle
+            await self._client.delete_gone(ConfigMap, stored)
+            stored = None
         if stored is None:
             return replace(status, consumers=None)
         seen = stored_edition.read_consumers(stored)

@@ -16,6 +16,7 @@ from orchid.clock import Clock
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.kinds.acme_account import AcmeAccount
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta
@@ -27,6 +28,7 @@ K = TypeVar("K")
 
 KEY, EXPIRATION = "key", "expiration"  # data of a Secret
 NONCE_SECRET: Final = "acme-nonces"  # noqa: S105 - a name
+NONCE_KEY_BYTES: Final = 32
 SHORTEST_KEY: Final = 16  # bytes
 LONGEST_KID: Final = 63 + 1 + 253
 
@@ -60,14 +62,14 @@ class AcmeAccounts:
         entry = self._cache.get(namespace, name)
         return entry.object if entry is not None and not _is_ending(entry.meta) else None
 
-    def of_key(self, authority: str, thumbprint: str) -> AcmeAccount | None:
+    def of_key(self, authority: CertificateAuthority, thumbprint: str) -> AcmeAccount | None:
         """The account of an authority with this key; of several, the oldest."""
         self._index.catch_up()
-        found = [
-            self._cache.entries.get(key) for key in self._keys.get((authority, thumbprint), ())
-        ]
+        keys = self._keys.get((authority.name, thumbprint), ())
+        found = (self._cache.entries.get(key) for key in keys)
         accounts = [entry.object for entry in found if entry and not _is_ending(entry.meta)]
-        return min(accounts, key=_age, default=None)
+        own = (one for one in accounts if is_account_of(one, authority))
+        return min(own, key=_age, default=None)
 
     def count_of(self, kid: str) -> int:
         """Number of accounts that were created with an external key."""
@@ -148,9 +150,23 @@ class ExternalKeys:
             return None  # revoked
         return ExternalKey(kid, namespace, account, uid, data[KEY])
 
-    def nonce_key(self) -> bytes | None:
+    def nonce_secret(self) -> Secret | None:
+        """The Secret with the key of nonces, whatever it contains."""
         entry = self._secrets.get(self._home, NONCE_SECRET)
-        return entry.object.data.get(KEY) if entry is not None else None
+        return entry.object if entry is not None else None
+
+    def nonce_key(self) -> bytes | None:
+        """The key of nonces; None while no Secret has one of the right length."""
+        found = self.nonce_secret()
+        key = found.data.get(KEY, b"") if found is not None else b""
+        return key if len(key) == NONCE_KEY_BYTES else None
+
+
+def is_account_of(account: AcmeAccount, authority: CertificateAuthority) -> bool:
+    """Whether an account is one of an authority, and not of an earlier one of its name."""
+    made, since = account.metadata.creation_timestamp, authority.metadata.creation_timestamp
+    is_later = made is not None and since is not None and made >= since
+    return account.spec.authority == authority.name and is_later
 
 
 def key_type(names: Naming) -> str:

@@ -28,8 +28,9 @@ from orchid.issuance.renewal_information import parse_id
 from orchid.kinds.acme_order import REQUEST_PREFIX, AcmeOrder
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.issued_certificate import IssuedCertificate, Requester
 from orchid.wire.request_conditions import DENIED, FAILED
+from orchid.wire.user import UserInfo
 
 READY, PROCESSING, VALID, INVALID = "ready", "processing", "valid", "invalid"
 MINUTE: Final = timedelta(minutes=1)
@@ -80,17 +81,20 @@ class AcmeOrders:
         entry = self._orders.get(namespace, name)
         return entry.object if entry is not None else None
 
-    def state(self, order: AcmeOrder, user: str, authority: CertificateAuthority) -> OrderState:
-        """The state of an order of a user (a service account) at an authority."""
+    def state(
+        self, order: AcmeOrder, user: UserInfo, authority: CertificateAuthority
+    ) -> OrderState:
+        """The state of an order of a user (a service account, by uid) at an authority."""
         signer, now = authority.spec.signer_name, self._clock.now()
         entry = self._requests.get("", order.request_name)
         if entry is not None:
             request = entry.object
-            if (request.spec.username, request.spec.signer_name) != (user, signer):
+            made_by = Requester(username=request.spec.username, uid=request.spec.uid)
+            if not made_by.is_same(user) or request.spec.signer_name != signer:
                 return OrderState(INVALID, FOREIGN)
             return _state_of(request, is_expired=order.is_expired(now))
         for record in self._recorded(order.request_name):
-            if (record.spec.requester.username, record.spec.signer_name) == (user, signer):
+            if record.spec.requester.is_same(user) and record.spec.signer_name == signer:
                 leaf = pem.encode(pem.CERTIFICATE, record.spec.certificate)
                 return OrderState(VALID, chain=leaf, record=record)
         return OrderState(INVALID, EXPIRED) if order.is_expired(now) else OrderState(READY)

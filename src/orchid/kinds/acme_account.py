@@ -156,6 +156,7 @@ def declare(names: Naming) -> Kind[AcmeAccount]:
         plural="acmeaccounts",
         scope=Scope.NAMESPACED,
         counts_generation=True,
+        keeps_dependents=True,
         rules=Rules(),
         defaults=with_defaults,
         columns=COLUMNS,

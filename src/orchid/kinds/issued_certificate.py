@@ -22,6 +22,7 @@ from orchid.wire.meta import Object, ObjectMeta, Time
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, always, describe, null, proto
 from orchid.wire.text import human_duration
+from orchid.wire.user import UserInfo
 
 ISSUED: Final = "certificate.issued"
 
@@ -59,6 +60,10 @@ class Requester(Wire):
     node_name: Annotated[
         str, proto(4), describe("The Node of the Pod whose token the requester used, if any.")
     ] = ""
+
+    def is_same(self, user: UserInfo) -> bool:
+        """Whether it is this user, and not an earlier account of that name."""
+        return (self.username, self.uid) == (user.username, user.uid)
 
 
 class Approver(Wire):

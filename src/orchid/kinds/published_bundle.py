@@ -201,6 +201,7 @@ def declare(names: Naming) -> Kind[PublishedBundle]:
         short_names=("pb",),
         scope=Scope.CLUSTER,
         counts_generation=True,
+        keeps_dependents=True,
         rules=Rules(),
         defaults=with_defaults,
         writes=("metadata", "spec"),

@@ -20,8 +20,9 @@ from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.published_bundle import PublishedBundle
 from orchid.outbound.failures import CallFailed
 from orchid.trust.editions import PublishedEditions
-from orchid.wire.errors import ApiError
+from orchid.wire.errors import ApiError, Conflict
 from orchid.wire.naming import Naming
+from orchid.wire.references import belongs_to
 from orchid.wire.struct import replace
 from orchid.wire.user import ANONYMOUS
 
@@ -79,6 +80,9 @@ class Consumers(Running):
     async def _merge(self, bundle: PublishedBundle, notes: ConsumerList) -> None:
         name = stored_edition.consumers_name(bundle.name)
         found = await self._client.find(ConfigMap, name, self._names.system_namespace)
+        if found is not None and not belongs_to(found, bundle):
+            about = self._client.catalog.of(ConfigMap).about(name)
+            raise Conflict(about, "it belongs to another bundle")  # the publisher deletes it
         before = stored_edition.read_consumers(found)
         editions = {one.sequence for one in bundle.status.editions}
         after = before.merged(notes, self._clock.now(), editions)

@@ -2,7 +2,7 @@
 
 A name says nothing of a relation: somebody else may take it, and dependents may outlive the object
 that had it. An object belongs to the owner that its controlling reference names by kind, name and
-uid (`belongs_to`).
+uid (`belongs_to`); `is_owned_by` is the same for references of any sort.
 """
 
 from collections.abc import Iterator
@@ -101,7 +101,14 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
 def belongs_to(dependent: Object, owner: Object) -> bool:
     """Whether an object is the controlling owner of another; false for an owner without a uid."""
     reference = controller_of(dependent.metadata)
-    if reference is None or not reference.uid:
-        return False
+    return reference is not None and _names(reference, owner)
+
+
+def is_owned_by(dependent: Object, owner: Object) -> bool:
+    """Whether an object is one of the owners of another; false for an owner without a uid."""
+    return any(_names(reference, owner) for reference in dependent.metadata.owner_references)
+
+
+def _names(reference: OwnerReference, owner: Object) -> bool:
     named = reference.kind, reference.name, reference.uid
-    return named == (type(owner).__name__, owner.name, owner.metadata.uid)
+    return bool(reference.uid) and named == (type(owner).__name__, owner.name, owner.metadata.uid)

@@ -47,6 +47,7 @@ from orchid.kinds.issued_certificate import (
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.references import owner_reference
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 from tests.unit.acme.acme_client import b64, public, request_for
@@ -56,15 +57,15 @@ from tests.unit.credentials import chains
 SIGNER, BASE = "example.com/servers", "https://acme.test"
 KIND = acme_order.declare(ORCH)
 LINKS = Links(BASE, "servers")
+NOW = datetime.now(UTC)
 AUTHORITY = CertificateAuthority(
-    metadata=ObjectMeta(name="servers"),
+    metadata=ObjectMeta(name="servers", uid="c1", creation_timestamp=NOW),
     spec=CertificateAuthoritySpec(signer_name=SIGNER, issues=IssuingTerms(names=("dns",))),
 )
 URL = LINKS.to("new-order")
 TARGET = RequestTarget(AUTHORITY, LINKS, URL)
 KEY, OTHER_KEY = generate("ES256"), generate("ES256")
 USER = UserInfo(username="system:serviceaccount:web:frontend", uid="u1")
-NOW = datetime.now(UTC)
 
 
 def account_key(key: TokenKey = KEY) -> AccountKey:
@@ -72,7 +73,7 @@ def account_key(key: TokenKey = KEY) -> AccountKey:
 
 
 ACCOUNT = AcmeAccount(
-    metadata=ObjectMeta(name="mine", namespace="web", uid="a1"),
+    metadata=ObjectMeta(name="mine", namespace="web", uid="a1", creation_timestamp=NOW),
     spec=AcmeAccountSpec(
         authority="servers", jwk=account_key().text, thumbprint=account_key().thumbprint
     ),
@@ -112,7 +113,7 @@ class Accounts:
     def user_of(self, _account: AcmeAccount) -> UserInfo | None:
         return self.user
 
-    def of_key(self, _authority: str, _thumbprint: str) -> AcmeAccount | None:
+    def of_key(self, _authority: CertificateAuthority, _thumbprint: str) -> AcmeAccount | None:
         return self.by_key
 
     def count_of(self, _kid: str) -> int:
@@ -185,6 +186,15 @@ async def test_the_account_of_another_authority_does_not_exist() -> None:
 
     with refused("accountDoesNotExist"):
         await front.read()
+
+
+@pytest.mark.parametrize("made", [None, NOW - timedelta(seconds=1)], ids=["unknown", "before"])
+async def test_the_account_of_an_earlier_authority_does_not_exist(made: datetime | None) -> None:
+    """One of the same name, which was deleted: the account was created before this one."""
+    meta = replace(ACCOUNT.metadata, creation_timestamp=made)
+
+    with refused("accountDoesNotExist"):
+        await Front(Accounts(replace(ACCOUNT, metadata=meta))).read()
 
 
 async def test_the_signature_of_a_stranger_uses_up_no_nonce() -> None:
@@ -272,7 +282,9 @@ DER = request_for("a.example.com")
 LEAF_KEY = ec.generate_private_key(ec.SECP256R1())
 LEAF = chains.make(key=LEAF_KEY).public_bytes(serialization.Encoding.DER)
 ORDER = AcmeOrder(
-    metadata=ObjectMeta(name="one", namespace="web"),
+    metadata=ObjectMeta(
+        name="one", namespace="web", owner_references=(owner_reference(ACCOUNT, "v1"),)
+    ),
     spec=AcmeOrderSpec(
         account="mine",
         identifiers=(AcmeIdentifier(type="dns", value="a.example.com"),),
@@ -281,7 +293,9 @@ ORDER = AcmeOrder(
 )
 RECORD = IssuedCertificate(
     spec=IssuedCertificateSpec(
-        signer_name=SIGNER, names=("a.example.com",), requester=Requester(username=USER.username)
+        signer_name=SIGNER,
+        names=("a.example.com",),
+        requester=Requester(username=USER.username, uid=USER.uid),
     )
 )
 
@@ -320,8 +334,10 @@ class Orders:
         assert account == ("web", "mine")
         return self.given_counts
 
-    def state(self, _order: AcmeOrder, user: str, authority: CertificateAuthority) -> OrderState:
-        assert (user, authority) == (USER.username, AUTHORITY)
+    def state(
+        self, _order: AcmeOrder, user: UserInfo, authority: CertificateAuthority
+    ) -> OrderState:
+        assert (user, authority) == (USER, AUTHORITY)
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     # as a client
@@ -369,7 +385,8 @@ async def test_an_order_replaces_a_certificate_of_its_account() -> None:
     "record",
     [
         None,
-        recorded(requester=Requester(username="system:serviceaccount:web:other")),
+        recorded(requester=Requester(username="system:serviceaccount:web:other", uid="u1")),
+        recorded(requester=Requester(username=USER.username, uid="u0")),
         recorded(signer_name="example.com/clients"),
         recorded(names=("b.example.com",)),
     ],
@@ -459,6 +476,13 @@ async def test_an_order_that_exists_under_the_name_must_be_equal() -> None:
     with refused("malformed", "another order"):
         await new_order(orders, identifiers=[{"type": "dns", "value": "b.example.com"}])
 
+    async def of_another(_type: Any, _name: str, _namespace: str) -> AcmeOrder:
+        return ORDER.with_meta(owner_references=())
+
+    vars(orders)["get"] = of_another
+    with refused("malformed", "another order"):
+        await new_order(orders)
+
 
 @pytest.mark.parametrize("path", [(), ("web",), ("web", "two"), ("web", "one", "x")])
 async def test_another_path_is_no_order(path: tuple[str, ...]) -> None:
@@ -469,12 +493,13 @@ async def test_another_path_is_no_order(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "account",
     [
-        replace(ACCOUNT, metadata=ObjectMeta(name="other", namespace="web")),
-        replace(ACCOUNT, metadata=ObjectMeta(name="mine", namespace="prod")),
+        ACCOUNT.with_meta(name="other"),
+        ACCOUNT.with_meta(namespace="prod"),
+        ACCOUNT.with_meta(uid="a0"),
     ],
 )
 async def test_the_order_of_another_account_does_not_exist(account: AcmeAccount) -> None:
-    """Of the same namespace, and of the same name in another one."""
+    """Of the same namespace, of the same name in another one, and of the name before."""
     pages = Orders().pages()
     path = (account.namespace, "one") if account.namespace == "web" else ("web", "one")
 
@@ -604,7 +629,8 @@ def other_issued(**spec: Any) -> IssuedCertificate:
         (None, {}, "malformed"),
         (other_issued(certificate=b"twin"), {}, "malformed"),
         (other_issued(signer_name="example.com/clients"), {}, "malformed"),
-        (other_issued(requester=Requester(username="other")), {}, "unauthorized"),
+        (other_issued(requester=Requester(username="other", uid="u1")), {}, "unauthorized"),
+        (other_issued(requester=Requester(username=USER.username)), {}, "unauthorized"),
         (ISSUED, {"account": None}, "unauthorized"),
         (ISSUED, {"payload": {"certificate": "AA"}}, "malformed"),
         (ISSUED, {"payload": {"certificate": "ü"}}, "malformed"),

@@ -29,6 +29,7 @@ from orchid.kinds.issued_certificate import (
 )
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.references import owner_reference
 from orchid.wire.request_conditions import APPROVED
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import MovingClock, beside
@@ -40,9 +41,9 @@ NOW = MovingClock().now()
 def order(name: str = "one", **spec: Any) -> AcmeOrder:
     given = {"account": "a", "identifiers": (AcmeIdentifier(type="dns", value="a.example.com"),)}
     given |= {"expires": NOW, **spec}
-    return AcmeOrder(
-        metadata=ObjectMeta(name=name, namespace="default"), spec=AcmeOrderSpec(**given)
-    )
+    owner = owner_reference(account(), "v1")
+    meta = ObjectMeta(name=name, namespace="default", owner_references=(owner,))
+    return AcmeOrder(metadata=meta, spec=AcmeOrderSpec(**given))
 
 
 async def test_only_approvals_of_people_are_kept(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def keeping(*there: Object) -> tuple[KeepApprovals, FakeClient]:
 
 def account(**spec: Any) -> AcmeAccount:
     given = {"service_account_name": "frontend", "service_account_uid": "u1", **spec}
-    return AcmeAccount(metadata=ObjectMeta(name="a"), spec=AcmeAccountSpec(**given))
+    return AcmeAccount(metadata=ObjectMeta(name="a", uid="a1"), spec=AcmeAccountSpec(**given))
 
 
 def csr(name: str = "acme-one", at: datetime = NOW, version: str = "7", **spec: Any) -> Request:
@@ -138,6 +139,7 @@ async def test_a_request_of_an_order_is_that_of_its_account() -> None:
     [
         ((account(),), {}),
         ((order(),), {}),
+        ((account().with_meta(uid="a2"), order()), {}),
         ((account(service_account_name="other"), order()), {}),
         ((account(service_account_uid="u2"), order()), {}),
         ((account(), order()), {"username": "frontend"}),
@@ -145,7 +147,7 @@ async def test_a_request_of_an_order_is_that_of_its_account() -> None:
     ],
 )
 async def test_any_other_request_has_no_order(there: Any, asked: dict[str, str]) -> None:
-    """Without an order or an account, of another service account, or for other names."""
+    """Without an order or its account, of another service account, or for other names."""
     keep, _ = keeping(*there)
 
     assert await keep._order(csr(**asked)) is None

@@ -22,7 +22,7 @@ from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.event import Event
 from orchid.kinds.published_bundle import BundleSource, PublishedBundle
 from orchid.wire.codec.documents import convert
-from orchid.wire.errors import Forbidden
+from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import ObjectMeta, OwnerReference
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
@@ -350,3 +350,81 @@ async def test_a_bundle_created_meanwhile_counts_with_the_same_owner_and_sources
                 await controller._create(own)
         with pytest.raises(TryAgain, match="there is another PublishedBundle pay"):
             await controller._create(others)
+
+
+class Maps:
+    """A client of ConfigMaps: one is there already."""
+
+    def __init__(self, world: Beside, there: ConfigMap | None) -> None:
+        self.catalog = world.server.catalog
+        self.there = there
+
+    async def create(self, new: ConfigMap) -> ConfigMap:
+        raise AlreadyExists(self.catalog.of(ConfigMap).about(new.name))
+
+    async def find(self, _type: object, _name: str, _namespace: str) -> ConfigMap | None:
+        return self.there
+
+
+BUNDLE = PublishedBundle(metadata=ObjectMeta(name="pay", uid="b1"))
+
+
+def edition_map(text: str, owner: PublishedBundle = BUNDLE) -> ConfigMap:
+    name = stored_edition.edition_name("pay", 7)
+    data = {stored_edition.PEM: text}
+    return stored_edition.owned_map(owner, "v1", ORCH, name, data=data)
+
+
+def with_maps(world: Beside, there: ConfigMap | None) -> PublishBundles:
+    client: Any = Maps(world, there)
+    return PublishBundles(client, {}, ORCH, world.clock, world.events)
+
+
+async def test_an_edition_that_is_there_counts_with_its_content_and_owner(world: Beside) -> None:
+    """One that the previous leader stored in this second, and none of somebody else."""
+    content = anchor_set.join(anchor_set.read(root(world)), world.clock.now())
+    text = content.pem.decode()
+
+    await with_maps(world, edition_map(text))._store(BUNDLE, content, 7)
+    for there in (None, edition_map("other"), edition_map(text, BUNDLE.with_meta(uid="b0"))):
+        with pytest.raises(TryAgain, match=r"there is another ConfigMap trust\.pay\.7"):
+            await with_maps(world, there)._store(BUNDLE, content, 7)
+
+
+async def test_an_edition_with_other_content_gets_a_new_sequence(world: Beside) -> None:
+    """Somebody replaced what clients fetch: nobody would be served any more."""
+    await trust(world, "roots", root(world))
+    async with world.running(PUBLISHER):
+        await publish(world, {"name": "roots"})
+        first = await edition(world, 1)
+        name = stored_edition.edition_name("pay", first.status.sequence)
+        there = await world.admin.get(ConfigMap, name, HOME)
+        await world.admin.delete(ConfigMap, name, HOME)
+        planted = replace(there, data={stored_edition.PEM: "planted"})
+        await world.admin.create(planted.with_meta(resource_version="", uid=""))
+        again = await world.until_like(
+            PublishedBundle,
+            "pay",
+            condition=lambda one: one.status.sequence > first.status.sequence,
+        )
+
+    assert again.status.sha256 == first.status.sha256
+    assert "planted" not in await stored(world, again)
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_the_consumers_of_an_earlier_bundle_are_not_shown(
+    world: Beside, *, own: bool
+) -> None:
+    """They are deleted: the bundle of that name has clients of its own."""
+    made = await publish(world, {"name": "roots"})
+    seen = ConsumerList({"client": SeenConsumer(1, int(world.clock.now().timestamp()))})
+    data = {stored_edition.CONSUMERS: stored_edition.write_consumers(seen)}
+    name, owner = stored_edition.consumers_name("pay"), made if own else made.with_meta(uid="b0")
+    await world.admin.create(stored_edition.owned_map(owner, "v1", ORCH, name, data=data))
+
+    async with publisher(world) as controller:
+        status = await controller._with_consumers(made, made.status, world.clock.now())
+
+    assert (status.consumers is not None) is own
+    assert (await world.admin.find(ConfigMap, name, HOME) is not None) is own

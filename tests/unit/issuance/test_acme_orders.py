@@ -19,9 +19,11 @@ from orchid.kinds.issued_certificate import (
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
+from orchid.wire.user import UserInfo
 from tests.unit.access.world import World, world_of
 
-SIGNER, USER = "example.com/web", "system:serviceaccount:web:frontend"
+SIGNER = "example.com/web"
+USER = UserInfo(username="system:serviceaccount:web:frontend", uid="u1")
 AUTHORITY = CertificateAuthority(spec=CertificateAuthoritySpec(signer_name=SIGNER))
 OLD = "AAAA.BBBB"
 
@@ -54,7 +56,7 @@ def record(name: str, order: str = "one", **spec: Any) -> IssuedCertificate:
     parts = {
         "signer_name": SIGNER,
         "request": IssuedFor(name=f"acme-{order}"),
-        "requester": Requester(username=USER),
+        "requester": Requester(username=USER.username, uid=USER.uid),
         "certificate": b"der",
         **spec,
     }
@@ -64,11 +66,12 @@ def record(name: str, order: str = "one", **spec: Any) -> IssuedCertificate:
 
 
 async def test_a_record_makes_an_order_valid(here: World, orders: AcmeOrders) -> None:
-    """Of the same user and signer."""
+    """Of the same user, by uid, and of the same signer."""
     made = await here.put(order(here))
 
     assert orders.state(made, USER, AUTHORITY).status == READY
-    await here.put(record("0a", requester=Requester(username="other")))
+    await here.put(record("0a", requester=Requester(username="other", uid="u1")))
+    await here.put(record("0d", requester=Requester(username=USER.username, uid="u0")))
     await here.put(record("0b", signer_name="example.com/other"))
     assert orders.state(made, USER, AUTHORITY).status == READY
     await here.put(record("0c"))

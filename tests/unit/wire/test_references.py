@@ -6,7 +6,7 @@ from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.published_bundle import PublishedBundle
 from orchid.wire.meta import ObjectMeta, OwnerReference
-from orchid.wire.references import belongs_to, controller_of, owner_reference
+from orchid.wire.references import belongs_to, controller_of, is_owned_by, owner_reference
 from orchid.wire.struct import replace
 
 OWNER = CertificateAuthority(metadata=ObjectMeta(name="web", uid="one"))
@@ -48,6 +48,17 @@ def test_only_the_controlling_reference_counts() -> None:
     assert belongs_to(dependent(replace(plain, uid="two"), REFERENCE), OWNER)
 
 
+@pytest.mark.parametrize("controller", [True, False, None])
+def test_every_owner_of_an_object_is_one_of_its_owners(controller: bool | None) -> None:
+    """By kind, name and uid, as its controller."""
+    own, other = replace(REFERENCE, controller=controller), replace(REFERENCE, uid="two")
+
+    assert is_owned_by(dependent(other, own), OWNER)
+    for part in ({"uid": "two"}, {"name": "other"}, {"kind": "PublishedBundle"}, {"uid": ""}):
+        assert not is_owned_by(dependent(other, replace(own, **part)), OWNER)
+    assert not is_owned_by(dependent(), OWNER)
+
+
 def test_an_owner_of_another_kind_is_another_owner() -> None:
     """Even with the same uid."""
     assert not belongs_to(dependent(REFERENCE), PublishedBundle(metadata=OWNER.metadata))
@@ -59,3 +70,4 @@ def test_objects_without_owner_or_uid_belong_to_nobody() -> None:
 
     assert not belongs_to(dependent(), OWNER)
     assert not belongs_to(dependent(owner_reference(unsaved, "v1")), unsaved)
+    assert not is_owned_by(dependent(owner_reference(unsaved, "v1")), unsaved)

@@ -14,13 +14,14 @@ from orchid.client.client import Client, ListSelection
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import TokenSigner
 from orchid.credentials.x509 import certificates, pem
-from orchid.kinds.certificate_authority import CLUSTER
+from orchid.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import SigningKey, private_key_of, select
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Unavailable
 from orchid.wire.naming import Naming
+from orchid.wire.references import belongs_to
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,9 @@ class RemoteKeys:
         revocations = self._client.scan(ListSelection(CredentialRevocation))
         revoked = {one.spec.key.key_id async for one in revocations if one.spec.key}
         self._has_read = True
-        cluster = select(stored, revoked, CLUSTER).verifying
+        platform = await self._client.find(CertificateAuthority, CLUSTER)
+        own = [key for key in stored if platform and belongs_to(key, platform)]
+        cluster = select(own, revoked, CLUSTER).verifying
         # If none is left, the last ones are as good as any.
         self._authorities = _certificates(cluster) or self._authorities
         for key in select(stored, revoked).signers:
