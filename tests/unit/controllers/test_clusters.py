@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -293,3 +294,66 @@ async def test_a_cluster_that_does_not_call_is_reported(world: Beside) -> None:
 
     assert (new, silent, called) == ([], ["False", "False"], ["True", "True"])
     assert await connected() == ["False", "False"]
+
+
+class Followed(RecordClusterCertificates):
+    """Notes which clusters are followed, in place of doing so."""
+
+    def __init__(self, *batches: list[Any]) -> None:
+        parts: Any = self, None, None, ORCH
+        super().__init__(*parts)
+        self._batches = batches
+        self.kept: list[str] = []
+        self.now: set[str] = set()
+        self._stopped = asyncio.Event()
+
+    async def follow(self, _selection: Any) -> AsyncIterator[list[Any]]:
+        """As a client."""
+        for batch in self._batches:
+            yield batch
+            await asyncio.sleep(0)
+
+    async def _keep(self, cluster: Cluster) -> None:
+        self.kept.append(cluster.name)
+        self.now.add(cluster.name)
+        try:
+            await self._stopped.wait()
+        finally:
+            self.now.discard(cluster.name)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+def seen(secret: str = "", type_: str = "MODIFIED", name: str = "prod") -> Any:
+    inventory = ClusterInventory(secret_name=secret) if secret else None
+    spec = ClusterSpec(issuer="https://prod.example", inventory=inventory)
+    return SimpleNamespace(type=type_, object=Cluster(metadata=ObjectMeta(name=name), spec=spec))
+
+
+@pytest.mark.parametrize(
+    ("batches", "kept", "now"),
+    [
+        ([[seen("a", "ADDED")], [seen("a")]], ["prod"], {"prod"}),
+        ([[seen("a")], [seen()]], ["prod"], set()),
+        ([[seen("a")], [seen()], [seen("a")]], ["prod", "prod"], {"prod"}),
+        ([[seen("a")], [seen("a", "DELETED")], [seen("a")]], ["prod", "prod"], {"prod"}),
+        ([[seen("a")], [seen("b")]], ["prod", "prod"], {"prod"}),
+        ([[seen("a"), seen("a", name="test")], [seen()]], ["prod", "test"], {"test"}),
+    ],
+    ids=["unchanged", "taken", "given again", "created again", "another", "two clusters"],
+)
+async def test_a_cluster_is_followed_while_it_has_an_inventory(
+    batches: list[list[Any]], kept: list[str], now: set[str]
+) -> None:
+    """By one task each, also after its inventory was away."""
+    controller = Followed(*batches)
+
+    async with asyncio.TaskGroup() as tasks:
+        await controller._follow_clusters(tasks)
+        await asyncio.sleep(0)
+        there = set(controller.now)
+        controller.stop()
+
+    assert controller.kept == kept
+    assert there == now
