@@ -8,11 +8,13 @@ from tests/system_packages.py.
 import gc
 import os
 import platform
+from collections.abc import Generator
 
 import hypothesis
 import pytest
 
 from tests.system_packages import MISSING, require_program
+from tests.time_limit import limited
 
 # No time limits on examples: they would make results depend on how busy the machine is.
 # The same examples on every run, so that a change fails for what it changed. New ones are searched
@@ -45,6 +47,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("system_package"):
         for program in marker.args:
             require_program(program)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Fail a test that hangs."""
+    with limited():
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -146,8 +146,8 @@ async def test_every_seat_is_given_back(narrow: Api) -> None:
         waiting.append(
             asyncio.create_task(narrow.call("GET", f"{SA}?resourceVersion={2**60}", token=ADMIN))
         )
-        await asyncio.sleep(0.01)
-        assert seats.levels["global-default"].queued == 3
+        while seats.levels["global-default"].queued < len(waiting) - 1:  # noqa: ASYNC110 -- no event says so
+            await asyncio.sleep(0.001)
         for task in waiting:
             task.cancel()
         gone = await asyncio.gather(*waiting, return_exceptions=True)

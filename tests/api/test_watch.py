@@ -10,6 +10,7 @@ import pytest
 
 from orchid.kinds.service_account import ServiceAccount
 from orchid.server import watch_stream as stream_module
+from orchid.server.watch_stream import WatchStream
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from tests.api.world import BOB, Api, api
@@ -205,11 +206,19 @@ async def test_bookmarks_contain_the_revision_of_the_stream(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once in a while, if anything has happened that this watcher did not see."""
-    monkeypatch.setattr(stream_module, "BOOKMARK_EVERY", 0.02)
+    monkeypatch.setattr(stream_module, "BOOKMARK_EVERY", 0.001)
+    moments, bookmark_ = asyncio.Semaphore(0), WatchStream._bookmark
+
+    def counted(stream: WatchStream) -> None:
+        bookmark_(stream)
+        moments.release()
+
+    monkeypatch.setattr(WatchStream, "_bookmark", counted)
     target = f"{SA}?watch=1&allowWatchBookmarks=true&labelSelector=never"
     async with server.watch(target) as stream:
         marked = await stream.next()
-        await asyncio.sleep(0.05)
+        for _ in range(3):
+            await moments.acquire()
         assert stream.now() == []  # nothing new, no bookmark
         made = await server.account("a")
         bookmark = await stream.next()

@@ -158,7 +158,8 @@ async def test_a_revocation_shortens_the_pause_between_rounds(
     pausing = asyncio.create_task(watches._pause(0.0))
     for listener in rights.listeners.values():
         listener.notify([ObjectChange("k", None, entry, 1)])
-    await asyncio.sleep(0.01)
+    for _ in range(100):  # turns of the event loop; a revocation needs a few
+        await asyncio.sleep(0)
     still = pausing.done()
 
     for listener in revocations.listeners.values():
