@@ -300,3 +300,46 @@ async def test_the_names_of_missing_keys_are_in_the_values() -> None:
 
 def counted(store: EncryptedStore) -> dict[str, int]:
     return {one.key: one.number for one in store.counts() if one.number}
+
+
+async def test_clear_text_needs_no_key_where_nothing_is_sealed() -> None:
+    """A prefix that the other file does not name is in clear text there, too."""
+    backend = MemoryStore()
+    await backend.commit([Change(KEY, PLAIN, ABSENT)])
+    store = sealed(backend, TWO, IdentityProvider(b"x:"))
+    await store.read(Span.all())
+
+    assert list(store.needed_beside({})) == []
+    assert list(store.needed_beside({SECRETS: []})) == []
+
+
+async def test_a_read_of_the_past_during_a_load_counts_nothing() -> None:
+    """Only the pages of the load itself, which are of one revision."""
+    backend = MemoryStore()
+    old = sealed(backend, ONE)
+    first = await old.commit([Change(KEY, PLAIN, ABSENT), Change(f"{KEY}2", PLAIN, ABSENT)])
+    store = sealed(backend, TWO, ONE)
+    await store.commit([Change(KEY, PLAIN, first), Change(f"{KEY}2", None, first)])
+    await store.commit([Change(f"{KEY}3", PLAIN, ABSENT)])
+
+    page = await store.read(Span.all(), limit=1)
+    await store.read(Span.all(), at=first)
+    while page.more:
+        page = await store.read(Span.all().after(page.records[-1].key), at=page.revision, limit=1)
+
+    assert counted(store) == {"two": 2}
+
+
+async def test_a_key_whose_values_were_all_written_again_is_not_needed() -> None:
+    """It may go from the file."""
+    backend = MemoryStore()
+    first = await sealed(backend, ONE).commit([Change(KEY, PLAIN, ABSENT)])
+    store = sealed(backend, TWO, ONE)
+    await store.read(Span.all())
+
+    before = list(store.needed_beside({SECRETS: [TWO]}))
+    await store.commit([Change(KEY, PLAIN, first)])
+    await store.read(Span.key(KEY))
+
+    assert [(one.key, one.number) for one in before] == [("one", 1)]
+    assert list(store.needed_beside({SECRETS: [TWO]})) == []

@@ -267,3 +267,37 @@ async def test_a_call_that_has_to_connect_gets_a_task_first() -> None:
     calling.close()
 
     assert yielded == [None]  # the listener then makes a task
+
+
+class Losing:
+    """A connection on which the first answers are lost."""
+
+    is_ready = True
+
+    def __init__(self, lost: int) -> None:
+        self.calls, self._lost = 0, lost
+
+    async def call(self, _path: str, _message: bytes, _seconds: float) -> bytes:
+        self.calls += 1
+        if self.calls <= self._lost:
+            raise OutcomeUnknown("the connection was lost")
+        return b""
+
+
+async def test_a_read_whose_answer_was_lost_is_repeated_and_a_write_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A read changes nothing; a write may have been carried out."""
+    monkeypatch.setattr(etcd_client, "PAUSE_SECONDS", 0)
+    found = []
+    for repeats in (True, False):
+        client, losing = EtcdClient(["http://etcd:2379"], TLSFiles(), timeout=60), Losing(2)
+        monkeypatch.setattr(client._endpoints[0], "_connection", losing)
+        call = client.call if repeats else client.once
+        try:
+            await call(STATUS, StatusRequest())
+            found.append(("answered", losing.calls))
+        except Undecided:
+            found.append(("undecided", losing.calls))
+
+    assert found == [("answered", 3), ("undecided", 1)]
