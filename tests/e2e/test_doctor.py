@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -135,6 +136,38 @@ def test_a_server_whose_clock_is_behind_is_named(tmp_path: Path) -> None:
     assert "does not accept" in wrong["server"]
     assert "3d behind this one" in wrong["server clock"]
     assert "clock.behind" in log
+
+
+def test_a_full_disk_is_a_condition_and_ends(tmp_path: Path) -> None:
+    """The server stays ready for reads; log, status, metric and doctor say what is wrong."""
+    with running_server(tmp_path / "data") as server:
+        before, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (60_000, hard))
+        until(lambda: status(server)["conditions"] == ["DiskFull"])
+        is_ready, (code, found) = status(server)["ready"], examined(server)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (before, hard))
+        until(lambda: status(server)["conditions"] == [])
+        log = server.log_text()
+
+    assert is_ready
+    assert code == 1
+    assert found["conditions"]["text"] == "the server reports DiskFull"
+    assert "disk.full" in log
+    assert "condition.ended condition=DiskFull" in log
+
+
+def status(server: Server) -> dict[str, Any]:
+    """What `orchid status` says."""
+    command = [sys.executable, "-m", "orchid", "status", "-o", "json"]
+    done = subprocess.run(
+        [*command, "--kubeconfig", str(server.kubeconfig)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def wait_until_alive(server: Server) -> None:

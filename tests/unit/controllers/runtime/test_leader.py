@@ -187,3 +187,15 @@ async def test_lease_shows_who_leads_and_since_when(world: Beside, identity: str
     assert lease.spec.holder_identity == identity
     assert lease.spec.acquire_time == lease.spec.renew_time
     assert lease.spec.lease_duration_seconds == 8
+
+
+async def test_a_renewal_without_a_response_has_a_reason_in_the_log(
+    world: Beside, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store on a full disk does not answer, and an operator looks for the word after `why`."""
+    leader = candidate(world, "one", Time())
+    assert await leader.try_to_hold()
+
+    assert not await leader._renewed(-100.0)  # so no time is left
+
+    assert [one.__dict__["why"] for one in caplog.records] == ["no response in time"]
