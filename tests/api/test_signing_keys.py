@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from orchid.credentials import keys
 from orchid.kinds.secret import Secret
 from orchid.store.memory import MemoryStore
+from tests.api.clusters import cluster
 from tests.api.world import ADMIN, ALICE, ISSUER, Answer, Api, api
 
 KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
@@ -249,8 +250,9 @@ async def grant(server: Api, user: str, *verbs: str, resource: str = "signingkey
 async def test_importing_takes_its_own_verb(server: Api) -> None:
     """A caller who brings a key can issue tokens of any account."""
     await grant(server, "alice", "create", "update", "patch")
-    public = keys.generate().public
-    body = {"metadata": {"name": "tokens-2"}, "spec": {"publicKey": public.pem()}}
+    spec = {"publicKey": keys.generate().public.pem(), "cluster": "prod"}
+    body = {"metadata": {"name": "clusters.prod-1"}, "spec": spec}
+    await cluster(server)
 
     refused = await server.call("POST", KEYS, body, token=ALICE)
     await grant(server, "alice", "import")
@@ -260,7 +262,6 @@ async def test_importing_takes_its_own_verb(server: Api) -> None:
     assert "not permitted to import" in refused.text
     assert made.status == 201
     assert made.json["spec"]["state"] == "Verifying"
-    assert public.kid in await jwks(server)
 
 
 async def test_an_imported_secret_is_copied(server: Api) -> None:
@@ -468,11 +469,12 @@ def header_of(kid: str) -> str:
     return keys.b64url_encode(header).decode()
 
 
-async def test_a_key_of_another_installation_waits_for_tokens_nobody_counted(server: Api) -> None:
+async def test_a_key_of_a_cluster_waits_for_tokens_nobody_counted(server: Api) -> None:
     """Its tokens were issued elsewhere: a year has to pass."""
-    public = keys.generate().public
-    made = await make(server, "tokens-2", publicKey=public.pem())
-    answer = await step(server, "tokens-2", "Retired")
+    await cluster(server)
+    public = keys.generate().public.pem()
+    made = await make(server, "clusters.prod-1", publicKey=public, cluster="prod")
+    answer = await step(server, "clusters.prod-1", "Retired")
 
     until = made["status"]["dependents"]["unknownUntil"]
     assert answer.status == 422

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from orchid.credentials import keys
 from tests.e2e.https import Https
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
@@ -127,6 +128,18 @@ def test_what_add_made(world: World) -> None:
     token = (files / "webhook.token").read_text()
     with Https(world.orchid.port) as client:
         assert client.send("GET", "/api/v1/secrets", token=token).status == 403
+
+
+def test_a_public_key_of_the_cluster_is_imported(world: World) -> None:
+    """It is named like the cluster, and is no token key of Orchid."""
+    (world.home / "sa.pub").write_text(keys.generate().public.pem())
+    said = world.person.types("key", "import", "--cluster", "prod", "--public", "sa.pub").stdout
+    (found,) = [one for one in world.person.gets("key", "list") if one["spec"].get("cluster")]
+    listed = world.person.types("key", "list").stdout
+
+    assert said.startswith("imported clusters.prod-1: ")
+    assert found["spec"]["state"] == "Verifying"
+    assert "clusters.prod " in listed
 
 
 def test_doctor_proves_that_a_revocation_works_and_leaves_nothing(world: World) -> None:

@@ -23,6 +23,7 @@ from orchid.store.memory import MemoryStore
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.revoked_credentials import RevokedKey
+from tests.api.clusters import cluster
 from tests.api.test_signing_keys import (
     KEYS,
     REVOCATIONS,
@@ -171,8 +172,9 @@ async def test_a_past_token_key_does_not_come_back_from_a_file(
         saved = await copied(store)
     async with api(tmp_path / "data", store=saved, **given) as server:
         accepted = await jwks(server)
-        spec = {"publicKey": stolen.public.pem()}
-        body = {"metadata": {"name": "tokens-3"}, "spec": spec}
+        spec = {"publicKey": stolen.public.pem(), "cluster": "prod"}
+        await cluster(server)
+        body = {"metadata": {"name": "clusters.prod-1"}, "spec": spec}
         imported = await server.call("POST", KEYS, body)
 
     assert gone.status == 200

@@ -394,7 +394,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         if event.type == DELETED:
             self._named.pop(found.name, None)
         else:
-            self._named[found.name] = found.spec.authority
+            self._named[found.name] = found.group
         if not found.spec.authority or found.is_file:
             return
         if event.type == DELETED:

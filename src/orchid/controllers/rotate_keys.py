@@ -178,7 +178,7 @@ class RotateKeys(Controller[SigningKey]):
         if event.type == DELETED:
             self.named.pop(found.name, None)
         else:
-            self.named[found.name] = found.spec.authority
+            self.named[found.name] = found.group
         if not self.concerns(found):
             return
         group = self._groups.setdefault(found.spec.authority, {})

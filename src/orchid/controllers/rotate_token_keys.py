@@ -56,7 +56,7 @@ class RotateTokenKeys(RotateKeys):
         self._unloaded: dict[str, float] = {}  # since when a server does not report a key
 
     def concerns(self, key: SigningKey) -> bool:
-        return not key.spec.authority and (key.is_file or self._rotation.is_stored)
+        return not key.group and (key.is_file or self._rotation.is_stored)
 
     def is_lost(self, key: SigningKey) -> bool:
         """Also if a live server cannot load it for a while: the Secret may have another key."""

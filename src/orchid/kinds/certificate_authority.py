@@ -66,7 +66,7 @@ from orchid.wire.references import (
     hsm_key_errors,
     reference_errors,
 )
-from orchid.wire.rules.key_names import TOKENS, is_key_name
+from orchid.wire.rules.key_names import CLUSTERS, TOKENS, is_key_name
 from orchid.wire.rules.signer_names import custom_signer_errors
 from orchid.wire.rules.trust_domains import trust_domain_errors
 from orchid.wire.struct import Wire, always, at_most, describe, proto, replace
@@ -305,6 +305,9 @@ class Rules(Strategy[CertificateAuthority]):
             yield invalid(Path() / "metadata" / "name", new.name, text)
         elif new.name == TOKENS or is_key_name(new.name):
             text = "reserved: keys of this name sign tokens"
+            yield invalid(Path() / "metadata" / "name", new.name, text)
+        elif new.name.startswith(CLUSTERS):
+            text = "reserved: keys of this name are of a cluster"
             yield invalid(Path() / "metadata" / "name", new.name, text)
         if new.is_platform:
             yield forbidden(SPEC / "signerNames", "only the authority of the platform has it")

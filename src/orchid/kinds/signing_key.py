@@ -54,7 +54,7 @@ from orchid.wire.references import (
     hsm_key_errors,
     reference_errors,
 )
-from orchid.wire.rules.key_names import TOKENS, is_key_name, key_prefix, number_of
+from orchid.wire.rules.key_names import CLUSTERS, TOKENS, is_key_name, key_prefix, number_of
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, key_tombstone
 from orchid.wire.struct import Wire, always, describe, proto, replace
 from orchid.wire.text import human_duration
@@ -82,6 +82,10 @@ ACTIVATABLE, RETIRABLE = "Activatable", "Retirable"
 PRIVATE_KEY: Final = "tls.key"  # in the data of a Secret
 LONGEST_PUBLIC_KEY: Final = 16 * 1024  # bytes of PEM
 LONGEST_CHAIN: Final = 64 * 1024  # bytes of PEM
+NO_CLUSTER: Final = (
+    "the Cluster whose tokens the key verifies: it never verifies tokens of Orchid's accounts; "
+    "earlier keys of those are named by --service-account-key-file"
+)
 NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
 CHANGED_BY_STEPS: Final = ("certificate", "keyID", "publishTime", "times")
@@ -131,7 +135,9 @@ class SigningKeySpec(Wire):
     public_key: Annotated[
         str,
         proto(4),
-        describe("Import a public key in PEM. It verifies tokens and never signs."),
+        describe(
+            "Import a public key in PEM, which never signs. It verifies tokens of `cluster` only."
+        ),
     ] = ""
     state: Annotated[
         str,
@@ -162,6 +168,14 @@ class SigningKeySpec(Wire):
             "this one in the hour before this time. It may change."
         ),
     ] = None
+
+    cluster: Annotated[
+        str,
+        proto(9),
+        describe(
+            "The Cluster to which a public key belongs. It verifies no token of Orchid's accounts."
+        ),
+    ] = ""
 
 
 class SigningKey(Object):
@@ -199,6 +213,11 @@ class SigningKey(Object):
     @property
     def purpose(self) -> KeyPurpose:
         return FOR_CERTIFICATES if self.spec.authority else FOR_TOKENS
+
+    @property
+    def group(self) -> str:
+        """The keys of which one signs: of an authority, or of a cluster; empty for token keys."""
+        return f"{CLUSTERS}{self.spec.cluster}" if self.spec.cluster else self.spec.authority
 
     @property
     def number(self) -> int:
@@ -263,6 +282,7 @@ def select(
         key
         for key in sorted(stored, key=_seniority)
         if key.spec.authority == authority
+        and not key.spec.cluster
         and key.state in (PUBLISHED, ACTIVE, VERIFYING)
         and not key.is_file
         and key.key_id
@@ -294,8 +314,8 @@ def status_of(public: keys.VerificationKey, source: str) -> SigningKeyStatus:
 
 
 def by_name(keys: Iterable[SigningKey]) -> dict[str, str]:
-    """The authority of each key by its name, for `next_name`."""
-    return {key.name: key.spec.authority for key in keys}
+    """The group of each key by its name, for `next_name`."""
+    return {key.name: key.group for key in keys}
 
 
 def key_location(key: SigningKey, home: str) -> SecretReference:
@@ -321,8 +341,8 @@ class Rules(Strategy[SigningKey]):
 
     def validate(self, new: SigningKey) -> Iterator[FieldError]:
         spec = new.spec
-        if not is_key_name(new.name, spec.authority):
-            text = f"must be {key_prefix(spec.authority)}- and a number without leading zeros"
+        if not is_key_name(new.name, new.group):
+            text = f"must be {key_prefix(new.group)}- and a number without leading zeros"
             yield invalid(METADATA / "name", new.name, text)
         yield from source_errors(new)
         if spec.chain:
@@ -384,6 +404,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
         columns=COLUMNS,
         selectable={
             "spec.authority": lambda key: key.spec.authority,
+            "spec.cluster": lambda key: key.spec.cluster,
             "spec.state": lambda key: key.state,
         },
         records=key_changes,
@@ -439,6 +460,14 @@ def source_errors(new: SigningKey) -> Iterator[FieldError]:
     if spec.public_key and not purpose.has_public_keys:
         yield forbidden(SPEC / "publicKey", "an authority needs its private key")
         return
+    if bool(spec.cluster) != bool(spec.public_key):
+        yield (
+            required(SPEC / "cluster", NO_CLUSTER)
+            if spec.public_key
+            else forbidden(
+                SPEC / "cluster", "a key that signs is Orchid's: only a public key is of a cluster"
+            )
+        )
     if spec.secret_ref:
         yield from reference_errors(spec.secret_ref, SPEC / "secretRef")
     if len(spec.public_key) > LONGEST_PUBLIC_KEY:
@@ -513,6 +542,8 @@ def past_keys(new: SigningKey | None, old: SigningKey | None) -> Iterator[Tombst
 
 def _named(key: SigningKey) -> dict[str, str]:
     """A token key is named by its id, the key of an authority by the SHA-256 of its certificate."""
+    if key.spec.cluster:
+        return {"key": key.key_id, "cluster": key.spec.cluster}
     if not key.spec.authority:
         return {"key": key.key_id}
     issuing = certificates.parse_blocks(key.status.certificate)[0]
@@ -536,7 +567,7 @@ def _until_cell(key: SigningKey, now: datetime) -> str:
 
 COLUMNS: Final = (
     NAME,
-    Column("For", lambda key, now: key.spec.authority or TOKENS, description="What it signs."),
+    Column("For", lambda key, now: key.group or TOKENS, description="What it signs."),
     Column("State", lambda key, now: key.state, description="The step of its life."),
     Column("Algorithm", lambda key, now: key.status.algorithm, description="How it signs."),
     Column("Live", _live_cell, type="integer", description="Credentials that depend on it."),

@@ -34,6 +34,7 @@ KIND = declare(ORCH)
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 PRIVATE = keys.generate()
 PUBLIC = PRIVATE.public.pem()
+OF_A = {"publicKey": PUBLIC, "cluster": "a"}
 
 
 def sent(name: str = "tokens-2", **spec: Any) -> SigningKey:
@@ -90,8 +91,10 @@ def test_a_key_that_the_server_creates_starts_as_published(algorithm: str) -> No
 
 def test_a_public_key_starts_as_verifying() -> None:
     """It verifies and never signs."""
-    assert problems(sent(publicKey=PUBLIC)) == []
-    assert sent(publicKey=PUBLIC).state == VERIFYING
+    of_cluster = sent("clusters.prod-1", publicKey=PUBLIC, cluster="prod")
+
+    assert problems(of_cluster) == []
+    assert of_cluster.state == VERIFYING
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,9 @@ def test_a_public_key_starts_as_verifying() -> None:
     [
         ("tokens-2", {}, "spec: Required value: exactly one of"),
         ("tokens-2", {"algorithm": "ES256", "publicKey": PUBLIC}, "exactly one of"),
+        ("tokens-2", {"publicKey": PUBLIC}, "spec.cluster: Required value: the Cluster whose"),
+        ("tokens-2", {"publicKey": PUBLIC, "cluster": "prod"}, "must be clusters.prod- and a num"),
+        ("clusters.prod-1", {"algorithm": "ES256", "cluster": "prod"}, "spec.cluster: Forbidden"),
         ("tokens-2", {"algorithm": "HS256"}, "spec.algorithm: Unsupported value"),
         ("tokens-02", {"algorithm": "ES256"}, "metadata.name: Invalid value"),
         ("mine", {"algorithm": "ES256"}, "metadata.name: Invalid value"),
@@ -107,10 +113,10 @@ def test_a_public_key_starts_as_verifying() -> None:
         ("web-2", {"publicKey": PUBLIC, "authority": "web"}, "spec.publicKey: Forbidden"),
         ("tokens-2", {"algorithm": "ES256", "state": ACTIVE}, "a new key of this source is"),
         ("tokens-2", {"algorithm": "ES256", "state": "Mine"}, "spec.state: Unsupported value"),
-        ("tokens-2", {"publicKey": PUBLIC, "state": PUBLISHED}, "a new key of this source is"),
-        ("tokens-2", {"publicKey": "nothing"}, "spec.publicKey: Invalid value"),
-        ("tokens-2", {"publicKey": PUBLIC * 2}, "must be one PEM block"),
-        ("tokens-2", {"publicKey": "x" * 20_000}, "spec.publicKey: Too long"),
+        ("clusters.a-2", {**OF_A, "state": PUBLISHED}, "a new key of this source is"),
+        ("clusters.a-2", {**OF_A, "publicKey": "nothing"}, "spec.publicKey: Invalid value"),
+        ("clusters.a-2", {**OF_A, "publicKey": PUBLIC * 2}, "must be one PEM block"),
+        ("clusters.a-2", {**OF_A, "publicKey": "x" * 20_000}, "spec.publicKey: Too long"),
         ("tokens-2", {"secretRef": {"name": "k"}}, "spec.secretRef.namespace: Required value"),
     ],
 )
@@ -123,7 +129,8 @@ def test_bad_keys_are_refused(name: str, spec: dict[str, Any], text: str) -> Non
 
 def test_a_private_key_is_never_taken_for_a_public_one() -> None:
     """The object is readable by many; the refusal does not repeat it."""
-    (found,) = problems(sent(publicKey=PRIVATE.pem().reveal()))
+    private = PRIVATE.pem().reveal()
+    (found,) = problems(sent("clusters.a-1", publicKey=private, cluster="a"))
 
     assert "must be one PEM block with a public key" in found
     assert "PRIVATE" not in found
@@ -233,3 +240,13 @@ def test_without_an_active_key_the_oldest_published_one_signs() -> None:
     objects = [stored(1, ACTIVE), stored(3, PUBLISHED, born=2), stored(2, PUBLISHED, born=1)]
 
     assert [key.name for key in select(objects, {"kid-1"}).signers] == ["tokens-2", "tokens-3"]
+
+
+def test_the_key_of_a_cluster_is_never_selected() -> None:
+    """Neither among token keys, whatever its name, nor for an authority of the cluster's name."""
+    own, foreign = stored(1, ACTIVE, active=1), stored(2, VERIFYING)
+    foreign = replace(foreign, spec=replace(foreign.spec, algorithm="", cluster="prod"))
+
+    assert select([own, foreign], ()).verifying == (own,)
+    assert select([foreign], (), "clusters.prod").verifying == ()
+    assert foreign.group == "clusters.prod"

@@ -44,6 +44,7 @@ from orchid.kinds.certificate_authority import (
     parent_problem,
     secret_location,
 )
+from orchid.kinds.cluster import Cluster
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.issued_certificate import (
     Approval,
@@ -121,6 +122,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._feed = feed
         self._keys = feed.of(SigningKey)
         self._authorities = feed.of(CertificateAuthority)
+        self._clusters = feed.of(Cluster)
         self._secrets = feed.of(Secret)
         self._rights = CallerRights(names, authorizer)
         self._random = randomness
@@ -147,16 +149,25 @@ class SigningKeyMaterial(AdmissionPolicy):
             return new  # the rules of the kind refuse it
         if not new.spec.public_key and self._unsealed:
             raise Forbidden(kind.about(new.name), self._unsealed)
+        if new.spec.cluster:
+            new = self._of_cluster(kind, new)
         stored = [entry.object for entry in self._keys.entries.values()]
         self._refuse_other_name(kind, new)
         status = await self._status(request, kind, new)
         await self._refuse_same(kind, new, status, stored)
         return replace(new, status=status)
 
+    def _of_cluster(self, kind: Kind[Any], new: SigningKey) -> SigningKey:
+        """A public key belongs to its Cluster, by uid: none of that name gets it later."""
+        cluster = self._clusters.get("", new.spec.cluster)
+        if cluster is None:
+            _refuse(kind, new, not_found(SPEC / "cluster", new.spec.cluster))
+        return new.with_meta(owner_references=(owner_of(self._clusters.kind, cluster.object),))
+
     def _refuse_other_name(self, kind: Kind[Any], new: SigningKey) -> None:
         keys_by_name = by_name(entry.object for entry in self._keys.entries.values())
         authorities = {entry.object.name for entry in self._authorities.entries.values()}
-        wanted = next_name(keys_by_name, new.spec.authority, authorities)
+        wanted = next_name(keys_by_name, new.group, authorities)
         if new.name != wanted and self._keys.get("", new.name) is None:
             text = f"the next key is {quote(wanted)}"
             _refuse(kind, new, invalid(METADATA / "name", new.name, text))
@@ -171,7 +182,10 @@ class SigningKeyMaterial(AdmissionPolicy):
         """Refuse a key that is stored, or ever was: by public key, since ids can be chosen."""
         identity = status.key_id, status.public_key
         for key in stored:
-            if not key.is_file and _is_any_same(identity, (key.key_id, key.status.public_key)):
+            counts = (
+                not key.is_file or new.spec.cluster
+            )  # no cluster claims a key of Orchid's files
+            if counts and _is_any_same(identity, (key.key_id, key.status.public_key)):
                 _refuse(kind, new, duplicate(SPEC, f"{key.name} has the same key"))
         past = await self._past(keys.pem_sha256(status.public_key))
         if past is not None:

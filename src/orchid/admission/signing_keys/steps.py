@@ -10,7 +10,7 @@ Verifying → Retired    retire           no live credential depends on the key
 any → Retired          retire           a CredentialRevocation names the key
 another renewBy        activate         -
 delete                 -                it is Retired, or Published and does not sign; or its
-                                        authority is gone
+                                        authority or cluster is gone
 
 A rejection lists every reason; admission/signing_keys/conditions.py has those that depend on the
 purpose of the key. The controller gets the messages of its conditions by a dry run of the step. The
@@ -30,6 +30,7 @@ from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.cluster import Cluster
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     ACTIVE,
@@ -44,6 +45,7 @@ from orchid.kinds.signing_key import (
 )
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import METADATA, forbidden
+from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference, belongs_to
 from orchid.wire.signing_key_status import KeyDependents
@@ -78,6 +80,7 @@ class SigningKeySteps(AdmissionPolicy):
         self._keys = feed.of(SigningKey)
         self._secrets = feed.of(Secret)
         self._authorities = feed.of(CertificateAuthority)
+        self._clusters = feed.of(Cluster)
         self._authorizer = authorizer
         self._servers = servers
         self._revoked = revoked
@@ -107,19 +110,19 @@ class SigningKeySteps(AdmissionPolicy):
             await self._review_step(request, kind, new, old)
 
     def _review_owner(self, kind: Kind[Any], new: SigningKey, old: SigningKey) -> None:
-        """An authority keeps its keys, and gets none of an earlier authority of its name.
+        """An authority or cluster keeps its keys, and gets none of an earlier one of its name.
 
         A key without its owner is an orphan, which anybody with `delete` may delete; with another
         owner it would sign for that one.
         """
-        entry = self._authorities.get("", old.spec.authority) if old.spec.authority else None
-        if entry is None:
+        owner, word = self._owner(old), "cluster" if old.spec.cluster else "authority"
+        if owner is None:
             return
-        before, after = belongs_to(old, entry.object), belongs_to(new, entry.object)
+        before, after = belongs_to(old, owner), belongs_to(new, owner)
         if after and not before:
-            text = "another authority owned the key: a key never changes its authority"
-        elif before and not after and entry.meta.deletion_timestamp is None:
-            text = "its authority owns the key"
+            text = f"another {word} owned the key: a key never changes its {word}"
+        elif before and not after and owner.metadata.deletion_timestamp is None:
+            text = f"its {word} owns the key"
         else:
             return
         problem = forbidden(METADATA / "ownerReferences", text)
@@ -207,9 +210,17 @@ class SigningKeySteps(AdmissionPolicy):
             raise Forbidden(kind.about(old.name), "it signs: activate another key first")
 
     def _is_orphan(self, key: SigningKey) -> bool:
-        """Whether the authority of a key is deleted."""
-        owner = self._authorities.get("", key.spec.authority) if key.spec.authority else None
-        return bool(key.spec.authority) and (owner is None or not belongs_to(key, owner.object))
+        """Whether the authority or the cluster of a key is deleted."""
+        owner = self._owner(key)
+        return bool(key.group) and (owner is None or not belongs_to(key, owner))
+
+    def _owner(self, key: SigningKey) -> Object | None:
+        """The object that has the name of the key's authority or cluster; None for a token key."""
+        if key.spec.cluster:
+            cluster = self._clusters.get("", key.spec.cluster)
+            return cluster.object if cluster else None
+        authority = self._authorities.get("", key.spec.authority) if key.spec.authority else None
+        return authority.object if authority else None
 
     # -- what the server fills in ------------------------------------------------------------
 

@@ -7,9 +7,11 @@
                                          renew the certificates of the old key within an hour
     orchid key back tokens-1             sign with the previous key again
     orchid key retire tokens-1           refuse its tokens; rejected while something depends on it
-    orchid key import --secret pki/key   import a private key, or with --public FILE a public one;
-                                         with --authority web the next key of that authority, also
-                                         with --pkcs11 LABEL one of the server's HSM
+    orchid key import --secret pki/key   import a private key; with --authority web the next key of
+                                         that authority, also with --pkcs11 LABEL one of the HSM
+    orchid key import --cluster prod --public FILE
+                                         import a public key of a cluster, which verifies no token
+                                         of Orchid's own accounts
     orchid key new FILE                  make a key file, for servers whose keys are files
     orchid key show sealing              the sealing keys, and how many values depend on each
     orchid key rotate sealing            add a sealing key to the file of a server
@@ -63,7 +65,7 @@ from orchid.commands.terminal.output import (
     table,
 )
 from orchid.commands.terminal.polling import polls
-from orchid.wire.rules.key_names import TOKENS, next_name, number_of
+from orchid.wire.rules.key_names import CLUSTERS, TOKENS, next_name, number_of
 
 PUBLISHED_KEYS = "/openid/v1/jwks"
 KIND, VERSION = "SigningKey", "v1beta1"
@@ -71,6 +73,10 @@ PUBLISHED, ACTIVE, VERIFYING, RETIRED = "Published", "Active", "Verifying", "Ret
 SEALING = "sealing"
 REJECTED, CONFLICT, FORBIDDEN, NOT_FOUND = 422, 409, 403, 404
 LARGEST_KEY = 64 * 1024
+ONLY_ITS_CLUSTER = (
+    "a public key verifies tokens of its cluster, and none of Orchid's own accounts (servers get "
+    "earlier keys of those by --service-account-key-file)"
+)
 HOUR = timedelta(hours=1)
 BUSY_SECONDS = 30
 
@@ -242,7 +248,7 @@ def _rotate(chosen: argparse.Namespace) -> int:
 
 def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str = "") -> int:
     """Have the successor sign: for an authority, or without one for tokens."""
-    found = [one for one in server.items(url(server)) if _authority(one) == authority]
+    found = [one for one in server.items(url(server)) if _group(one["spec"]) == authority]
     waiting = [one for one in sorted(found, key=_number) if one["spec"]["state"] == PUBLISHED]
     if waiting:
         successor = name_of(waiting[0])
@@ -315,10 +321,9 @@ def _create_successor(server: ServerConnection, authority: str, found: list[Json
 
 def _create(server: ServerConnection, spec: Json) -> Json:
     """Create a key under the next name."""
-    authority = str(spec.get("authority", ""))
-    keys = {name_of(one): _authority(one) for one in server.items(url(server))}
-    taken = {name_of(one) for one in server.items(authorities(server))} if authority else set()
-    name = next_name(keys, authority, taken)
+    keys = {name_of(one): _group(one["spec"]) for one in server.items(url(server))}
+    taken = {name_of(one) for one in server.items(authorities(server))} if _group(spec) else set()
+    name = next_name(keys, _group(spec), taken)
     return server.post(
         url(server),
         {
@@ -386,17 +391,25 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--secret", metavar="NAMESPACE/NAME", help="a Secret with tls.key")
     source.add_argument("--pkcs11", metavar="LABEL", help="a key of an authority in the HSM")
-    source.add_argument("--public", type=Path, metavar="FILE", help="PEM: a key that only verifies")
+    source.add_argument(
+        "--public", type=Path, metavar="FILE", help="PEM: a key that only verifies; with --cluster"
+    )
     authority = parser.add_argument(
         "--authority", default="", metavar="NAME", help="the key of an authority, with its tls.crt"
     )
     completed(authority, "authority")
+    cluster = parser.add_argument(
+        "--cluster", default="", metavar="NAME", help="the cluster to which a public key belongs"
+    )
+    completed(cluster, "cluster")
 
 
 def _import(chosen: argparse.Namespace) -> int:
     from orchid.credentials.files import read_bounded
     from orchid.credentials.refusals import Refusal
 
+    if bool(chosen.public) != bool(chosen.cluster):
+        raise Complaint(f"--public and --cluster belong together: {ONLY_ITS_CLUSTER}", USAGE)
     server = connect(chosen)
     if chosen.public:
         try:
@@ -410,8 +423,9 @@ def _import(chosen: argparse.Namespace) -> int:
         if not (namespace and slash and name):
             raise Complaint(f"{chosen.secret!r} is not NAMESPACE/NAME", USAGE)
         spec = {"secretRef": {"namespace": namespace, "name": name}}
-    if chosen.authority:
-        spec["authority"] = chosen.authority
+    for word in ("authority", "cluster"):
+        if name := getattr(chosen, word):
+            spec[word] = name
     made = _create(server, spec)
     if not print_for_programs(chosen.output, made):
         say(f"imported {name_of(made)}: {made['status']['keyID']}, {made['spec']['state']}")
@@ -449,8 +463,14 @@ def _authority(key: Json) -> str:
     return str(key["spec"].get("authority") or "")
 
 
+def _group(spec: Json) -> str:
+    """The keys of which one signs: of an authority, or of a cluster; empty for token keys."""
+    cluster = spec.get("cluster")
+    return f"{CLUSTERS}{cluster}" if cluster else str(spec.get("authority") or "")
+
+
 def _purpose(key: Json) -> str:
-    return _authority(key) or TOKENS
+    return _group(key["spec"]) or TOKENS
 
 
 def _number(key: Json) -> int:
@@ -466,7 +486,7 @@ def _activation(key: Json) -> str:
 
 
 def _order(key: Json) -> tuple[str, int]:
-    return _authority(key), _number(key)
+    return _group(key["spec"]), _number(key)
 
 
 def _state(key: Json) -> Cell:

@@ -47,7 +47,8 @@ def _older_servers(
             yield wrong(f"{text}; it may take keys of authorities for token keys", STOP_IT)
     for key in found:
         name = key["metadata"]["name"]
-        if not key["spec"].get("authority") and not name.startswith("tokens-"):
+        is_of_tokens = not key["spec"].get("authority") and not key["spec"].get("cluster")
+        if is_of_tokens and not name.startswith("tokens-"):
             text = f"{name} lost its authority: a server of an earlier version wrote it"
             yield wrong(text, "restore it from a backup")
 

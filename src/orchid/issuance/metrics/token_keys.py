@@ -121,7 +121,7 @@ class KeyMetrics:
     def _overdue(self, key: SigningKey) -> float | None:
         """An Active key is due after its period, a Verifying one after the wait for its tokens."""
         times, due = key.status.times, None
-        if key.is_file or key.spec.authority:
+        if key.is_file or key.group:
             return None
         if key.state == ACTIVE and times.active and self._period:
             due = times.active + self._period

@@ -82,7 +82,7 @@ class FileKeyObjects:
         """Write the objects that differ from the files."""
         for key in self._keys.verifying.keys:
             await self._feed.fresh()
-            shown = next((one for one in self._entries() if one.object.key_id == key.kid), None)
+            shown = next((one for one in self._entries() if _shows(one.object, key)), None)
             if shown is None:
                 await self._commit(None, self._object(key))
             elif shown.object.is_file and not self._is_current(shown.object):
@@ -134,3 +134,7 @@ class FileKeyObjects:
             await self._store.commit([Change(store_key, stored_form(new), revision)])
         except RevisionConflict:
             log.debug("tokens.files_shown_elsewhere")  # another server was faster: next time
+
+
+def _shows(one: SigningKey, key: VerificationKey) -> bool:
+    return one.key_id == key.kid and not one.group

@@ -92,7 +92,7 @@ class TokenKeyImport:
         while True:
             await self._feed.fresh()
             stored = [entry.object for entry in self._cache.entries.values()]
-            known = {key.key_id for key in stored if not (key.is_file or key.spec.authority)}
+            known = {key.key_id for key in stored if not (key.is_file or key.group)}
             try:
                 if not known:
                     await self._store_first(stored, signing)

@@ -1,5 +1,7 @@
 """The names of SigningKeys: the authority that a key signs for, or `tokens`, and a number.
 
+Public keys of a cluster have the group `clusters.<name>` in place of an authority.
+
 `next_name` is the one function for them: for the server, which refuses every other name, and for
 everything that creates keys. The key of an authority has a revocation list of its name, and the
 first one has that of the authority, so such a key never has the name of any authority.
@@ -10,6 +12,7 @@ from collections.abc import Container, Mapping
 from typing import Final
 
 TOKENS: Final = "tokens"
+CLUSTERS: Final = "clusters."
 LONGEST_PREFIX: Final = 240  # characters; with a number, a name has at most 253
 _number = re.compile(r"[1-9][0-9]{0,8}").fullmatch
 
