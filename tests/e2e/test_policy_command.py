@@ -158,7 +158,7 @@ def test_a_bad_file_is_reported(person: Person) -> None:
     missing = person.types("policy", "apply", "nowhere.yaml", code=2)
 
     assert "requester" in misspelt.stderr
-    assert "holds no ApprovalPolicy" in other.stderr
+    assert "ConfigMap: orchid policy takes only ApprovalPolicy" in other.stderr
     assert "yaml" in broken.stderr
     assert "cannot read nowhere.yaml" in missing.stderr
 
@@ -232,3 +232,36 @@ def test_limited_revoker_revokes_no_tokens(person: Person) -> None:
     assert [(rule["resources"], rule["resourceNames"]) for rule in revoking] == [
         (["signers"], ["example.com/*"])
     ]
+
+
+def test_every_document_of_a_file_is_applied(person: Person) -> None:
+    """Also those of a List; nothing of a file with a mistake."""
+    both = person.home / "both.yaml"
+    both.write_text("---".join(Path(written(person, name)).read_text() for name in ("x1", "x2")))
+
+    made = person.types("policy", "apply", str(both), "--for-group", "developers")
+    again = person.gets("policy", "apply", str(both))
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": again})
+    as_list = person.types("policy", "apply", "-", given=listed)
+
+    assert made.stdout.splitlines() == [
+        "made x1", "used by group developers", "made x2", "used by group developers"
+    ]  # fmt: skip
+    assert [one["metadata"]["name"] for one in again] == ["x1", "x2"]
+    assert as_list.stdout == "unchanged: x1\nunchanged: x2\n"
+
+
+def test_a_file_with_other_objects_changes_nothing(person: Person) -> None:
+    """Their kinds are named; so are two policies of one name, and two where one is tested."""
+    policy = Path(written(person, "x3")).read_text()
+    account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n"
+
+    mixed = person.types("policy", "apply", "-", given=f"{policy}---\n{account}", code=2)
+    twice = person.types("policy", "apply", "-", given=f"{policy}---{policy}", code=2)
+    flags = ("--request", "none.csr", "--signer", "example.com/web")
+    tested = person.types("policy", "test", "-", *flags, given=f"{policy}---{policy}", code=2)
+
+    assert "ServiceAccount: orchid policy takes only ApprovalPolicy" in mixed.stderr
+    assert "two policies have the same name" in twice.stderr
+    assert "2 policies; test one at a time" in tested.stderr
+    person.types("policy", "show", "x3", code=1)

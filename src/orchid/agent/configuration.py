@@ -252,7 +252,7 @@ def read_configuration(path: Path) -> AgentConfiguration:
 def parse(data: bytes, where: str) -> AgentConfiguration:
     """Check the content of a file; `where` is its name in messages."""
     try:
-        value, duplicates = yaml_text.load(data)
+        value, duplicates = yaml_text.load_only(data)
     except yaml_text.YamlError as error:
         raise InvalidAgentConfiguration(f"{where}: {error}") from None
     if duplicates:

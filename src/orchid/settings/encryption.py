@@ -23,6 +23,7 @@ import msgspec
 
 from orchid.engine.kind import Kind
 from orchid.store.encryption import AesGcm, IdentityProvider, Provider
+from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import decoder_of, encode, strict_error
 from orchid.wire.codec.field_validation import Undecodable
 from orchid.wire.fields import FieldError, Path, duplicate, invalid, required
@@ -162,8 +163,9 @@ def _first_without_comment(lines: Sequence[bytes]) -> int:
 
 def _read(text: bytes) -> _File:
     try:
+        yaml_text.load_only(text)  # a second document would be ignored
         sent, findings = decoder_of(_File).decode(text, yaml=True)
-    except Undecodable as problem:
+    except (Undecodable, yaml_text.YamlError) as problem:
         raise InvalidEncryption(str(problem)) from None
     if findings:
         raise InvalidEncryption(strict_error(findings))

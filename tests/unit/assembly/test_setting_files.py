@@ -257,3 +257,18 @@ def test_a_ca_in_a_configuration_is_a_certificate(
     assert line.startswith(f"--{name}: {field}.certificateAuthority: Invalid value: ")
     assert line.endswith(why)
     assert "PRIVATE" not in line
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in READERS if name.endswith(("-config", "policy-file"))]
+)
+def test_a_configuration_has_one_document(name: str, good: dict[str, Path], tmp_path: Path) -> None:
+    """A second one would be ignored without a word."""
+    path = tmp_path / "two"
+    path.write_bytes(GOOD[name] + b"\n---\n" + GOOD[name])
+    path.chmod(0o600)
+
+    (line,) = found(name, path, good)
+
+    assert line.startswith(f"--{name}: ")
+    assert "document" in line

@@ -16,6 +16,7 @@ import msgspec
 
 from orchid.access.authorizers.webhook import VERSIONS, WebhookSettings
 from orchid.expressions.cel import Compiler, ExpressionUnusable, LibraryMissing
+from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import decoder_of, strict_error
 from orchid.wire.codec.field_validation import Undecodable
 from orchid.wire.fields import (
@@ -119,8 +120,9 @@ def read_configuration(
 
 def _decoded(text: bytes) -> _File:
     try:
+        yaml_text.load_only(text)  # a second document would be ignored
         sent, findings = decoder_of(_File).decode(text, yaml=True)
-    except Undecodable as problem:
+    except (Undecodable, yaml_text.YamlError) as problem:
         raise InvalidAuthorization(str(problem)) from None
     if findings:
         raise InvalidAuthorization(strict_error(findings))

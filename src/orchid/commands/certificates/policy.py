@@ -13,7 +13,6 @@ import argparse
 import base64
 import sys
 from pathlib import Path
-from typing import Any
 
 from orchid.commands.certificates import policy_history
 from orchid.commands.rights import grants
@@ -132,10 +131,24 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    policy = _policy(chosen.file)
-    name = (policy.get("metadata") or {}).get("name")
-    if not isinstance(name, str) or not name:
-        raise Complaint(f"{chosen.file}: the policy has no name", USAGE)
+    policies = _policies(chosen.file)
+    names = [_name_in(chosen.file, policy) for policy in policies]
+    if len(set(names)) < len(names):
+        raise Complaint(f"{chosen.file}: two policies have the same name", USAGE)
+    answers = []
+    for name, policy in zip(names, policies, strict=True):
+        done, answer = _applied(server, name, policy)
+        answers.append(answer)
+        if chosen.groups:
+            grants.grant_use(server, name, chosen.groups)
+        if chosen.output == "text":
+            say("\n".join([f"{done} {name}", *(f"used by group {one}" for one in chosen.groups)]))
+    print_for_programs(chosen.output, answers[0] if len(answers) == 1 else answers)
+    return 0
+
+
+def _applied(server: ServerConnection, name: str, policy: Json) -> tuple[str, Json]:
+    """Create or replace a policy; return what was done, and the policy."""
     url = _url(server, "approvalpolicies", name)
     try:
         found = server.get(url)
@@ -143,17 +156,10 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
         if refused.status != NOT_FOUND:
             raise
         target = _url(server, "approvalpolicies") + STRICTLY
-        answer = server.post(target, _current(server, policy))
-        done = "made"
-    else:
-        # With the version that was read, so that no concurrent change is lost.
-        answer = server.put(url + STRICTLY, {**found, "spec": policy.get("spec") or {}})
-        done = "replaced" if answer["spec"] != found["spec"] else "unchanged:"
-    if chosen.groups:
-        grants.grant_use(server, name, chosen.groups)
-    if not print_for_programs(chosen.output, answer):
-        say(f"{done} {name}")
-    return 0
+        return "made", server.post(target, _current(server, policy))
+    # With the version that was read, so that no concurrent change is lost.
+    answer = server.put(url + STRICTLY, {**found, "spec": policy.get("spec") or {}})
+    return "replaced" if answer["spec"] != found["spec"] else "unchanged:", answer
 
 
 def _current(server: ServerConnection, policy: Json) -> Json:
@@ -275,19 +281,44 @@ def _verdict(allowed: bool) -> Cell:
 # -- reading -------------------------------------------------------------------------------
 
 
-def _policy(name: str) -> Json:
+def _policies(name: str) -> list[Json]:
+    """Every policy of a file; a file with other objects is refused."""
     from orchid.wire.codec import yaml_text
 
     try:
-        value, twice = yaml_text.load(_read(name))
+        documents = yaml_text.load_all(_read(name))
     except yaml_text.YamlError as error:
         raise Complaint(f"{name}: {error}", USAGE) from None
-    if not isinstance(value, dict) or value.get("kind") != KIND:
-        raise Complaint(f"{name} holds no {KIND}", USAGE)
-    if twice:
+    if twice := [text for _, found in documents for text in found]:
         raise Complaint(f"{name}: {', '.join(twice)} occurs twice", USAGE)
-    found: dict[str, Any] = value
+    found = [value for value, _ in documents]
+    if len(found) == 1 and isinstance(found[0], dict) and found[0].get("kind") == "List":
+        found = found[0].get("items") or []
+    kinds = [one.get("kind") if isinstance(one, dict) else None for one in found]
+    if others := sorted({str(kind or "no object") for kind in kinds} - {KIND}):
+        raise Complaint(
+            f"{name}: {', '.join(others)}: orchid policy takes only {KIND}; "
+            "for other kinds use kubectl apply -f",
+            USAGE,
+        )
+    if not found:
+        raise Complaint(f"{name} has no {KIND}", USAGE)
     return found
+
+
+def _policy(name: str) -> Json:
+    """The only policy of a file."""
+    found = _policies(name)
+    if len(found) > 1:
+        raise Complaint(f"{name} has {len(found)} policies; test one at a time", USAGE)
+    return found[0]
+
+
+def _name_in(file: str, policy: Json) -> str:
+    name = (policy.get("metadata") or {}).get("name")
+    if not isinstance(name, str) or not name:
+        raise Complaint(f"{file}: a policy has no name", USAGE)
+    return name
 
 
 def _read(name: str) -> bytes:

@@ -128,7 +128,7 @@ def load(path: Path) -> Policy:
 def parse(text: bytes) -> Policy:
     """The policy in a text, YAML or JSON."""
     try:
-        value, repeated = yaml_text.load(text)
+        value, repeated = yaml_text.load_only(text)
     except yaml_text.YamlError as problem:
         raise BadPolicy(str(problem)) from None
     if repeated:

@@ -1,6 +1,7 @@
 """YAML of the API: JSON values in YAML syntax.
 
     load(body)    the value of the first document, and its duplicate keys
+    load_all(body), load_only(body)   of every document of a file, or of its only one
     dump(value)   sorted keys, lists at the indent of their key
 
 Scalars follow YAML 1.1 as Kubernetes reads it: `yes` and `on` are true, `0x1f` and `0755` are
@@ -21,9 +22,10 @@ import msgspec
 from orchid.wire.codec.bounds import require_few_values
 from orchid.wire.codec.field_validation import Malformed, YamlError
 
-__all__ = ["YamlError", "dump", "load"]
+__all__ = ["YamlError", "dump", "load", "load_all", "load_only"]
 
 MOST_BYTES = 3 * 1024 * 1024
+MOST_DOCUMENTS = 1000  # of a file
 MOST_DIRECTIVES = 16  # lines with % before the document; the parser compares all pairs
 LONGEST_HEAD = 64 * 1024  # bytes of comments and directives
 
@@ -31,6 +33,7 @@ _BREAK = rb"(?:\r\n|\r|\n|\xc2\x85|\xe2\x80\xa8|\xe2\x80\xa9)"
 # Everything before the document: blank lines, comments and directives.
 _LINE = rb"(?:[^\r\n\xc2\xe2]++|(?!%b).)*+" % _BREAK
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?+(?:[ \t]*+(?:[#%%]%b)?+%b)*+" % (_LINE, _BREAK), re.DOTALL)
+_SEPARATOR = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _DIRECTIVE = re.compile(rb"(?:^(?:\xef\xbb\xbf)?|%b)%%" % _BREAK)
 # Allowed before JSON: blank lines, and comments in printable ASCII.
 _COMMENTS = re.compile(rb"(?:[ \t]*+(?:#[\t\x20-\x7e]*+)?+\r?\n)*+")
@@ -54,6 +57,22 @@ def load(body: bytes) -> tuple[Any, list[str]]:
     from orchid.wire.codec import yaml_document  # noqa: PLC0415 -- most servers never see YAML
 
     return yaml_document.read(body)
+
+
+def load_all(body: bytes) -> list[tuple[Any, list[str]]]:
+    """Read every document of a file that is not empty."""
+    parts = _SEPARATOR.split(body)
+    if len(parts) > MOST_DOCUMENTS:
+        raise YamlError(f"yaml: more than {MOST_DOCUMENTS} documents")
+    return [found for part in parts if (found := load(part))[0] is not None]
+
+
+def load_only(body: bytes) -> tuple[Any, list[str]]:
+    """Read the document of a file that has one; `None` if it is empty."""
+    found = load_all(body)
+    if len(found) > 1:
+        raise YamlError(f"yaml: {len(found)} documents, where one is read")
+    return found[0] if found else (None, [])
 
 
 def _without_comments(body: bytes) -> bytes:

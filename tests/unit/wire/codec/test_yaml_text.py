@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.wire.codec.yaml_text import YamlError, dump, load
+from orchid.wire.codec.yaml_text import MOST_DOCUMENTS, YamlError, dump, load, load_all, load_only
 
 
 @pytest.mark.parametrize(
@@ -210,3 +210,30 @@ def test_long_text_is_folded() -> None:
 
     assert max(map(len, written.splitlines())) <= 90
     assert load(written)[0] == {"a": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("", []),
+        ("# nothing\n---\n---\n", []),
+        ("a: 1", [{"a": 1}]),
+        ("--- {a: 1}\n--- \nb: 2\n---\n# end", [{"a": 1}, {"b": 2}]),
+        ("a: |\n  ---\n---\r\nb: 2\r\n", [{"a": "---\n"}, {"b": 2}]),
+        ("a: ---b\n---c: 1\n", [{"a": "---b", "---c": 1}]),
+        ('{"a": 1}\n---\n{"b": 2}', [{"a": 1}, {"b": 2}]),
+    ],
+)
+def test_every_document_of_a_file_is_read(text: str, values: list[Any]) -> None:
+    """Empty ones do not count; three dashes inside of a value separate nothing."""
+    assert [value for value, _ in load_all(text.encode())] == values
+
+
+def test_a_file_with_one_document_has_no_others() -> None:
+    """A second one would be ignored silently; so many cannot be meant."""
+    assert load_only(b"---\na: 1\n---\n# end\n") == ({"a": 1}, [])
+    assert load_only(b"") == (None, [])
+    with pytest.raises(YamlError, match="2 documents, where one is read"):
+        load_only(b"a: 1\n---\nb: 2\n")
+    with pytest.raises(YamlError, match=f"more than {MOST_DOCUMENTS} documents"):
+        load_all(b"---\n" * MOST_DOCUMENTS)
