@@ -19,6 +19,7 @@ from orchid.tlog.checkpoints import Checkpoint
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
 from tests.e2e.outside_issuer import write_configuration
+from tests.e2e.person import Person
 from tests.e2e.serving import (
     POLL_SECONDS,
     READY_SECONDS,
@@ -95,9 +96,10 @@ def test_nothing_is_wrong_with_a_good_server(tmp_path: Path) -> None:
         _, beside = examined(server, "--data-dir", str(copy))
 
     good = ("store", "server", "version", "server clock", "issuer", "secrets", "roles", "ledger")
+    good += ("settings", "grants")
     assert code == 0
     assert {found[check]["state"] for check in good} == {"good"}
-    assert beside["server"]["text"] == "no server has the store open: files alone were looked at"
+    assert beside["server"]["text"] == "no server has the store open: only its files were checked"
     assert "issuer" not in beside
 
 
@@ -254,6 +256,26 @@ def test_the_current_length_of_the_ledger_is_reported(tmp_path: Path) -> None:
     entries = re.search(r"has (\d+) entries", found["ledger"]["text"])
     assert entries
     assert at_first <= int(entries[1]) <= at_last
+
+
+def test_roles_of_accounts_that_do_not_exist_are_reported(tmp_path: Path) -> None:
+    """With the command that removes each; those that exist, users and groups are no findings."""
+    with running_server(tmp_path / "data") as server:
+        person = Person(tmp_path, server.kubeconfig)
+        person.types("account", "new", "ci/there")
+        person.types("grant", "view", "--account", "ci/there", "--user", "jane", "--group", "devs")
+        _, before = examined(server)
+        person.types("grant", "edit", "--account", "ci/gone", "--namespace", "ci")
+        code, found = examined(server)
+
+        command = found["grants"]["advice"]
+        person.types(*command.split()[1:])
+        _, after = examined(server)
+
+    assert before["grants"]["state"] == after["grants"]["state"] == "good"
+    assert (code, found["grants"]["state"]) == (0, "soon")
+    assert "ci/gone does not exist, and has the role edit in ci" in found["grants"]["text"]
+    assert command == "orchid revoke-grant edit --account ci/gone --namespace ci"
 
 
 def logged(client: Https) -> int:

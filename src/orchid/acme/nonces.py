@@ -1,9 +1,9 @@
 """Nonces: each request of a client is accepted once (RFC 8555, section 6.5).
 
 A nonce is a time, random bytes and an HMAC, so that every server accepts it without a shared list.
-Each process remembers the nonces that it accepted, in two generations of limited size. When the
-older generation is dropped, nonces up to its newest are refused from then on: within one process a
-nonce is never accepted twice. A second process can accept it once more; every write is therefore
+Each process remembers the nonces that it accepted, in two sets of limited size. When the older
+set is dropped, every nonce as old as its newest entry is refused: within one process no nonce is
+accepted twice. A second process can accept it once more; every write is therefore
 idempotent, with names that are derived from the nonce.
 """
 

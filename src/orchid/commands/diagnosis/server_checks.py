@@ -19,6 +19,7 @@ from orchid.access.policy.bootstrap import bootstrap_policy
 from orchid.assembly.controlling import controller_rights
 from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
+from orchid.commands.diagnosis.grant_checks import grants_of_accounts
 from orchid.commands.diagnosis.key_checks import stored_keys, url_of
 from orchid.commands.diagnosis.notice_checks import notices
 from orchid.commands.server import status
@@ -74,9 +75,9 @@ def answers(here: Installation) -> Asked:
             "look at its log, and at --listen and --advertise-address",
         )
     elif is_stopped(here.settings, here.files):
-        yield note("no server has the store open: files alone were looked at")
+        yield note("no server has the store open: only its files were checked")
     else:
-        yield note(f"no server answers at {url}: files alone were looked at")
+        yield note(f"no server answers at {url}: only its files were checked")
 
 
 def is_stopped(settings: Settings, files: DataDirectory) -> bool:
@@ -311,6 +312,7 @@ SERVER_CHECKS: Final[dict[str, Check]] = {
     "signing keys": stored_keys,
     "secrets": secrets,
     "roles": roles,
+    "grants": grants_of_accounts,
     "ledger": ledger,
     "bundles": bundles,
     "notices": notices,

@@ -50,7 +50,7 @@ def run(chosen: argparse.Namespace) -> int:
             for done, each in enumerate(found, 1):
                 written += _rewritten(server, resource, each)
                 bar.show(resource, done, len(found))
-            say(f"{resource}: {len(found)} looked at, {written} written again")
+            say(f"{resource}: {len(found)} checked, {written} written again")
     return 0
 
 

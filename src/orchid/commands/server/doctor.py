@@ -97,4 +97,4 @@ def _show(found: list[tuple[str, "Finding"]]) -> None:
     for name, each in found:
         text = f"{each.text}; {each.advice}" if each.advice else each.text
         rows.append((Cell(each.state, MOODS[each.state]), name, text))
-    table(("STATE", "CHECK", "WHAT WAS SEEN"), rows, "nothing was looked at")
+    table(("STATE", "CHECK", "FINDING"), rows, "nothing was checked")

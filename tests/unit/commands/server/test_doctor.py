@@ -76,8 +76,8 @@ def test_findings_are_shown_to_people(data: Path, capsys: pytest.CaptureFixture[
 
     lines = capsys.readouterr().out.splitlines()
     assert code == 0
-    assert lines[0].split() == ["STATE", "CHECK", "WHAT", "WAS", "SEEN"]
-    assert any("files alone were looked at" in line for line in lines)
+    assert lines[0].split() == ["STATE", "CHECK", "FINDING"]
+    assert any("only its files were checked" in line for line in lines)
     assert lines[-1] == "0 wrong, 0 soon, 15 good"
 
 

@@ -1,0 +1,45 @@
+"""Checks of the bindings of a running server."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchid.commands.diagnosis.findings import Finding, Installation, good, note, soon
+from orchid.commands.rights import grants
+from orchid.commands.terminal.connection import Json, ServerConnection, path
+
+MOST_NAMED: Final = 5
+
+
+def grants_of_accounts(here: Installation) -> Iterator[Finding]:
+    """Every account that has a role exists: the next one of its name would have the role."""
+    if here.server is None:
+        return
+    found = list(_without_account(here.server))
+    for account, binding in found[:MOST_NAMED]:
+        namespace = binding["metadata"].get("namespace", "")
+        scope = f" --namespace {namespace}" if namespace else ""
+        yield soon(
+            f"{account} does not exist, and has the role {grants.described(binding)}: so would "
+            "the next account of this name",
+            f"orchid revoke-grant {binding['roleRef']['name']} --account {account}{scope}",
+        )
+    if len(found) > MOST_NAMED:
+        yield note(f"{len(found) - MOST_NAMED} more roles belong to accounts that do not exist")
+    if not found:
+        yield good("every account that has a role exists")
+
+
+def _without_account(server: ServerConnection) -> Iterator[tuple[str, Json]]:
+    """Accounts that do not exist, each with a binding; those of the server itself are left out."""
+    accounts = {
+        f"{one['metadata']['namespace']}/{one['metadata']['name']}"
+        for one in server.items(path("api", "v1", "serviceaccounts"))
+    }
+    for bindings in ("clusterrolebindings", "rolebindings"):
+        for binding in server.items(server.group(grants.GROUP, grants.VERSION, bindings)):
+            if server.names.bootstrapping_label in (binding["metadata"].get("labels") or {}):
+                continue
+            for subject in binding.get("subjects") or ():
+                account = f"{subject.get('namespace')}/{subject['name']}"
+                if subject["kind"] == "ServiceAccount" and account not in accounts:
+                    yield account, binding
