@@ -14,6 +14,7 @@ from tests.adversary.servers import ISSUER
 
 JOSE = "application/jose+json"
 KEY_TYPE = "identity.orch.io/acme-key"
+ACCOUNT_NAME, ACCOUNT_UID = "orch.io/service-account.name", "orch.io/service-account.uid"
 Ask = Callable[..., Answer]  # method, path, body and content type
 
 

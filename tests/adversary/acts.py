@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from tests.adversary.acme import AcmeClient, Ordered
+from tests.adversary.acme import ACCOUNT_NAME, ACCOUNT_UID, AcmeClient, Ordered
 from tests.adversary.bodies import Bodies
 from tests.adversary.calls import APPLY, JSON, MERGE, Answer, Connections, Proof
 from tests.adversary.clusters import Clusters
@@ -367,12 +367,12 @@ class Attack:
         options, label = operation.options, f"acme:{operation.id}"
         secret = self.observer.named("secrets", options["key"], TEAM) or {"metadata": {}}
         named = secret["metadata"].get("annotations", {})
-        account = named.get("orch.io/service-account.name", "")
+        account = named.get(ACCOUNT_NAME, "")
         client = AcmeClient(self.anybody, options["authority"], self.pool.pair(options["pair"]))
         answer = client.register(f"{TEAM}.{options['key']}", self.pool.secret(account))
         if answer.is_done:
             self.clients[label] = client
-            uid = named.get("orch.io/service-account.uid", "")
+            uid = named.get(ACCOUNT_UID, "")
             self.credentials[label] = Credential(
                 label, account_user(account), Proof(), (TEAM, account), uid
             )

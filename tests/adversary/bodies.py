@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.adversary.acme import KEY_TYPE
+from tests.adversary.acme import ACCOUNT_NAME, ACCOUNT_UID, KEY_TYPE
 from tests.adversary.kinds import KINDS
 from tests.adversary.operations import Operation
 from tests.adversary.pool import Pool, certificates_in
@@ -65,8 +65,8 @@ class Bodies:
         """A shared secret, by which ACME clients act as a service account."""
         account = self._find("serviceaccounts", options["account"], TEAM) or {"metadata": {}}
         named = {
-            "orch.io/service-account.name": options["account"],
-            "orch.io/service-account.uid": account["metadata"].get("uid", ""),
+            ACCOUNT_NAME: options["account"],
+            ACCOUNT_UID: account["metadata"].get("uid", ""),
         }
         data = {"key": self._pool.secret(options["account"]), "expiration": b"2100-01-01T00:00:00Z"}
         encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}

@@ -12,13 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from tests.adversary.acts import Attack
 from tests.adversary.drawing.acme import AcmeClients
 from tests.adversary.drawing.anything import Anything
-from tests.adversary.drawing.authorities import Authorities
 from tests.adversary.drawing.base import AUTHORITIES
 from tests.adversary.drawing.clusters import ClusterServers
 from tests.adversary.drawing.requests import Requests
 from tests.adversary.drawing.revocations import RevocationOperations
 from tests.adversary.drawing.servers import Home
-from tests.adversary.drawing.tokens import Tokens
 from tests.adversary.operations import Operation
 
 ODD_AUTHORITIES = ("tokens-{}", "web-{}", "cluster-{}")
@@ -29,11 +27,9 @@ Draw = Callable[[], Operation | None]
 class Chooser(
     AcmeClients,
     Anything,
-    Authorities,
     ClusterServers,
     Requests,
     RevocationOperations,
-    Tokens,
     Home,
 ):
     """Draws operations from the seed and from what the observer sees."""
@@ -149,7 +145,7 @@ class Chooser(
             (self._request_of_order, 4),
             (self._approve, 6),
             (self._fetch, 1),
-            (self._cluster_issues, 1),
+            (self._cluster_issues, 0.5),
             (self._token, 3),
             (self._policy, 1),
             (self._delete_request, 1),

@@ -622,6 +622,21 @@ def test_a_key_in_an_answer_or_a_log_is_noticed() -> None:
     assert rules(confidential.logged("audit ***")) == []
 
 
+def test_a_value_of_two_secrets_is_for_the_readers_of_either() -> None:
+    """A token key that was imported from a Secret is copied into another one."""
+    reads = Rule(("watch",), "", "secrets", namespace="team")
+    confidential = Confidential(Rights({"bob": (reads,)}))
+    data = {"tls.key": base64.b64encode(SERVER.pair("ca").key_pem.encode()).decode()}
+    for namespace in ("team", "orch-system"):
+        meta = {"name": "ca", "namespace": namespace}
+        confidential.saw(Seen("secrets", {"metadata": meta, "data": data}))
+
+    shown = Answer(200, json.dumps(data).encode())
+    watched = operation("watch", "secrets", namespace="team")
+    assert rules(confidential.answered("bob", watched, shown)) == []
+    assert rules(confidential.answered("alice", watched, shown)) == ["confidential data"]
+
+
 # -- conduct, restores and successors -------------------------------------------------------
 
 

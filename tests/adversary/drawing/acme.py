@@ -1,7 +1,9 @@
 """Operations of ACME clients, and of those who share a name with them."""
 
-from tests.adversary.drawing.base import Drawing
+from tests.adversary.acme import ACCOUNT_UID
+from tests.adversary.drawing.authorities import Authorities
 from tests.adversary.drawing.requests import DNS, USAGES
+from tests.adversary.drawing.tokens import Tokens
 from tests.adversary.operations import Operation
 from tests.adversary.rights import ACCOUNTS, TEAM, account_user
 
@@ -9,15 +11,16 @@ KEYS = ("acme-1", "acme-2")
 SECONDS = (600, 86_400)
 
 
-class AcmeClients(Drawing):
+class AcmeClients(Authorities, Tokens):
     """Accounts, orders and their requests; some requests are made through the API."""
 
     def _external_key(self) -> Operation | None:
         name, account = self._chance.choice(KEYS), self._chance.choice(ACCOUNTS)
         if not self._live.named("serviceaccounts", account, TEAM):
-            return None
+            return self._account()
         if self._live.named("secrets", name, TEAM):
-            return None
+            actor = self._actor("delete", "secrets", name, TEAM)
+            return self._operation(actor, "delete", "secrets", name, namespace=TEAM)
         actor = self._actor("create", "secrets", "", TEAM)
         return self._operation(actor, "create", "secrets", name, namespace=TEAM, account=account)
 
@@ -27,9 +30,14 @@ class AcmeClients(Drawing):
             for one in self._live.of("certificateauthorities")
             if "acme" in one["spec"]
         ]
-        keys = [name for name in KEYS if self._live.named("secrets", name, TEAM)]
+        accounts = {one["metadata"]["uid"] for one in self._live.of("serviceaccounts")}
+        keys = [
+            one["metadata"]["name"]
+            for one in self._live.of("secrets")
+            if one["metadata"].get("annotations", {}).get(ACCOUNT_UID) in accounts
+        ]
         if not served or not keys:
-            return None
+            return self._external_key() if served else self._create_authority()
         return self._operation(
             "a client",
             "register",
@@ -39,7 +47,11 @@ class AcmeClients(Drawing):
         )
 
     def _order(self) -> Operation | None:
-        clients = [label for label in self._attack.credentials if label.startswith("acme:")]
+        clients = [
+            label
+            for label, client in self._attack.clients.items()
+            if self._live.named("acmeaccounts", client.kid.rpartition("/")[2], TEAM)
+        ]
         if not clients:
             return self._register()
         names = [self._chance.choice(DNS[:2])]
@@ -86,5 +98,9 @@ class AcmeClients(Drawing):
         )
 
     def _chosen_order(self) -> str:
-        orders = list(self._attack.orders)
+        orders = [
+            label
+            for label, order in self._attack.orders.items()
+            if self._live.named("acmeorders", order.url.rpartition("/")[2], TEAM)
+        ]
         return self._chance.choice(orders[-4:]) if orders else ""

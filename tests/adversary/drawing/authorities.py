@@ -28,7 +28,7 @@ class Authorities(Drawing):
         if "secret" in options and not self._live.named("secrets", options["secret"][1], TEAM):
             return self._create_secret()
         others = [other for other in self._named(kind) if other not in (name, "cluster")]
-        if self._chance.random() < 0.4:
+        if self._chance.random() < 0.7:
             options["acme"] = True
         if "secret" not in options and self._chance.random() < 0.35:
             options["parent"] = self._chance.choice([*others, "external"])
