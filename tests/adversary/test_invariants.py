@@ -648,12 +648,14 @@ def test_a_5xx_a_traceback_and_a_held_loop_are_noticed() -> None:
         "12:00:00 error   request.failed audit_id=1": ["traceback"],
         "12:00:00 warning loop.held seconds=2.5 by=json.loads < orchid.x": ["loop was held"],
         "12:00:00 warning loop.held seconds=0.2 by=json.loads < orchid.x": [],
+        "12:00:00 warning loop.held seconds=2.5 by=json.dumps < orchid.x": [],
         "12:00:00 debug   loop.held seconds=2.5 by=idle (process not scheduled)": [],
         "12:00:00 info    leader.elected identity=a": [],
     }
 
     assert rules(conduct.answered(read, Answer(500))) == ["5xx"]
     assert rules(conduct.answered(read, Answer(503))) == []
+    list(conduct.logged("12:00:00 warning loop.held seconds=2.5 by=json.loads < orchid.y"))
     for line, expected in lines.items():
         assert rules(conduct.logged(line)) == expected
 
