@@ -1,5 +1,7 @@
 """The attack: to revoke another's credential by the right of a holder to revoke their own."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +11,17 @@ from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from orchid.wire.revoked_credentials import RevokedCertificate
 from orchid.wire.struct import replace
-from tests.api.world import Api
+from tests.api.world import Api, api
 from tests.security.certified import cluster_authority, issued
 from tests.security.test_repeated_revocations import RBAC
-from tests.security.test_revocations import ISSUED, REVOCATIONS, fingerprint, known, on_record
+from tests.security.test_revocations import (
+    ISSUED,
+    REVOCATIONS,
+    fingerprint,
+    known,
+    on_record,
+    revoked,
+)
 
 
 async def revoke_as(
@@ -44,6 +53,28 @@ async def test_the_holder_revokes_their_own_certificate_without_a_right(
     assert answer.status == 201, answer.text
     assert answer.json["spec"]["certificate"]["serialNumber"] == serial
     assert await known(server, peer=peer) == 401
+
+
+async def test_the_audit_log_names_the_certificate_that_its_holder_revoked(
+    server_files: Path, tmp_path: Path
+) -> None:
+    """By the fingerprint that the connection proved; not for a revocation by right."""
+    rules, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    rules.write_text("apiVersion: audit.orch.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+    audit = {"audit_policy_file": str(rules), "audit_log_path": str(log)}
+    async with api(server_files, **audit) as server:
+        authority = cluster_authority(server.server.files.path)
+        mine, other = issued(authority, "jane"), issued(authority, "jane")
+        await revoke_as(server, mine.peer, {"certificate": {"sha256": fingerprint(mine)}})
+        await revoked(server, "other", certificate={"sha256": fingerprint(other)})
+
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    noted = [
+        one.get("annotations", {}).get("orch.io/revoked-by-holder")
+        for one in lines
+        if one["requestURI"] == REVOCATIONS and one["stage"] == "ResponseComplete"
+    ]
+    assert noted == [fingerprint(mine), None]
 
 
 async def test_the_holder_of_a_certificate_without_a_record_revokes_it_too(server: Api) -> None:

@@ -29,6 +29,7 @@ URL = "https://console.example"
 ISSUER = "https://login.example"
 OWN = {"origin": URL, "sec-fetch-site": "same-origin", "content-type": FORM}
 RENDERER = Renderer()
+SHORT = 300  # seconds
 CONNECT: Any = str  # the transport of a token is the token itself
 
 
@@ -346,6 +347,21 @@ async def test_without_a_refresh_token_the_session_ends_with_the_id_token(world:
 
     assert (await world.get(cookie)).status == 303
     assert world.provider.renewals == 0
+
+
+@pytest.mark.parametrize(("refresh", "seconds"), [("", SHORT), ("", 9 * 3600), ("again", SHORT)])
+async def test_a_session_is_stored_with_the_end_that_it_will_have(
+    world: World, refresh: str, seconds: float
+) -> None:
+    """What cannot be renewed ends with its ID token; the list of sessions shows that."""
+    world.now = world.now.replace(microsecond=0)
+    tokens = Tokens("t", world.now.timestamp() + seconds, refresh)
+
+    made = await world.sessions.begin("jane", ISSUER, "192.0.2.1:1", tokens)
+
+    (stored,) = world.stored.objects.values()
+    life = timedelta(seconds=seconds if seconds == SHORT and not refresh else 8 * 3600)
+    assert made.expires == datetime.fromisoformat(stored["spec"]["expires"]) == world.now + life
 
 
 async def test_a_user_has_a_limited_number_of_sessions(world: World) -> None:
