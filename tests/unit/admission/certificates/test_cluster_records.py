@@ -101,6 +101,19 @@ async def test_only_an_authority_of_that_cluster_counts() -> None:
             assert "no client authority" in await refusal(world, a_record(cluster=name))
 
 
+async def test_a_record_says_what_the_certificate_says() -> None:
+    """Only the signer, the request and the requester are taken as they were sent."""
+    sent = a_record()
+    forged = replace(sent.spec, serial_number="1", subject="CN=root", not_after=NOW + 9 * HOUR)
+    async with clusters(a_cluster("prod", chains.ROOT)) as world:
+        policy = ClusterRecords(world.feed, lambda name: (0, 0))
+        made: Any = await policy.admit(asked(), KIND, replace(sent, spec=forged), None)
+
+    assert (made.spec.serial_number, made.spec.subject) == ("7", "CN=alice")
+    assert made.spec.not_after == NOW + HOUR
+    assert (made.spec.cluster, made.spec.signer_name) == ("prod", "example.com/s")
+
+
 @pytest.mark.parametrize("first", ["leaf", "root"])
 async def test_no_record_is_made_after_the_end(first: str) -> None:
     """Of the certificate or of its authority, whichever ends first."""
