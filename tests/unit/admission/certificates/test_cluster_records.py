@@ -13,7 +13,12 @@ from orchid.admission.certificates.cluster_records import MOST_BYTES, MOST_RECOR
 from orchid.engine.request import Request, Target
 from orchid.kinds import cluster, issued_certificate
 from orchid.kinds.cluster import CLOCKS_DIFFER, Cluster, ClusterSpec
-from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
+from orchid.kinds.issued_certificate import (
+    IssuedCertificate,
+    IssuedCertificateSpec,
+    IssuedFor,
+    Requester,
+)
 from orchid.wire.errors import ApiError, Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
@@ -104,7 +109,14 @@ async def test_only_an_authority_of_that_cluster_counts() -> None:
 async def test_a_record_says_what_the_certificate_says() -> None:
     """Only the signer, the request and the requester are taken as they were sent."""
     sent = a_record()
-    forged = replace(sent.spec, serial_number="1", subject="CN=root", not_after=NOW + 9 * HOUR)
+    forged = replace(
+        sent.spec,
+        serial_number="1",
+        subject="CN=root",
+        not_after=NOW + 9 * HOUR,
+        request=IssuedFor(name="laptop"),
+        requester=Requester(username="jane"),
+    )
     async with clusters(a_cluster("prod", chains.ROOT)) as world:
         policy = ClusterRecords(world.feed, lambda name: (0, 0))
         made: Any = await policy.admit(asked(), KIND, replace(sent, spec=forged), None)
@@ -112,6 +124,7 @@ async def test_a_record_says_what_the_certificate_says() -> None:
     assert (made.spec.serial_number, made.spec.subject) == ("7", "CN=alice")
     assert made.spec.not_after == NOW + HOUR
     assert (made.spec.cluster, made.spec.signer_name) == ("prod", "example.com/s")
+    assert (made.spec.request.name, made.spec.requester.username) == ("laptop", "jane")
 
 
 @pytest.mark.parametrize("first", ["leaf", "root"])
