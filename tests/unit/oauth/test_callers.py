@@ -32,7 +32,7 @@ def form(**values: str) -> FormParameters:
     return FormParameters({name: [value] for name, value in values.items()})
 
 
-def basic(text: str) -> dict[str, str]:
+def basic(text: str) -> dict[str, Any]:
     return {"authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
 
 
@@ -118,7 +118,7 @@ async def test_two_credentials_are_refused(user: str) -> None:
     ],
 )
 def test_a_credential_is_seen_in_each_place(
-    sent: FormParameters, options: dict[str, str], secret: str
+    sent: FormParameters, options: dict[str, Any], secret: str
 ) -> None:
     """A certificate is one, too: its user does not act as the holder of a token."""
     assert presented_secret(exchange_of("POST", "/oauth2/revoke", **options), sent) == secret
