@@ -115,7 +115,8 @@ def _of_file(data: bytes, cluster: Json) -> Wanted:
 
     try:
         leaf, *_ = certificates.parse_blocks(data)
-        authorities = certificates.parse_blocks(cluster["spec"].get("clientAuthorities") or "")
+        bundle = cluster["spec"].get("clientAuthorities")
+        authorities = certificates.parse_blocks(bundle) if bundle else []
     except (Refusal, ValueError) as problem:
         raise Complaint(f"standard input has no certificate: {problem}", USAGE) from None
     if not any(has_issued(one, leaf) for one in authorities):
