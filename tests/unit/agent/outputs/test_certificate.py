@@ -44,8 +44,10 @@ def test_the_files_of_a_new_certificate(held: dict[str, bytes], tmp_path: Path) 
     """The secret ones are marked, for their mode."""
     assert held[PAIR] == held[KEY] + held[CHAIN]
     assert held[BUNDLE] == pem(chains.ROOT)
-    secret = [one.name for one in refreshed(Server(), tmp_path, {}).files if one.is_secret]
+    server = Server()
+    secret = [one.name for one in refreshed(server, tmp_path, {}).files if one.is_secret]
     assert secret == [KEY, PAIR]
+    assert server.created[0]["spec"]["signerName"] == SIGNER
 
 
 def test_a_certificate_is_kept_until_it_is_due(held: dict[str, bytes], tmp_path: Path) -> None:
