@@ -74,20 +74,26 @@ def lease(name: str, **annotations: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("server", "expected"),
+    ("leases", "refuses", "expected"),
     [
         (
-            Upgraded(lease("orch-server-new", serves="01"), lease("orch-server-old")),
+            {"orch-server-new": "01", "orch-server-old": ""},
+            False,
             "no key is Published; orch-server-old: a server of an earlier version still runs",
         ),
-        (Upgraded(lease("orch-server-new", serves="01")), "create a SigningKey first"),
-        (Upgraded(lease("orch-server-old"), refuses=True), "create a SigningKey first"),
+        ({"orch-server-new": "01"}, False, "create a SigningKey first"),
+        ({"orch-server-old": ""}, True, "create a SigningKey first"),
     ],
     ids=["upgrade", "current", "forbidden"],
 )
-def test_a_rotation_names_the_old_server_of_an_upgrade(server: Upgraded, expected: str) -> None:
+def test_a_rotation_names_the_old_server_of_an_upgrade(
+    leases: dict[str, str], refuses: bool, expected: str
+) -> None:
     """It is the reason why there is no successor; else the caller has to create one."""
+    live = [lease(name, serves=key) for name, key in leases.items()]  # renewed just now
+    server = cast(ServerConnection, Upgraded(*live, refuses=refuses))
+
     with pytest.raises(Complaint) as raised:
-        rotate(Namespace(hurry=False), cast(ServerConnection, server))
+        rotate(Namespace(hurry=False), server)
 
     assert expected in str(raised.value)
