@@ -4,7 +4,6 @@
 durations.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -46,6 +45,8 @@ class SystemClock:
 
 async def until_reached(moment: datetime, now: datetime) -> bool:
     """Wait for a moment in the next seconds; False if it is later, as by another server's clock."""
+    import asyncio  # noqa: PLC0415 -- commands have a clock, and no event loop
+
     wait = (moment - now).total_seconds()
     if wait > LONGEST_WAIT:
         return False
