@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from orchid.engine.catalog import Catalog
+from orchid.issuance import stored_edition
 from orchid.issuance.stored_edition import MOST_CONSUMERS, ConsumerList, SeenConsumer
+from orchid.kinds import config_map, published_bundle
+from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.published_bundle import PublishedBundle, PublishedBundleStatus
 from orchid.trust import editions as module
 from orchid.trust.consumers import LONGEST_NAME, Consumers
@@ -141,3 +145,38 @@ def test_a_request_waits_for_the_shortest_of_three_times() -> None:
     assert waited("50s", timeout=20.0, spent=-4.0) == 20.0 - MARGIN, "a clock that went back"
     with pytest.raises(BadRequest, match="wait"):
         waited("soon")
+
+
+class Stored:
+    """A client: the list of consumers that is there, and what is written in its place."""
+
+    def __init__(self, owner: PublishedBundle) -> None:
+        self.catalog = Catalog([config_map.declare(ORCH), published_bundle.declare(ORCH)])
+        earlier = ConsumerList({"earlier": SeenConsumer(7, int(NOW.timestamp()))})
+        data = {stored_edition.CONSUMERS: stored_edition.write_consumers(earlier)}
+        name = stored_edition.consumers_name("pay")
+        self.there = stored_edition.owned_map(owner, "v1", ORCH, name, data=data)
+        self.updated: list[ConfigMap] = []
+
+    async def find(self, _type: object, _name: str, _namespace: str) -> ConfigMap:
+        return self.there
+
+    async def update(self, new: ConfigMap) -> None:
+        self.updated.append(new)
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_clients_are_not_added_to_the_list_of_an_earlier_bundle(*, own: bool) -> None:
+    """They are written when the publisher has deleted it."""
+    made = bundle("pay").with_meta(uid="b1")
+    client: Any = Stored(made if own else made.with_meta(uid="b0"))
+    editions: Any = SimpleNamespace(bundles={"pay": made})
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    found = Consumers(client, editions, ORCH, clock)
+    found.seen("pay", "alice", 7, NOW, sent=True)
+
+    await found.write()
+
+    named = [stored_edition.read_consumers(one).named.keys() for one in client.updated]
+    assert named == ([{"earlier", "alice"}] if own else [])
+    assert ("pay" in found._notes) is not own
