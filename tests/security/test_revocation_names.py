@@ -59,6 +59,26 @@ async def test_the_name_of_a_stolen_token_protects_it_from_nothing(server: Api) 
     assert len((await server.call("GET", REVOCATIONS)).json["items"]) == 2
 
 
+@pytest.mark.parametrize("of", ["account", "token"])
+async def test_a_token_under_a_hold_is_revoked_for_good_by_its_holder(server: Api, of: str) -> None:
+    """The answer was 200, but nothing was stored: without the hold the token was valid again."""
+    await server.account("robot")
+    stolen = await server.token("robot")
+    target: dict[str, Any] = {"namespace": "default", "name": "robot"}
+    if of == "token":
+        target["jti"] = jti_of(stolen)
+    spec = {of: target, "reason": "certificateHold"}
+    held = {"metadata": {"name": "held"}, "spec": spec}
+    assert (await server.call("POST", REVOCATIONS, held)).status == 201
+
+    body = urlencode({"token": stolen}).encode()
+    answer = await server.call("POST", "/oauth2/revoke", body, token=None, headers=FORM)
+    lifted = await server.call("DELETE", f"{REVOCATIONS}/held")
+
+    assert (answer.status, lifted.status) == (200, 200)
+    assert await known(server, token=stolen) == 401
+
+
 async def test_a_revocation_that_is_applied_again_under_another_name_ends(server: Api) -> None:
     """Apply tried again and again, because it was refused as an object that exists: for ever."""
     await server.account("robot")

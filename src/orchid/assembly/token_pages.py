@@ -2,6 +2,7 @@
 
 import logging
 
+from orchid.access.revocations import REVOKED_TOKEN, REVOKED_USER
 from orchid.access.token_keys import TokenKeys
 from orchid.assembly.access import Access
 from orchid.clock import Monotonic
@@ -41,6 +42,7 @@ def oauth_pages(
             api_audiences=audiences,
             acting=acting,
             server=server,
+            revoked=(REVOKED_TOKEN, REVOKED_USER),
             monotonic=monotonic,
         ),
     }

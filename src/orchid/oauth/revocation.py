@@ -2,7 +2,8 @@
 
 The holder of a token may revoke it: a request without another credential, or with the token itself
 as credential. Any other caller needs the verb `revoke` on the account of the token. The answer is
-200 for any token; nothing is stored for one that is not ours, or is not valid any more.
+200 for any token; nothing is stored for one that is not ours, or has expired. One that is revoked
+already may be under a hold, which can be lifted: it is revoked for good.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from math import ceil
 from typing import Any, Final
 
 from orchid.client.client import Client
-from orchid.engine.interfaces import Authenticated, Rejected, TokenAuthenticator
+from orchid.engine.interfaces import Rejected, TokenAuthenticator
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.oauth.callers import Callers, presented_secret
 from orchid.oauth.forms import (
@@ -54,15 +55,20 @@ class TokenRevocation:
         api_audiences: tuple[str, ...],
         acting: Acting,
         server: UserInfo,
+        revoked: Collection[str],
         monotonic: Callable[[], float],
     ) -> None:
-        """`acting`: a client of a user at an address. `server`: the user of the server's writes."""
+        """`acting`: a client of a user at an address. `server`: the user of the server's writes.
+
+        `revoked`: the reasons of `tokens` to refuse a token that is revoked.
+        """
         self._callers = callers
         self._tokens = tokens
         self._issuers = frozenset(issuers)
         self._api_audiences = api_audiences
         self._acting = acting
         self._server = server
+        self._revoked = frozenset(revoked)
         self._limit: RateLimit[str] = RateLimit(BY_HOLDER, HOUR, monotonic)
         self._by_holder = names.own("revoked-by-holder")
 
@@ -79,13 +85,13 @@ class TokenRevocation:
     async def _revoke(self, exchange: Exchange, token: str, user: UserInfo | None) -> None:
         """Revoke a valid token of ours; `user` is None for its holder."""
         claims = unverified_claims(token)
-        found = await self._authenticated(token, claims)
-        account = account_of(found.user.username) if found else None
+        username = await self._username(token, claims)
+        account = account_of(username)
         jti, expires = claims.get("jti"), claims.get("exp")
-        if found is None or account is None or not isinstance(jti, str) or not expires:
+        if account is None or not isinstance(jti, str) or not expires:
             return
         if user is None:
-            self._limit_holder(found.user.username)
+            self._limit_holder(username)
             if exchange.request is not None:
                 exchange.request.annotate(self._by_holder, f"JTI={jti}")
         new = CredentialRevocation(
@@ -110,15 +116,18 @@ class TokenRevocation:
             text = "the user may not revoke tokens of this account"
             raise OAuthRefusal("access_denied", text, status=FORBIDDEN) from None
 
-    async def _authenticated(self, token: str, claims: dict[str, Any]) -> Authenticated | None:
+    async def _username(self, token: str, claims: dict[str, Any]) -> str:
+        """The user of a token of ours; "" if it is not valid, were it not revoked."""
         issuer = claims.get("iss")
         if not isinstance(issuer, str) or issuer not in self._issuers:
-            return None
+            return ""
         wanted = audiences_of(claims) or self._api_audiences
         try:
-            return await self._tokens.authenticate_token(token, wanted)
-        except Rejected:
-            return None
+            found = await self._tokens.authenticate_token(token, wanted)
+        except Rejected as refusal:
+            # Revocations are checked last: everything else about the token is verified.
+            return str(claims.get("sub")) if self._revoked & {*refusal.reasons} else ""
+        return found.user.username if found else ""
 
     def _limit_holder(self, username: str) -> None:
         wait = self._limit.take(username)
