@@ -19,6 +19,7 @@ from tests.adversary.invariants.confidential import Confidential
 from tests.adversary.invariants.ended_keys import EndedKeys
 from tests.adversary.invariants.inventory import GRACE_SECONDS, Inventory
 from tests.adversary.invariants.lists import GRACE_SECONDS as LIST_SECONDS
+from tests.adversary.invariants.lists import PATIENCE_SECONDS as GONE_SECONDS
 from tests.adversary.invariants.lists import Lists
 from tests.adversary.invariants.marks import GRACE_SECONDS as MARK_SECONDS
 from tests.adversary.invariants.marks import Marks
@@ -341,7 +342,8 @@ def test_a_list_neither_goes_back_nor_loses_entries_nor_ends() -> None:
     assert rules(lists.served("web", revocation_list(6, 1, 2), "a", 0.0)) == []
     assert rules(lists.served("web", revocation_list(4, 1, 2), "a", 0.0)) == ["list went back"]
     assert rules(lists.served("web", revocation_list(7, 2), "a", 0.0)) == ["list lost an entry"]
-    assert rules(lists.served("web", Answer(404), "a", 0.0)) == ["list is gone"]
+    assert rules(lists.served("web", Answer(404), "a", 0.0)) == []
+    assert rules(lists.served("web", Answer(404), "a", GONE_SECONDS + 1)) == ["list is gone"]
     assert rules(lists.served("web", revocation_list(1), "b", 0.0)) == []
 
 
@@ -667,6 +669,10 @@ def test_a_controller_that_fails_for_ever_is_noticed() -> None:
 
     assert rules(conduct.logged("\n".join([line] * (MOST_FAILURES - 1)))) == []
     assert rules(conduct.logged(line)) == ["controller fails"]
+    refused = '12:00:00 warning controller.failed controller=garbagecollector why="r is forbidden"'
+    assert rules(conduct.logged("\n".join([refused] * MOST_FAILURES))) == []
+    other = refused.replace("forbidden", "unknown")
+    assert rules(conduct.logged("\n".join([other] * MOST_FAILURES))) == ["controller fails"]
 
 
 def test_a_restore_that_names_what_it_revives_is_silent() -> None:

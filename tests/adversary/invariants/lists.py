@@ -13,6 +13,7 @@ from tests.adversary.invariants.violation import Violation
 from tests.adversary.observer import Seen
 
 GRACE_SECONDS = 10.0  # until the lists are signed again
+PATIENCE_SECONDS = 20.0  # no list is better than an earlier one; it is signed again
 
 
 class Lists:
@@ -23,6 +24,7 @@ class Lists:
         self._entries: dict[str, set[int]] = {}
         self._issuers: dict[str, str] = {}
         self._lifted: set[int] = set()  # serial numbers that may leave the lists
+        self._gone: dict[str, float] = {}  # since when there is no list, by name
         self._until = 0.0  # until then, every entry may be of a lifted revocation
 
     def forget(self, name: str) -> None:
@@ -44,9 +46,11 @@ class Lists:
             self.forget(name)
         self._issuers[name] = issuer
         if answer.status != 200:
-            if name in self._numbers and answer.status:
+            since = self._gone.setdefault(name, now)
+            if name in self._numbers and answer.status and now - since > PATIENCE_SECONDS:
                 yield Violation("list is gone", f"/crl/{name}.crl: {answer.status}")
             return
+        self._gone.pop(name, None)
         parsed = x509.load_der_x509_crl(answer.body)
         number = parsed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
         entries = {entry.serial_number for entry in parsed}
