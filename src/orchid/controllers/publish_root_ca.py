@@ -2,7 +2,8 @@
 
 Reads   namespaces; watches configmaps of that name
 Writes  the ConfigMap: one key, `ca.crt`
-Never   changes a description that a user wrote, as long as the data is right
+Never   changes a description that a user wrote, as long as the data is right; or any map while the
+        CA is unknown
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -42,7 +43,7 @@ class PublishRootCA(Controller[Namespace]):
         return self._bundle()
 
     async def reconcile(self, found: Namespace) -> None:
-        if not is_active(found):
+        if not is_active(found) or not self._bundle():
             return
         there = await self._client.find(ConfigMap, self._name, found.name)
         try:

@@ -2,7 +2,7 @@
 
 Reads   clustertrustbundles of these signers
 Writes  one bundle for each of them; its name has a digest of its text
-Never   touches the bundles of other signers
+Never   touches the bundles of other signers, or of one whose CA is unknown
 
 The server's own serving signer has exactly one bundle: all others of that signer are deleted.
 Bundles of the other signers stay after a change of the CA, until they expire: its certificates are
@@ -63,9 +63,10 @@ class PublishTrustBundles(Controller[ClusterTrustBundle]):
 
     async def reconcile(self, found: ClusterTrustBundle) -> None:
         signer = found.spec.signer_name
-        if signer not in self._anchors:
-            return
-        if found.name == bundle_name(signer, self._anchors[signer]()):
+        text = self._anchors[signer]() if signer in self._anchors else ""
+        if not text:
+            return  # of another signer, or its CA is unknown now
+        if found.name == bundle_name(signer, text):
             await self.publish(signer)
         elif signer == self._alone or is_past(found.spec.trust_bundle, self._clock.now()):
             await self._client.delete_gone(ClusterTrustBundle, found)
