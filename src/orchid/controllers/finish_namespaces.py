@@ -3,7 +3,8 @@
 Reads    namespaces
 Deletes  every object of every kind in one that is being deleted
 Writes   remaining objects as conditions of its status; finally /finalize without our finalizer
-Never    removes a finalizer of others: an object with one blocks its namespace
+Never    removes a finalizer of others: an object with one blocks its namespace; or deletes anything
+         in a namespace that was created again
 """
 
 from typing import Any
@@ -39,6 +40,10 @@ class FinishNamespaces(Controller[Namespace]):
         if not found.metadata.deletion_timestamp or self._finalizer not in found.spec.finalizers:
             return
         for kind in self._kinds:
+            # Another server may have finished it: the namespace of this name is a new one then.
+            live = await self._client.find(Namespace, found.name)
+            if live is None or live.metadata.uid != found.metadata.uid:
+                return
             await self._client.delete_collection(kind.type, found.name)
         left = await self._left(found.name)
         if left:
