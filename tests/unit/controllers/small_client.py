@@ -21,6 +21,7 @@ class SmallClient:
         self.refuses: dict[str, ApiError] = {}
         self.batches: list[list[WatchedChange[Any]]] = []  # of `follow`
         self.selections: list[Any] = []  # of `scan` and `page`
+        self.followed: list[Any] = []
 
     def written(self, verb: str) -> list[Any]:
         return [one for used, one in self.writes if used == verb]
@@ -50,7 +51,8 @@ class SmallClient:
             if type_ is wanted.of and wanted.namespace in ("", namespace):
                 yield self.stored[type_, namespace, name]
 
-    async def follow(self, _wanted: Any) -> AsyncGenerator[list[WatchedChange[Any]], None]:
+    async def follow(self, wanted: Any) -> AsyncGenerator[list[WatchedChange[Any]], None]:
+        self.followed.append(wanted)
         for batch in self.batches:
             yield batch
 

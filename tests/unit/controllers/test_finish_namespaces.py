@@ -115,7 +115,7 @@ async def test_a_namespace_that_is_created_again_meanwhile_keeps_what_is_left() 
         await empty(type_, namespace)
         client.stored[Namespace, "", "team"] = ending("u2", deletion_timestamp=None)
 
-    client.delete_collection = replaced  # type: ignore[method-assign]  # as another server would
+    client.delete_collection = replaced
 
     await controller.reconcile(ending("u1"))
 
@@ -166,7 +166,7 @@ async def test_the_report_is_written_when_it_changes() -> None:
     client.stored[Secret, "team", "s"] = Secret(
         metadata=ObjectMeta(name="s", namespace="team", finalizers=("x",))
     )
-    controller._clock.advance(60)  # type: ignore[attr-defined]  # it is the clock of a test
+    controller._clock.advance(60)
 
     with pytest.raises(TryAgain):
         await controller.reconcile(first)
