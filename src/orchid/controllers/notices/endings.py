@@ -214,13 +214,15 @@ async def due_endings(
             if when <= now and (since is None or when >= since):
                 identity = identity_of(found) if isinstance(found, IssuedCertificate) else b""
                 due.append(DueEnding(when, source, source.key(found), identity, validity[0]))
-    latest = await _latest_begins(client, {one.identity for one in due if one.identity})
+    latest = await _latest_begins(client, {one.identity for one in due if one.identity}, now)
     left = [one for one in due if latest.get(one.identity, one.begin) <= one.begin]
     return sorted(left, key=lambda one: one.when)
 
 
-async def _latest_begins(client: Client, identities: set[bytes]) -> dict[bytes, datetime]:
-    """When the last certificate of each identity begins.
+async def _latest_begins(
+    client: Client, identities: set[bytes], now: datetime
+) -> dict[bytes, datetime]:
+    """When the last certificate of each identity begins that has not ended.
 
     In a second pass, so that what is stored grows with the endings, not with the inventory.
     """
@@ -228,8 +230,8 @@ async def _latest_begins(client: Client, identities: set[bytes]) -> dict[bytes, 
     if not identities:
         return latest
     async for found in client.scan(ListSelection(IssuedCertificate)):
-        begin = found.spec.not_before
-        if begin is None or found.status.revoked:
+        begin, end = found.spec.not_before, found.spec.not_after
+        if begin is None or end is None or end <= now or found.status.revoked:
             continue
         identity = identity_of(found)
         if identity in identities:
