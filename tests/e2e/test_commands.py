@@ -368,3 +368,28 @@ def test_output_that_cannot_be_written_is_one_line(person: Person) -> None:
 
             assert done.returncode == 1
             assert done.stderr == "orchid: cannot write the output: No space left on device\n"
+
+
+def test_can_names_the_namespaces_in_which_it_is_allowed(person: Person, account: str) -> None:
+    """By a role there of the user, a group or the account; a plain no has none."""
+    namespace = account.partition("/")[0]
+    person.types("grant", "view", "--group", "devs", "-n", namespace)
+    person.types("grant", "edit", "--account", account, "-n", namespace)
+
+    of_group = person.types("can", "ann", "list", "serviceaccounts", "--group", "devs", code=1)
+    of_account = person.types("can", account, "create", "serviceaccounts", code=1)
+    of_nobody = person.types("can", "ann", "list", "serviceaccounts", "--group", "ops", code=1)
+
+    hint = f"not in all namespaces, but in these: {namespace}"
+    assert hint in of_group.stderr
+    assert hint in of_account.stderr
+    assert "not in all namespaces" not in of_nobody.stderr
+
+
+def test_a_grant_that_creates_its_namespace_says_so(person: Person) -> None:
+    """A mistyped name becomes an object; once it exists, nothing is said."""
+    made = person.types("grant", "view", "--user", "ann", "-n", "mistyped")
+    again = person.types("grant", "view", "--user", "eve", "-n", "mistyped")
+
+    assert "there was no namespace mistyped: it was created" in made.stderr
+    assert "there was no namespace" not in again.stderr

@@ -35,3 +35,17 @@ def test_two_servers_change_their_key_one_by_one(tmp_path: Path) -> None:
     assert "values of secrets are sealed with it" in early.stderr
     assert [one.returncode for one in retired] == [0, 0], retired
     assert found == [CANARY, CANARY]
+
+
+@pytest.mark.system_package("etcd")
+def test_a_server_without_the_keys_does_not_start(tmp_path: Path) -> None:
+    """It would serve, and could not read one Secret: after a migration, for example."""
+    with etcd_process.running() as etcd:
+        flags = ("--etcd-servers", etcd.urls[0])
+        with running_server(tmp_path / "one", *flags, *sealing_flags(tmp_path)) as one:
+            keep(one)
+        refused = orchid("serve", "--data-dir", str(tmp_path / "two"), *flags)
+
+    assert refused.returncode == 2
+    assert "--encryption-provider-config: the store has Secrets that are sealed" in refused.stderr
+    assert "serves" not in refused.stdout

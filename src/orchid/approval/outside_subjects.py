@@ -55,9 +55,11 @@ def takeover_risks(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
 def advice(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
     """Claims that a policy should also compare, unless their absence is intended."""
     if known_issuer(issuer, claims) is GITLAB and claims.keys().isdisjoint(PROTECTED):
+        # Only the names of claims say what another address is.
+        condition = "" if issuer in GITLAB.urls else "if this is a GitLab server, "
         yield (
-            "compare ref_protected: otherwise everybody who can push a branch to the project gets "
-            "a token of the account"
+            f"{condition}compare ref_protected: otherwise everybody who can push a branch to the "
+            "project gets a token of the account"
         )
 
 

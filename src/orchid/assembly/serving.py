@@ -35,6 +35,11 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
         store = await opened.enter_async_context(opened_store(settings, clock))
         if data_directory.makes_sealing_key(settings) and await has_sealed(store):
             raise BadSettings(data_directory.lost_sealing_key(settings))
+        if settings.is_unsealed and await has_sealed(store):
+            raise BadSettings(
+                "--encryption-provider-config: the store has Secrets that are sealed; start with "
+                "the file that has their keys"
+            )
         files = data_directory.prepare(settings, clock.now())
         for problem in data_directory.refused_credentials(settings, files):
             log.warning("settings.contradict: %s", problem)

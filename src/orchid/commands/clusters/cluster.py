@@ -224,7 +224,8 @@ def connect_cluster(chosen: argparse.Namespace) -> ServerConnection:
     if not file.is_file():
         raise Complaint(f"--kubeconfig: there is no file {file}", USAGE)
     found = FoundKubeconfig((file,), FLAG)
-    return ServerConnection(kubeconfig_file.load(found, chosen.cluster_context), found)
+    access = kubeconfig_file.load(found, chosen.cluster_context)
+    return ServerConnection(access, found, is_ours=False)
 
 
 def _credential_arguments(parser: argparse.ArgumentParser) -> None:

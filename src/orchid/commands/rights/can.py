@@ -11,7 +11,13 @@ the API group of a resource. Exit code 0 means yes, 1 means no.
 import argparse
 
 from orchid.commands.rights import grants
-from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.connection import (
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+    connect,
+)
 from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import (
     REFUSED,
@@ -23,6 +29,8 @@ from orchid.commands.terminal.output import (
     say,
 )
 from orchid.wire.user import AUTHENTICATED
+
+MOST_NAMESPACES = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,9 +62,34 @@ def run(chosen: argparse.Namespace) -> int:
         say("yes" if allowed else "no")
         if status.get("reason"):
             remark(Cell(status["reason"]).text)
+        elif not allowed and (found := _namespaces(server, body)):
+            remark(f"not in all namespaces, but in these: {', '.join(found)}")
         elif not allowed and not chosen.group and "/" not in chosen.user:
             remark("a person's groups are known from their credential alone: name them by --group")
     return 0 if allowed else REFUSED
+
+
+def _namespaces(server: ServerConnection, body: Json) -> list[str]:
+    """The namespaces with a role of the user in which it is allowed; of many, the first few."""
+    spec = body["spec"]
+    attributes = spec.get("resourceAttributes")
+    if attributes is None or attributes.get("namespace"):
+        return []
+    try:
+        found = {each["metadata"]["namespace"] for each in grants.of_user(server, spec)}
+        return [
+            namespace
+            for namespace in sorted(found)[:MOST_NAMESPACES]
+            if _is_allowed(server, body, {**attributes, "namespace": namespace})
+        ]
+    except CommandRefused:  # the right to review is not the right to list bindings
+        return []
+
+
+def _is_allowed(server: ServerConnection, body: Json, attributes: Json) -> bool:
+    asked = {**body, "spec": {**body["spec"], "resourceAttributes": attributes}}
+    answer = server.post(server.group("authorization", "v1", "subjectaccessreviews"), asked)
+    return (answer.get("status") or {}).get("allowed") is True
 
 
 def _who(chosen: argparse.Namespace) -> Json:

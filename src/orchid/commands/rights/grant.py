@@ -4,7 +4,15 @@ import argparse
 
 from orchid.commands.rights import grants
 from orchid.commands.rights.grants import configure
-from orchid.commands.terminal.connection import Json, connect
+from orchid.commands.terminal.connection import (
+    NOT_FOUND,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    connect,
+    path,
+)
+from orchid.commands.terminal.output import remark
 from orchid.commands.terminal.subcommands import for_each
 
 __all__ = ["configure", "run"]
@@ -14,10 +22,22 @@ def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
     subjects = grants.subjects_of(chosen, server)
     where = grants.scope_of(chosen)
+    is_missing = bool(chosen.namespace) and not _exists(server, chosen.namespace)
 
     def give(who: str) -> tuple[str, Json]:
         is_new, binding = grants.grant(server, chosen.role, subjects[who], chosen.namespace)
         done = "granted" if is_new else "unchanged:"
         return f"{done} {chosen.role} to {who} {where}", binding
 
-    return for_each(chosen, subjects, give)
+    code = for_each(chosen, subjects, give)
+    if is_missing and _exists(server, chosen.namespace):
+        remark(f"there was no namespace {chosen.namespace}: it was created")
+    return code
+
+
+def _exists(server: ServerConnection, namespace: str) -> bool:
+    try:
+        server.get(path("api", "v1", "namespaces", namespace))
+    except CommandRefused as refused:
+        return refused.status != NOT_FOUND  # without the right to read it, nothing is known
+    return True

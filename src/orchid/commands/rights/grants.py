@@ -151,6 +151,16 @@ def of_subject(server: ServerConnection, subject: Json) -> Iterator[Json]:
                 yield binding
 
 
+def of_user(server: ServerConnection, spec: Json) -> Iterator[Json]:
+    """The bindings in namespaces of a user with groups, as a review names them."""
+    named = {("User", spec["user"]), *(("Group", group) for group in spec["groups"])}
+    for binding in server.items(server.group(GROUP, VERSION, "rolebindings")):
+        for one in binding.get("subjects") or ():
+            account = username(one.get("namespace", ""), one["name"])
+            if (one["kind"], one["name"]) in named or ("User", account) in named:
+                yield binding
+
+
 def described(binding: Json) -> str:
     namespace = binding["metadata"].get("namespace", "")
     where = f"in {namespace}" if namespace else "everywhere"

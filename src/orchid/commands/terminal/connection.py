@@ -163,12 +163,19 @@ class ServerConnection:
     """Calls to one server as one user."""
 
     def __init__(
-        self, access: ServerAccess, found: FoundKubeconfig, *, is_meant: bool = True
+        self,
+        access: ServerAccess,
+        found: FoundKubeconfig,
+        *,
+        is_meant: bool = True,
+        is_ours: bool = True,
     ) -> None:
+        """`is_ours`: an Orchid, not the API server of a cluster."""
         self.access = access
         self.source = str(found)
         self.files = found.paths
         self._is_meant = is_meant
+        self._is_ours = is_ours
         self._has_named_server = False
         self._warnings: set[str] = set()  # the server's warnings, printed once
         self.date: datetime | None = None  # the server's time, in its last response
@@ -364,7 +371,8 @@ class ServerConnection:
     def _unreachable(self, error: Exception) -> Complaint:
         where = f"{self.access.server}, the server of {self.source}"
         if isinstance(error, ConnectionRefusedError):
-            return NoAnswer(f"nothing listens at {where}. Start it with: orchid serve")
+            hint = ". Start it with: orchid serve" if self._is_ours else ""
+            return NoAnswer(f"nothing listens at {where}{hint}")
         if isinstance(error, ssl.SSLCertVerificationError):
             return Complaint(_untrusted(where, error, is_by_flag=self.source == SERVER_FLAG))
         return NoAnswer(f"cannot reach {where}: {failure_reason(error)}")
