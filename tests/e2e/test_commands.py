@@ -393,3 +393,34 @@ def test_a_grant_that_creates_its_namespace_says_so(person: Person) -> None:
 
     assert "there was no namespace mistyped: it was created" in made.stderr
     assert "there was no namespace" not in again.stderr
+
+
+def test_a_signer_that_nobody_signs_for_is_remarked(person: Person) -> None:
+    """It may be external, or a mistake in typing; platform signers and authorities are known."""
+    person.types("ca", "new", "typed", "--signer", "example.com/typed")
+
+    known = person.types("csr", "new", "known", "--signer", "example.com/typed")
+    usual = person.types("csr", "new", "usual")
+    mistyped = person.types("csr", "new", "mistyped", "--signer", "example.com/tpyed")
+
+    remark = "no authority of this server signs for example.com/tpyed"
+    assert remark in mistyped.stderr
+    assert "no authority" not in known.stderr + usual.stderr
+
+
+def test_a_token_is_neither_too_short_nor_long_without_a_word(person: Person, account: str) -> None:
+    """The shortest is the server's; a long one that nothing ends gets the command that does."""
+    short = person.types("token", account, "--for", "5s", code=2)
+    usual = person.types("token", account, "--for", "1h")
+    long = person.types("token", account, "--for", "999d")
+
+    assert short.stderr == "orchid: --for: a token lasts at least 10m\n"
+    assert "leaks" not in usual.stderr
+    assert f"orchid revoke account/{account}" in long.stderr
+
+
+def test_listed_objects_have_their_kind(person: Person, account: str) -> None:
+    """As those of every other command."""
+    found = person.gets("account", "list")
+
+    assert {(one["apiVersion"], one["kind"]) for one in found} == {("v1", "ServiceAccount")}

@@ -37,6 +37,7 @@ from orchid.commands.terminal.output import (
 )
 
 LARGEST = 64 << 10
+SHORTEST, LONG = 600, 30 * 86_400  # seconds of a token: the server refuses, we warn
 MOST_IN_BATCH, LARGEST_BATCH = 1_000, 1 << 20
 _BOUND_KINDS = {"pod": "Pod", "secret": "Secret", "node": "Node"}
 _MOMENTS = {"exp": "Expires", "iat": "Issued", "nbf": "Not before"}
@@ -99,6 +100,8 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _request(chosen: argparse.Namespace) -> int:
+    if chosen.lifetime is not None and chosen.lifetime < SHORTEST:
+        raise Complaint("--for: a token lasts at least 10m", USAGE)
     server = connect(chosen)
     namespace, name = account_of(chosen.target, server.access.namespace)
     answer = request(
@@ -109,6 +112,11 @@ def _request(chosen: argparse.Namespace) -> int:
         seconds=chosen.lifetime,
         bound=chosen.bound_to,
     )
+    if chosen.lifetime is not None and chosen.lifetime > LONG and chosen.bound_to is None:
+        remark(
+            f"a token for {times.span(chosen.lifetime)} is of use to whom it leaks until it is "
+            f"revoked: orchid revoke account/{namespace}/{name}"
+        )
     if print_for_programs(chosen.output, answer):
         return 0
     print_or_write(answer["status"]["token"] + "\n", chosen.out)

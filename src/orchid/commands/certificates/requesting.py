@@ -94,7 +94,20 @@ def new(chosen: argparse.Namespace, server: ServerConnection) -> int:
         made = "uses" if chosen.key else "made"
         say(f"requested {name} from {answer['spec']['signerName']} ({made} {key_file})")
         remark(f"next: orchid csr approve {name}, then orchid csr fetch {name}")
+        _remark_unknown_signer(server, wanted.signer)
     return 0
+
+
+def _remark_unknown_signer(server: ServerConnection, signer: str) -> None:
+    """A mistyped signer is noticed by nobody else: an external one needs no object here."""
+    if signer in platform_profiles(server.names):
+        return
+    try:
+        known = {one["spec"].get("signerName") for one in server.items(ca.url(server))}
+    except CommandRefused:
+        return  # the right to request is not the right to list authorities
+    if signer not in known:
+        remark(f"no authority of this server signs for {signer}: an external signer has to")
 
 
 def _wanted(chosen: argparse.Namespace, server: ServerConnection) -> Wanted:

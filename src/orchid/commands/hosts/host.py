@@ -340,13 +340,20 @@ def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
         raise Complaint(f"{host} has no certificate, no Pod, no join token and no request")
     insist(
         chosen,
-        f"Revoke {len(live)} certificates of {host}, delete {len(pods)} Pods with the tokens bound "
-        f"to them, and delete {len(tokens)} join tokens?",
+        f"Revoke {_count(len(live), 'certificate')} of {host}, delete {_count(len(pods), 'Pod')} "
+        f"with the tokens bound to them, and delete {_count(len(tokens), 'join token')}?",
     )
     revoke_user(server, host, chosen.reason, chosen.message)
     for pod in pods:  # the accounts placed on the host, which can request certificates too
         meta = pod["metadata"]
         server.delete(path("api", "v1", "namespaces", meta["namespace"], "pods", meta["name"]))
     count, ended = end_credentials(server, host, chosen.reason, chosen.message, all_of)
-    say(f"revoked {count} certificates, deleted {len(pods)} Pods and {ended} join tokens")
+    say(
+        f"revoked {_count(count, 'certificate')}, "
+        f"deleted {_count(len(pods), 'Pod')} and {_count(ended, 'join token')}"
+    )
     return 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -255,6 +255,10 @@ class ServerConnection:
             if onwards:
                 asked["continue"] = onwards
             page = self.get(target, asked)
+            if kind := str(page.get("kind", "")).removesuffix("List"):
+                # As in other answers; in a list, the server leaves them out.
+                named = {"apiVersion": page.get("apiVersion"), "kind": kind}
+                page["items"] = [{**named, **one} for one in page.get("items") or ()]
             yield page
             onwards = page.get("metadata", {}).get("continue", "")
             if not onwards:

@@ -40,6 +40,20 @@ class Scripted(ServerConnection):
         return 200, json.dumps({"gitVersion": self.version}).encode()
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_only_an_orchid_is_started_with_orchid_serve(is_ours: bool) -> None:
+    """The API server of a cluster is started by others."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        access = ServerAccess(server=f"https://127.0.0.1:{closed.getsockname()[1]}")
+        server = ServerConnection(access, FOUND, is_ours=is_ours)
+
+        with pytest.raises(NoAnswer) as refused:
+            server.get("/version")
+
+    assert ("orchid serve" in str(refused.value)) is is_ours
+
+
 def test_other_server_of_the_environment_is_not_changed() -> None:
     """The kubeconfig of somebody's cluster lies where every program looks for it."""
     server = Scripted("v1.36.0", is_meant=False)
