@@ -76,10 +76,20 @@ async def test_the_token_of_another_user_is_no_secret(name: str, secret: str) ->
 
 @pytest.mark.parametrize(
     "header",
-    ["Basic", "Basic !", "Basic Z29vZA==", "Basic /w==", f"Basic {'A' * LONGEST_CREDENTIALS}AAAA"],
+    [
+        "Basic",
+        "Basic !",
+        "Basic Z29vZA==",
+        "Basic /w==",
+        "Basic Ong=!",
+        f"Basic {'A' * LONGEST_CREDENTIALS}AAAA",
+    ],
 )
 async def test_a_malformed_header_is_refused(header: str) -> None:
     assert await refusal(authorization=header) == (401, "invalid_client")
+    with pytest.raises(OAuthRefusal) as found:
+        await caller(authorization=header)
+    assert found.value.text == "the Authorization header is malformed"
 
 
 async def test_without_a_credential_there_is_no_caller() -> None:
