@@ -37,7 +37,8 @@ def secret(**meta: Any) -> Secret:
 
 
 def account(**meta: Any) -> ServiceAccount:
-    return ServiceAccount(metadata=ObjectMeta(name="robot", namespace="ci", uid="a1", **meta))
+    named = {"name": "robot", "namespace": "ci", "uid": "a1", **meta}
+    return ServiceAccount(metadata=ObjectMeta(**named))
 
 
 async def refusal(*found: Any, **parts: Any) -> str:
@@ -68,6 +69,10 @@ async def test_the_objects_are_those_of_the_namespace_of_the_claims() -> None:
     assert await refusal(secret(namespace="test"), account()) == INVALIDATED
     elsewhere = ServiceAccount(metadata=ObjectMeta(name="robot", namespace="test", uid="a1"))
     assert "not found" in await refusal(secret(), elsewhere)
+
+
+async def test_an_account_that_was_created_again_has_no_earlier_token() -> None:
+    assert "does not match claim (a1)" in await refusal(secret(), account(uid="a2"))
 
 
 @pytest.mark.parametrize("late", [0, 1])
