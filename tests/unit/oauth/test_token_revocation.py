@@ -37,13 +37,16 @@ def token_of(account: str = "ci:robot", *, issuer: str = OURS, **claims: Any) ->
 
 
 class Tokens:
-    """Every token is valid, but those of the account `gone`."""
+    """Every token is valid for its audience, but those of the accounts `gone` and `held`."""
 
     async def authenticate_token(self, token: str, audiences: tuple[str, ...]) -> Authenticated:
         head = token.partition(".")[0]
         name = base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).decode()
+        assert audiences in (("vault",), API)
         if name.endswith(":gone"):
-            raise Rejected("revoked")
+            raise Rejected("the account does not exist")
+        if name.endswith(":held"):
+            raise Rejected("under a hold")
         return Authenticated(UserInfo(username=name.removesuffix(":person")), audiences)
 
 
@@ -77,6 +80,7 @@ def page(api: Api, clock: FakeClock | None = None) -> TokenRevocation:
         api_audiences=API,
         acting=acting,
         server=SERVER,
+        revoked=("under a hold",),
         monotonic=(clock or FakeClock()).monotonic,
     )
 
@@ -160,6 +164,34 @@ async def test_what_is_no_valid_token_of_ours_leaves_nothing(token: str) -> None
 
     assert await revoked(api, token) == {}
     assert api.made == []
+
+
+async def test_a_token_under_a_hold_is_revoked_for_good() -> None:
+    """A hold can be lifted; of another issuer it is not looked at."""
+    api = Api()
+    sub = "system:serviceaccount:ci:held"
+
+    await revoked(api, token_of("ci:held", sub=sub))
+    await revoked(api, token_of("ci:held", sub=sub, iss=THEIRS))
+    await revoked(api, token_of("ci:held", sub="jane"))
+
+    assert [(user, new.spec.token.name) for user, new in api.made] == [("the server", "held")]
+
+
+async def test_a_token_is_judged_for_its_own_audience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one, for the API."""
+    asked: list[tuple[str, ...]] = []
+    judge = Tokens.authenticate_token
+
+    async def recorded(self: Tokens, token: str, audiences: tuple[str, ...]) -> Authenticated:
+        asked.append(audiences)
+        return await judge(self, token, audiences)
+
+    monkeypatch.setattr(Tokens, "authenticate_token", recorded)
+    await revoked(Api(), token_of())
+    await revoked(Api(), token_of(aud=None))
+
+    assert asked == [("vault",), API]
 
 
 async def test_the_token_of_a_person_leaves_nothing() -> None:
