@@ -105,6 +105,20 @@ def test_a_key_of_a_user_counts_only_where_it_was_imported() -> None:
     assert judged(ownership, authority("2", pair.root, "mail")) == ["foreign key"]
 
 
+def test_the_key_of_an_authority_may_be_seen_before_the_authority() -> None:
+    """The watches of two kinds have no order; the answer to the creation comes first."""
+    pool = Pool()
+    pair, secret = pool.pair("alice's"), {"namespace": "team", "name": "ca"}
+    stored = operation("create", "secrets", "ca", namespace="team", pair="alice's")
+    made = operation("create", "certificateauthorities", "web")
+    ownership = Ownership(pool, Rights({}))
+    list(ownership.answered(stored, answer(metadata={"name": "ca"})))
+    list(ownership.answered(made, answer(metadata={"uid": "1"}, spec={"secretRef": secret})))
+
+    assert judged(ownership, signing_key("web-1", "k", pair, owner="1")) == []
+    assert judged(ownership, signing_key("web-1", "k", pair, owner="2")) == ["foreign key"]
+
+
 def test_a_status_that_is_corrected_in_time_is_no_violation() -> None:
     """A user with the right may write a status; what follows from it counts."""
     pool = Pool()

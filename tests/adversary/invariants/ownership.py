@@ -54,6 +54,8 @@ class Ownership:
         if kind == "secrets" and "pair" in options:
             name = answer.json["metadata"]["name"]
             self._contents[operation.namespace, name].add(options["pair"])
+        elif kind == "certificateauthorities" and operation.makes:
+            self._note_secret(answer.json)  # a watch may bring its key first
         elif kind == "signingkeys" and operation.makes:
             self._import_key(answer.json["spec"])
         elif kind == "clustertrustbundles" and "pair" in options:
@@ -120,8 +122,7 @@ class Ownership:
             return
         self._names[uid] = name
         self._authorities[name] = document
-        if reference := document["spec"].get("secretRef"):
-            self._imports[uid].add((reference["namespace"], reference["name"]))
+        self._note_secret(document)
         parent = document["spec"].get("parent", {}).get("authority", "")
         if parent and uid not in self._parents and parent in self._authorities:
             self._parents[uid] = self._authorities[parent]["metadata"]["uid"]
@@ -131,6 +132,11 @@ class Ownership:
             self._doubts.pop(uid, None)
         else:
             self._doubts[uid] = self._doubts.get(uid, (now, doubts))[0], doubts
+
+    def _note_secret(self, document: dict[str, Any]) -> None:
+        if reference := document.get("spec", {}).get("secretRef"):
+            uid = document["metadata"]["uid"]
+            self._imports[uid].add((reference["namespace"], reference["name"]))
 
     def _saw_key(self, document: dict[str, Any]) -> Iterator[Violation]:
         name, status = document["metadata"]["name"], document.get("status", {})
