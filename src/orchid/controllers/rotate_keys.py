@@ -299,6 +299,11 @@ class RotateKeys(Controller[SigningKey]):
     async def _publish(self, group: KeyGroup) -> bool:
         """Have a successor in time, and record when every live server has it."""
         if all(map(self.is_unusable, group.waiting)):
+            second = whole_seconds(self._clock.now())
+            if any(
+                second <= one <= second + ALLOWANCE for one in self._revoked_at(group.authority)
+            ):
+                raise TryAgain("a key of this second would count as older than the revocation")
             new = self.successor(group)
             return new is not None and await self._create(new, group)
         live = self._servers.live().values()
@@ -346,15 +351,19 @@ class RotateKeys(Controller[SigningKey]):
         """Whether the signer should be replaced whatever its age."""
         if self.is_lost(signer):
             return True  # the next restart could not sign with it
-        born = signer.metadata.creation_timestamp
-        ids = {key.key_id for key in self.members(signer.spec.authority)}
-        revoked = (
+        born, revoked = signer.metadata.creation_timestamp, self._revoked_at(signer.spec.authority)
+        # Verifiers may have cached the revoked key: a new id makes them fetch.
+        return any(born and born <= moment for moment in revoked)
+
+    def _revoked_at(self, authority: str) -> list[datetime]:
+        """When the revoked keys of a group were revoked."""
+        ids = {key.key_id for key in self.members(authority)}
+        moments = (
             one.metadata.creation_timestamp
             for one in self._revocations.values()
             if one.spec.key and one.spec.key.key_id in ids
         )
-        # Verifiers may have cached the revoked key: a new id makes them fetch.
-        return any(born and moment and born <= moment for moment in revoked)
+        return [moment for moment in moments if moment]
 
     async def _clean_up(self, stored: list[SigningKey]) -> bool:
         now = self._clock.now()
