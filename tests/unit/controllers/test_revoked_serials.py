@@ -56,7 +56,7 @@ def test_a_list_has_the_certificates_of_its_key_only() -> None:
     revoked = RevokedSerials()
     revoked.put("a", SerialOfKey(group_of(key, "example.com/web"), 1), entry("superseded"))
     revoked.put("b", SerialOfKey(group_of("00ff", "example.com/web"), 2), entry("superseded"))
-    one = PublishedList(lambda: authority, frozenset(("example.com/web",)))
+    one = PublishedList(lambda: authority, frozenset(("example.com/web",)), "web")
 
     found = revoked.of(one.groups())
 
@@ -69,7 +69,7 @@ def test_certificates_without_a_key_identifier_are_found_by_their_signer() -> No
     revoked = RevokedSerials()
     revoked.put("a", SerialOfKey(group_of("", "example.com/web"), 1), entry("superseded"))
     lists = {
-        signer: PublishedList(lambda: authority, frozenset((signer,)))
+        signer: PublishedList(lambda: authority, frozenset((signer,)), signer)
         for signer in ("example.com/web", "example.com/mail")
     }
 
