@@ -13,7 +13,7 @@ from orchid.credentials.x509.verified_chain import VerifiedChain, refuse_other_e
 from tests.security.certified import mirrored, respelled
 from tests.unit.credentials import samples
 from tests.unit.credentials.chains import Key, authority, make
-from tests.unit.credentials.samples import NOW
+from tests.unit.credentials.samples import HOUR, NOW
 
 CURVES = [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()]
 
@@ -82,3 +82,14 @@ def test_a_certificate_in_its_own_bytes_is_not_refused() -> None:
     for key in (samples.P256, samples.rsa_key(), samples.ED25519):
         data, _ = chain(key)
         refuse_other_encodings(certificates.parse(data), data)
+
+
+@pytest.mark.parametrize("first", [0, 1, 2], ids=["leaf", "intermediate", "root"])
+def test_a_chain_ends_with_the_first_of_its_certificates(first: int) -> None:
+    """Whichever that is: afterwards nobody accepts the leaf."""
+    ends = [NOW + (HOUR if index == first else 2 * HOUR) for index in range(3)]
+    leaf, middle, root = ends
+
+    found = VerifiedChain([make(end=leaf), make(ca=True, end=middle), authority(end=root)])
+
+    assert found.end == NOW + HOUR
