@@ -338,6 +338,7 @@ EXTENSION: Final = "x-kubernetes-"
 # directory, and the headers with its command line.
 REFERENCE: Final = "Kubernetes"
 CLIENT: Final = "kubectl"
+CUSTOM_RESOURCES: Final = "apiextensions.k8s.io"  # a group that is always empty
 CLIENT_CONFIG: Final = (".kube", "config")
 EXEC_GROUP: Final = "client.authentication.k8s.io"  # of credential plugins
 # environment variable with the input of a credential plugin

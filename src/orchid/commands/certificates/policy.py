@@ -45,6 +45,7 @@ from orchid.commands.terminal.output import (
     table,
 )
 from orchid.commands.terminal.subcommands import add_subcommands, delete_each, run_subcommand
+from orchid.wire.naming import CLIENT
 
 KIND, VERSION = "ApprovalPolicy", "v1"
 SERVED = ("v1", "v1alpha1")
@@ -298,7 +299,7 @@ def _policies(name: str) -> list[Json]:
     if others := sorted({str(kind or "no object") for kind in kinds} - {KIND}):
         raise Complaint(
             f"{name}: {', '.join(others)}: orchid policy takes only {KIND}; "
-            "for other kinds use kubectl apply -f",
+            f"for other kinds use {CLIENT} apply -f",
             USAGE,
         )
     if not found:

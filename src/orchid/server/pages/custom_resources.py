@@ -11,12 +11,13 @@ from orchid.engine.request import Target
 from orchid.server.exchange import Exchange
 from orchid.server.pages.site import raw_json
 from orchid.server.sockets.messages import Response
+from orchid.wire.naming import CUSTOM_RESOURCES
 
-PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PATH: Final = f"/apis/{CUSTOM_RESOURCES}/v1/customresourcedefinitions"
 _EMPTY: Final = (
-    b'{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1",'
+    b'{"kind":"CustomResourceDefinitionList","apiVersion":"%b/v1",'
     b'"metadata":{"resourceVersion":""},"items":[]}'
-)
+) % CUSTOM_RESOURCES.encode()
 
 
 def is_listed(target: Target) -> bool:
