@@ -106,6 +106,7 @@ REFERENCES: Final[dict[str, str]] = {
     "ServiceAccount secrets[].*": IN_ITS_NAMESPACE,
     "SigningKey spec.algorithm": NO_REFERENCE,
     "SigningKey spec.authority": AUTHORITY,
+    "SigningKey spec.cluster": "owned by the Cluster, by uid, and selected for nothing of Orchid",
     "SigningKey spec.publicKey": NO_REFERENCE,
     "SigningKey spec.secretRef.*": SECRET_OF_KEY,
     "SigningKey status.*": NO_REFERENCE,
