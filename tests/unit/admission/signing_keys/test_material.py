@@ -168,6 +168,7 @@ async def test_a_chain_takes_the_right_to_activate(here: World) -> None:
         (PAIR.key_id.hex(), "a chain", False),
         ("00", "a chain", True),
     ],
+    ids=["first chain", "same identifier", "other identifier"],
 )
 def test_a_renewed_chain_has_the_same_identifier(
     key_id: str, certificate: str, *, refused: bool
