@@ -1,5 +1,6 @@
 """A restored backup makes no credential valid that was revoked after it."""
 
+import argparse
 import contextlib
 import http.client
 import ssl
@@ -8,7 +9,9 @@ from pathlib import Path
 
 from cryptography import x509
 
+from orchid.commands.terminal.connection import CommandRefused, connect
 from orchid.issuance import revocation_file
+from orchid.wire.naming import ORCH
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 
@@ -99,6 +102,30 @@ def test_the_revocation_of_a_signer_holds_for_what_the_backup_does_not_know(tmp_
         person.types("whoami", "--kubeconfig", "bob.kubeconfig")
 
     assert "does not accept the credential" in refused.stderr
+
+
+def test_the_revocation_of_an_account_stays_when_the_account_is_deleted(tmp_path: Path) -> None:
+    """A restore brings the account back, with its uid: without the revocation, its tokens, too."""
+    data, copy, home = tmp_path / "data", tmp_path / "copy.db", tmp_path / "home"
+    home.mkdir()
+    person = Person(home, data / "admin.kubeconfig")
+    with running_server(data) as server:
+        person.types("account", "new", "ci/builder")
+        stolen = person.types("token", "ci/builder").stdout
+        person.types("backup", str(copy), "--data-dir", str(data))
+        made = person.gets("revoke", "account/ci/builder", "--yes", "--reason", "keyCompromise")
+        person.types("account", "delete", "--yes", "ci/builder")
+        name = made[0]["metadata"]["name"]
+        access = argparse.Namespace(kubeconfig=server.kubeconfig, context="")
+        with contextlib.closing(connect(access)) as calls, contextlib.suppress(CommandRefused):
+            calls.delete(f"/apis/{ORCH.identity}/v1/credentialrevocations/{name}")
+        server.stop()
+
+    person.types("restore", str(copy), "--data-dir", str(data))
+    with running_server(data, port=server.port):
+        shown = person.types("token", "show", "--verify", given=stolen, code=1)
+
+    assert "revoked" in shown.stdout + shown.stderr
 
 
 def certified(person: Person, name: str) -> None:

@@ -323,19 +323,33 @@ async def test_a_revocation_whose_work_is_done_can_go(server: Api, clock: Moving
     assert (await server.call("DELETE", f"{REVOCATIONS}/old")).status == 200
 
 
-async def test_a_revocation_of_tokens_can_go_once_their_account_is_gone(server: Api) -> None:
-    """Not earlier; and an account that is created again accepts none of them."""
+async def test_a_revocation_of_tokens_stays_when_their_account_is_gone(
+    server: Api, clock: MovingClock
+) -> None:
+    """Also when the account is created again: a restore brings the first one back."""
     await server.account("robot")
     token = await server.token("robot")
-    await revoked(server, "all", account={"namespace": "default", "name": "robot"})
-    early = await server.call("DELETE", f"{REVOCATIONS}/all")
+    named = {"namespace": "default", "name": "robot"}
+    await revoked(server, "all", account=named)
+    await revoked(server, "one", token={"jti": "x", **named})
+    statuses = []
 
+    async def deleted() -> None:
+        for name in ("all", "one"):
+            statuses.append((await server.call("DELETE", f"{REVOCATIONS}/{name}")).status)
+
+    await deleted()
     await server.call("DELETE", "/api/v1/namespaces/default/serviceaccounts/robot")
-    late = await server.call("DELETE", f"{REVOCATIONS}/all")
+    await deleted()
+    clock.ahead += timedelta(seconds=2)
     await server.account("robot")
+    await deleted()
+    refused = await known(server, token=token)
+    clock.ahead += timedelta(hours=25)
+    await deleted()
 
-    assert (early.status, late.status) == (403, 200)
-    assert await known(server, token=token) == 401
+    assert statuses == [403] * 6 + [200] * 2
+    assert refused == 401
 
 
 async def test_a_signers_revocation_stays_as_long_as_a_certificate_of_its(

@@ -2,21 +2,21 @@
 
 Reads    all credentialrevocations, at start and then every hour
 Deletes  those past `status.expires` (of certificates: a week later, when CRLs no longer need
-         them), those of accounts that are gone or were created again since, and those that another
-         one of the same target repeats or extends (of removed clusters: clean_clusters.py)
-Never    one without a known expiry: of tokens that never expire
+         them), and those that another one of the same target repeats or extends (of removed
+         clusters: clean_clusters.py)
+Never    one without a known expiry: of tokens that never expire; one because its account is gone: a
+         restore brings the account back, with its tokens
 """
 
 import logging
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from orchid.client.client import Client, ListSelection
 from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.credential_revocation import CredentialRevocation
-from orchid.kinds.role import CORE, READ, rule
-from orchid.kinds.service_account import ServiceAccount
+from orchid.kinds.role import READ, rule
 from orchid.wire.errors import Forbidden
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class CleanRevocations(Sweeper):
         # CRLs have its date.
         first: dict[tuple[tuple[str, ...], int], str] = {}
         async for found in self._client.scan(ListSelection(CredentialRevocation)):
-            if await self._is_over(found, oldest):
+            if found.has_expired(oldest):
                 await self._delete(found)
                 continue
             key = found.target, found.gravity
@@ -72,24 +72,11 @@ class CleanRevocations(Sweeper):
         except Forbidden as problem:  # the server knows of a later expiry; continue with the others
             log.debug("revocation.stays", extra={"revocation": found.name, "why": str(problem)})
 
-    async def _is_over(self, found: CredentialRevocation, oldest: datetime) -> bool:
-        if found.has_expired(oldest):
-            return True
-        made = found.metadata.creation_timestamp
-        if found.account is None or made is None or made > oldest:
-            return False
-        namespace, name = found.account
-        account = await self._client.find(ServiceAccount, name, namespace)
-        return found.outlives_account(account.metadata.creation_timestamp if account else None)
-
 
 CONTROLLER = ControllerDeclaration(
     name="revocation-cleaner",
     long_name="credentialrevocation-cleaner-controller",
     account="revocation-cleaner",
-    rights=lambda names: (
-        rule(("delete", *READ), names.identity, ("credentialrevocations",)),
-        rule(("get",), CORE, ("serviceaccounts",)),
-    ),
+    rights=lambda names: (rule(("delete", *READ), names.identity, ("credentialrevocations",)),),
     build=lambda client, context, events: CleanRevocations(client, context.clock),
 )

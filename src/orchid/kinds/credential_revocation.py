@@ -220,16 +220,6 @@ class CredentialRevocation(Object):
             return self.spec.token.expires
         return self.status.expires if self.spec.certificate else None
 
-    def outlives_account(self, made: Time | None) -> bool:
-        """Whether all its tokens are invalid anyway because the account was created later.
-
-        None: there is no such account. A token is only valid for the account it was issued to.
-        """
-        until = self.metadata.creation_timestamp
-        if self.spec.account:
-            until = self.spec.account.issued_before
-        return self.account is not None and (made is None or (until is not None and made > until))
-
 
 class Rules(Strategy[CredentialRevocation]):
     """The main endpoint: the spec is immutable."""

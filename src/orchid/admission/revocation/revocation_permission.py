@@ -176,10 +176,7 @@ class RevocationPermission(AdmissionPolicy):
         last = await self._certificates_end(old.spec)
         if last is not None and last > now:
             return False
-        if old.account is not None:
-            there = self._accounts.get(*old.account)
-            if old.outlives_account(there.meta.creation_timestamp if there else None):
-                return True
+        # A deleted account is no end: a restore brings it back, with its tokens.
         expires = old.status.expires
         if expires is not None and old.spec.certificate and not old.spec.certificate.serial_number:
             # It may be from a CA that was added later and expires later.
