@@ -215,6 +215,18 @@ def test_a_revoked_key_does_not_come_back() -> None:
     assert rules(ended.served_keys([("kid", pair.digest)])) == ["revoked key is published"]
 
 
+def test_two_authorities_may_have_had_the_key_that_was_revoked() -> None:
+    """The second one had it before the revocation: it has not come back, but ends, too."""
+    pair, ended = SERVER.pair("shared"), EndedKeys()
+    revoked = operation("create", "credentialrevocations", target={"key": {"name": "web-1"}})
+    list(ended.saw(signing_key("web-1", "1", pair)))
+    list(ended.saw(signing_key("mail-1", "2", pair)))
+    list(ended.answered(revoked, answer()))
+
+    assert rules(ended.saw(signing_key("mail-1", "2", pair, state="Retired"))) == []
+    assert rules(ended.saw(signing_key("mail-1", "3", pair))) == ["revoked key is back"]
+
+
 def test_a_retired_key_comes_back_only_if_somebody_imports_it() -> None:
     """Deleting its object is no reason to sign with it again."""
     pair, ended = SERVER.pair("past"), EndedKeys()

@@ -31,6 +31,7 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocationSpec,
 )
 from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.signing_key import revoked_identities
 from orchid.wire.user import UserInfo, account_of
 
 REVOKED_CERTIFICATE = "the certificate has been revoked"
@@ -203,7 +204,7 @@ class Revocations:
         return max(self._authorities.get(signer_name, {}).values(), default=None)
 
     def revoked_keys(self) -> Container[str]:
-        """The ids of the token keys that are revoked."""
+        """The ids and public keys of the signing keys that are revoked."""
         self._catch_up()
         return self._keys
 
@@ -303,7 +304,7 @@ class Revocations:
         self._authorities: dict[str, dict[str, datetime]] = {}
         self._users: dict[str, dict[str, int]] = {}  # the last second of issue
         self._signing_keys: dict[str, dict[str, tuple[str, datetime]]] = {}
-        self._keys: dict[str, dict[str, None]] = {}  # by the id of a token key
+        self._keys: dict[str, dict[str, None]] = {}  # by id and public key of a signing key
         self._public_keys: dict[str, dict[str, None]] = {}  # by SHA-256
         # the index entries of each revocation
         self._entries: dict[str, list[tuple[dict[Any, Any], Any]]] = {}
@@ -325,7 +326,8 @@ class Revocations:
             account = spec.token.namespace, spec.token.name
             self._put(key, self._tokens, spec.token.jti, (account, spec.token.issuer))
         elif spec.key:
-            self._put(key, self._keys, spec.key.key_id, None)
+            for identity in revoked_identities(spec.key):
+                self._put(key, self._keys, identity, None)
             self._put(key, self._public_keys, spec.key.sha256, None)
         elif spec.account and spec.account.issued_before:
             account = spec.account.namespace, spec.account.name

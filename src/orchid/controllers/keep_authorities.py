@@ -83,6 +83,7 @@ from orchid.kinds.signing_key import (
     SigningKeySpec,
     authority_public_key,
     key_location,
+    revoked_identities,
     select,
 )
 from orchid.wire.authority_status import AuthorityKeyReference, AuthorityParentReference
@@ -91,6 +92,7 @@ from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference, belongs_to, owner_reference
+from orchid.wire.revoked_credentials import RevokedKey
 from orchid.wire.rules.key_names import next_name
 from orchid.wire.struct import replace
 
@@ -126,7 +128,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._named: dict[str, str] = {}  # the authority of every key, by name
         self._names_taken: set[str] = set()  # the names of all authorities
         self._holders: dict[SecretReference, str] = {}  # authorities by the Secret of a key
-        self._revoked: dict[str, str] = {}  # ids of revoked keys, by the name of the revocation
+        self._revoked: dict[str, RevokedKey] = {}  # by the name of the revocation
         # By the SHA-256 of a certificate: names of revocations; authorities, with names of keys.
         self._revoked_certificates: dict[str, set[str]] = {}
         self._chains: dict[str, set[tuple[str, str]]] = {}
@@ -198,7 +200,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             self._refuse_second(found)
             await self._adopt(found)
             status = replace(status, request=self._request(found))
-            chosen = select(self._keys_of(found), self._revoked.values(), found.name)
+            chosen = select(self._keys_of(found), self._revoked_keys(), found.name)
             authority = await self._signer(found, chosen)
             status = replace(
                 status,
@@ -376,10 +378,11 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     async def _remove_past(self, found: CertificateAuthority, current: frozenset[str]) -> None:
         """Delete the bundles of keys that nobody trusts any more, or that have expired."""
+        revoked = self._revoked_keys()
         unused = {
             top_of_chain(key.status.certificate)
             for key in self._keys_of(found)
-            if key.state == RETIRED or key.key_id in self._revoked.values()
+            if key.state == RETIRED or key.is_revoked(revoked)
         }
         for name in self._bundles.get(found.metadata.uid, set()) - current:
             bundle = await self._client.find(ClusterTrustBundle, name)
@@ -423,10 +426,15 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         if event.type == DELETED:
             self._revoked.pop(event.object.name, None)
         else:
-            self._revoked[event.object.name] = named.key_id
-        for authority, keys in self._keys.items():
-            if named.name in keys:
+            self._revoked[event.object.name] = named
+        identities = revoked_identities(named)
+        for authority, keys in list(self._keys.items()):
+            if any(key.is_revoked(identities) for key in keys.values()):
                 yield "", authority
+
+    def _revoked_keys(self) -> set[str]:
+        named = self._revoked.values()
+        return {identity for key in named for identity in revoked_identities(key)}
 
     def _certificate_revoked(
         self, event: WatchedChange[CredentialRevocation], digest: str

@@ -14,7 +14,7 @@ a successor, and when that one is due.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -37,6 +37,7 @@ from orchid.kinds.signing_key import (
     KeySelection,
     SigningKey,
     key_location,
+    revoked_identities,
     select,
 )
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, is_true, with_conditions
@@ -44,6 +45,7 @@ from orchid.wire.errors import AlreadyExists, ApiError, Forbidden, Invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
+from orchid.wire.revoked_credentials import RevokedKey
 from orchid.wire.rules.key_names import TOKENS
 from orchid.wire.struct import replace
 
@@ -62,6 +64,11 @@ class RotationTimes(NamedTuple):
 
     publish_time: timedelta
     retention: timedelta
+
+
+def _is_any_revoked(keys: Iterable[SigningKey], named: RevokedKey) -> bool:
+    identities = revoked_identities(named)
+    return any(key.is_revoked(identities) for key in keys)
 
 
 def group_key(authority: str) -> Key:
@@ -213,8 +220,9 @@ class RotateKeys(Controller[SigningKey]):
             self._revocations.pop(found.name, None)
         else:
             self._revocations[found.name] = found
-        if found.spec.key.name in self._authority_of:
-            yield group_key(self._authority_of[found.spec.key.name])
+        for authority in list(self._groups):
+            if _is_any_revoked(self.members(authority), found.spec.key):
+                yield group_key(authority)
 
     async def _on_secret(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
         name = event.object.name
@@ -242,7 +250,7 @@ class RotateKeys(Controller[SigningKey]):
         stored = self.members(authority)
         if not stored:
             return REFRESH
-        group = KeyGroup(authority, stored, select(stored, self._revoked_ids(), authority))
+        group = KeyGroup(authority, stored, select(stored, self._revoked_keys(), authority))
         if await self._step(group):
             return SOON
         for key in stored:
@@ -279,7 +287,7 @@ class RotateKeys(Controller[SigningKey]):
         """Bring the states in line with the signer."""
         signer = group.chosen.signer
         for key in group.stored:
-            if key.state != RETIRED and key.key_id in self._revoked_ids():
+            if key.state != RETIRED and key.is_revoked(self._revoked_keys()):
                 await self._set(key, RETIRED)
                 self._record(key, RETIRED, "Retired: the key is revoked.")
                 return True
@@ -357,11 +365,11 @@ class RotateKeys(Controller[SigningKey]):
 
     def _revoked_at(self, authority: str) -> list[datetime]:
         """When the revoked keys of a group were revoked."""
-        ids = {key.key_id for key in self.members(authority)}
+        members = self.members(authority)
         moments = (
             one.metadata.creation_timestamp
             for one in self._revocations.values()
-            if one.spec.key and one.spec.key.key_id in ids
+            if one.spec.key and _is_any_revoked(members, one.spec.key)
         )
         return [moment for moment in moments if moment]
 
@@ -422,9 +430,9 @@ class RotateKeys(Controller[SigningKey]):
         new = replace(key, spec=replace(key.spec, state=state))
         await self._client.update(new, dry_run=dry_run)
 
-    def _revoked_ids(self) -> set[str]:
+    def _revoked_keys(self) -> set[str]:
         named = (one.spec.key for one in self._revocations.values())
-        return {key.key_id for key in named if key}
+        return {identity for key in named if key for identity in revoked_identities(key)}
 
     # -- status and events -------------------------------------------------------------------
 

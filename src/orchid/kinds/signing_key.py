@@ -54,6 +54,7 @@ from orchid.wire.references import (
     hsm_key_errors,
     reference_errors,
 )
+from orchid.wire.revoked_credentials import RevokedKey
 from orchid.wire.rules.key_names import CLUSTERS, TOKENS, is_key_name, key_prefix, number_of
 from orchid.wire.signing_key_status import KeyDependents, SigningKeyStatus, key_tombstone
 from orchid.wire.struct import Wire, always, describe, proto, replace
@@ -259,6 +260,18 @@ class SigningKey(Object):
         since = self.status.times.verifying
         return since + timedelta(seconds=self.publish_seconds) if since else None
 
+    def is_revoked(self, revoked: Container[str]) -> bool:
+        """Whether its id or its public key is among those of the revoked keys.
+
+        The same key has one id as a token key, and another as that of an authority.
+        """
+        if self.key_id in revoked:
+            return True
+        try:
+            return key_tombstone(self.public_key_sha256) in revoked
+        except Refusal:
+            return False  # unreadable, so that it is not used either
+
 
 class KeySelection(NamedTuple):
     """The signer and the verification keys of one set of stored objects."""
@@ -276,7 +289,7 @@ def select(
 ) -> KeySelection:
     """Choose the signer and the verification keys of an authority; without one, of tokens.
 
-    `revoked`: the ids of revoked keys.
+    `revoked`: the ids and public keys of revoked keys (`revoked_identities`).
     """
     usable = [
         key
@@ -287,7 +300,7 @@ def select(
         and not key.is_file
         and key.key_id
         and (key.status.certificate or not authority)
-        and key.key_id not in revoked
+        and not key.is_revoked(revoked)
     ]
     active = sorted((key for key in usable if key.state == ACTIVE), key=_activation, reverse=True)
     published = [key for key in usable if key.state == PUBLISHED]
@@ -296,6 +309,11 @@ def select(
     rest = [key for key in usable if key.state != PUBLISHED and key not in first]
     waiting = [key for key in published if key not in first]
     return KeySelection(signers, (*first, *waiting, *rest))
+
+
+def revoked_identities(named: RevokedKey) -> tuple[str, ...]:
+    """What `SigningKey.is_revoked` compares: the id of a key, and its public key if recorded."""
+    return (named.key_id, key_tombstone(named.sha256)) if named.sha256 else (named.key_id,)
 
 
 def _seniority(key: SigningKey) -> tuple[datetime, str]:

@@ -17,15 +17,16 @@ class EndedKeys:
 
     def __init__(self) -> None:
         self._keys: dict[str, tuple[str, str, str]] = {}  # name: digest, uid, state
-        self._revoked: dict[str, str] = {}  # digest: the uid of the SigningKey
+        self._revoked: dict[str, set[str]] = {}  # digest: uids of the SigningKeys that had it
         self._retired: dict[str, str] = {}
         self._by_users: set[str] = set()  # names of keys that a user imported
 
     def answered(self, operation: Operation, answer: Answer) -> Iterator[Violation]:
         named = operation.options.get("target", {}).get("key", {}).get("name")
         if answer.is_done and named in self._keys:
-            public, uid, _ = self._keys[named]
-            self._revoked[public] = uid
+            public = self._keys[named][0]
+            there = {uid for key, uid, _ in self._keys.values() if key == public}
+            self._revoked.setdefault(public, set()).update(there)
         if answer.is_done and operation.makes and "secretRef" in answer.json.get("spec", {}):
             self._by_users.add(answer.json["metadata"]["uid"])
         return iter(())
@@ -44,7 +45,7 @@ class EndedKeys:
             self._keys.pop(name, None)
             return
         self._keys[name] = public, uid, state
-        if self._revoked.get(public, uid) != uid:
+        if uid not in self._revoked.get(public, {uid}):
             yield Violation("revoked key is back", f"{name} ({uid}), {state}, is a revoked key")
         elif self._retired.get(public, uid) != uid and uid not in self._by_users:
             yield Violation("retired key is back", f"{name} ({uid}), {state}, was Retired before")

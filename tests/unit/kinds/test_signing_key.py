@@ -20,11 +20,13 @@ from orchid.kinds.signing_key import (
     SigningKeySpec,
     declare,
     key_changes,
+    revoked_identities,
     select,
 )
 from orchid.wire.codec.documents import convert
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.revoked_credentials import RevokedKey
 from orchid.wire.signing_key_status import SigningKeyStatus, SigningKeyTimes
 from orchid.wire.struct import replace
 from tests.unit.access.policy_world import ask
@@ -233,6 +235,30 @@ def test_what_is_selected(objects: list[SigningKey], revoked: set[int]) -> None:
 def test_keys_of_files_are_only_shown() -> None:
     """The files decide, not the object."""
     assert select([stored(1, ACTIVE, source=FILE)], ()).verifying == ()
+
+
+@pytest.mark.parametrize(
+    ("public", "named", "is_revoked"),
+    [
+        (PUBLIC, {"key_id": "kid-1"}, True),
+        (PUBLIC, {"key_id": "another id", "sha256": keys.pem_sha256(PUBLIC)}, True),
+        (PUBLIC, {"key_id": "another id", "sha256": "0" * 64}, False),
+        (PUBLIC, {"key_id": "another id"}, False),
+        ("", {"key_id": "another id"}, False),
+        ("unreadable", {"key_id": "another id", "sha256": keys.pem_sha256(PUBLIC)}, False),
+        ("unreadable", {"key_id": "kid-1", "sha256": keys.pem_sha256(PUBLIC)}, True),
+    ],
+)
+def test_a_key_is_revoked_by_its_id_or_its_public_key(
+    public: str, named: dict[str, str], *, is_revoked: bool
+) -> None:
+    """One key has a different id as a token key and as that of an authority."""
+    key = stored(1, ACTIVE)
+    key = replace(key, status=replace(key.status, public_key=public))
+    identities = revoked_identities(RevokedKey(name="any", **named))
+
+    assert key.is_revoked(identities) is is_revoked
+    assert select([key], identities).signers == (() if is_revoked else (key,))
 
 
 def test_without_an_active_key_the_oldest_published_one_signs() -> None:

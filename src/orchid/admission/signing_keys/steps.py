@@ -71,8 +71,8 @@ class SigningKeySteps(AdmissionPolicy):
         keys_of: Callable[[str], list[SigningKey]],
         publish_time: tuple[str, float],
     ) -> None:
-        """`servers`: the live servers and their keys. `revoked`: the ids of revoked keys.
-        `conditions`: those of the purpose of a key. `keys_of`: the keys of an authority.
+        """`servers`: the live servers and their keys. `revoked`: the ids and public keys of revoked
+        keys. `conditions`: those of the purpose of a key. `keys_of`: the keys of an authority.
         `publish_time`: as given, and in seconds.
         """
         self._names = names
@@ -149,7 +149,7 @@ class SigningKeySteps(AdmissionPolicy):
 
     async def _reasons(self, wanted: str, key: SigningKey, now: datetime) -> list[str]:
         """Why a key may not take a step; empty if it may."""
-        is_revoked = key.key_id in self._revoked()
+        is_revoked = key.is_revoked(self._revoked())
         if wanted == RETIRED:
             if is_revoked:
                 return []

@@ -17,7 +17,7 @@ from orchid.credentials.x509 import certificates, pem
 from orchid.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey, private_key_of, select
+from orchid.kinds.signing_key import SigningKey, private_key_of, revoked_identities, select
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Unavailable
 from orchid.wire.naming import Naming
@@ -68,7 +68,8 @@ class RemoteKeys:
         """Read the signer once."""
         stored = [key async for key in self._client.scan(ListSelection(SigningKey))]
         revocations = self._client.scan(ListSelection(CredentialRevocation))
-        revoked = {one.spec.key.key_id async for one in revocations if one.spec.key}
+        named = [one.spec.key async for one in revocations if one.spec.key]
+        revoked = {identity for key in named for identity in revoked_identities(key)}
         self._has_read = True
         platform = await self._client.find(CertificateAuthority, CLUSTER)
         own = [key for key in stored if platform and belongs_to(key, platform)]
