@@ -187,6 +187,24 @@ def test_a_page_with_the_root_of_another_authority_is_noticed() -> None:
     assert rules(ownership.served("web", Answer(200, first.root.encode()))) == []
 
 
+def test_a_root_that_was_attested_for_the_signer_may_be_on_its_pages() -> None:
+    """The bundle of an authority that is gone, created again; attested for another signer: not."""
+    first, second = SERVER.pair("gone"), SERVER.pair("there")
+    ownership = Ownership(Pool(), Rights({}))
+    judged(ownership, authority("1", first.root, "old"), authority("2", second.root, "web"))
+
+    def served_after(signer: str, status: int) -> list[str]:
+        spec = {"signerName": signer, "trustBundle": first.root}
+        again = operation("again", "clustertrustbundles", "old")
+        list(ownership.answered(again, answer(status, spec=spec)))
+        return rules(ownership.served("web", Answer(200, first.root.encode())))
+
+    assert served_after(SIGNERS[1], 201) == ["root of another"]
+    assert served_after("", 201) == ["root of another"]
+    assert served_after(SIGNER, 403) == ["root of another"]
+    assert served_after(SIGNER, 201) == []
+
+
 def test_a_token_key_that_nobody_imported_is_noticed() -> None:
     """A public key of a user in the JWKS document."""
     pool = Pool()
@@ -612,6 +630,23 @@ def test_a_success_without_the_right_is_noticed() -> None:
     assert rules_of("approve", "certificatesigningrequests") == ["without the right"]
     assert rules_of("watch", "secrets", "team") == ["without the right"]
     assert rules_of("patch", "secrets", "team") == ["without the right"]
+
+
+@pytest.mark.parametrize("act", ["create", "again", "apply", "put"])
+def test_a_new_bundle_takes_the_right_to_attest_for_its_signer(act: str) -> None:
+    """Also one that was deleted and is created again; a bundle without a signer takes none."""
+    writes = Rule(("create", "patch", "update"), "certificates.orch.io", "clustertrustbundles")
+    attests = Rule(("attest",), "certificates.orch.io", "signers", (SIGNER,))
+    done = operation(act, "clustertrustbundles", "x")
+
+    def rules_of(signer: str, *more: Rule) -> list[str]:
+        made = answer(201, metadata={"name": "x"}, spec={"signerName": signer})
+        return rules(reading.judged(Rights({"alice": (writes, *more)}), "alice", done, made))
+
+    assert rules_of(SIGNER) == ["without the right"]
+    assert rules_of(SIGNERS[1], attests) == ["without the right"]
+    assert rules_of(SIGNER, attests) == []
+    assert rules_of("") == []
 
 
 def test_an_apply_that_creates_takes_the_right_to_create() -> None:

@@ -39,7 +39,7 @@ class Ownership:
         self._imports: defaultdict[str, set[SecretName]] = defaultdict(set)  # by uid
         self._public: set[str] = set()  # labels of public keys that were imported for tokens
         self._chains: defaultdict[str, list[str]] = defaultdict(list)  # roots above, by uid
-        self._attested: defaultdict[str, set[str]] = defaultdict(set)  # labels, by signer
+        self._attested: defaultdict[str, set[str]] = defaultdict(set)  # roots, by signer
         self._doubts: dict[str, tuple[float, list[Violation]]] = {}  # of statuses, by uid
         self._bundles: dict[str, str] = {}  # uid of the authority of a PublishedBundle, by name
         self._by_users: set[str] = set()  # names of bundles that users wrote
@@ -58,8 +58,8 @@ class Ownership:
             self._note_secret(answer.json)  # a watch may bring its key first
         elif kind == "signingkeys" and operation.makes:
             self._import_key(answer.json["spec"])
-        elif kind == "clustertrustbundles" and "pair" in options:
-            self._attested[options["signer"]].add(options["pair"])
+        elif kind == "clustertrustbundles" and operation.makes:
+            self._attest(answer.json.get("spec", {}))
         elif kind == "publishedbundles" and (
             operation.makes or operation.act in ("replace", "patch")
         ):
@@ -74,6 +74,11 @@ class Ownership:
             authority = self._authorities.get(spec.get("authority", ""))
             uid = authority["metadata"]["uid"] if authority else TOKENS
             self._imports[uid].add((spec["secretRef"]["namespace"], spec["secretRef"]["name"]))
+
+    def _attest(self, spec: dict[str, Any]) -> None:
+        """Roots of a bundle that the server took; reading.py judges who may attest."""
+        roots = certificates_in(spec.get("trustBundle", ""))
+        self._attested[spec.get("signerName", "")] |= {digest(one.public_key()) for one in roots}
 
     def _install(self, operation: Operation) -> Iterator[Violation]:
         label, name = operation.options["pair"], operation.name.rpartition("-")[0]
@@ -221,9 +226,9 @@ class Ownership:
     def _judge_root(
         self, uid: str, where: str, public: str, signer: str | None
     ) -> Iterator[Violation]:
-        label = self._pool.label_of(public)
-        if label and label in self._attested.get(signer or "", ()):
+        if signer and public in self._attested[signer]:
             return
+        label = self._pool.label_of(public)
         if label and not self._label_allowed(uid, public):
             yield Violation("foreign root", f"{where} has {label}, which nobody attested")
         if label:

@@ -66,7 +66,8 @@ def _special(
 ) -> Iterator[Violation]:
     signer = answer.json.get("spec", {}).get("signerName", "")
     verb = {"approve": "approve", "deny": "approve", "sign": "sign"}.get(operation.act)
-    if operation.kind == "certificateauthorities" and answer.status == CREATED:
+    is_bundle = operation.kind == "clustertrustbundles" and signer != ""
+    if (operation.kind == "certificateauthorities" or is_bundle) and answer.status == CREATED:
         verb = "attest"
     if verb and not rights.may_signer(user, verb, signer):
         yield Violation("without the right", f"{user}: {operation.act} for the signer {signer}")
