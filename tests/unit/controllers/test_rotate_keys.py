@@ -176,11 +176,11 @@ async def test_the_revocation_of_a_key_counts_while_it_is_there(tokens: RotateTo
     other = replace(revocation(key()), spec=CredentialRevocationSpec())
     ignored = await heard(tokens._on_revocation(event(other)))
     woken = await heard(tokens._on_revocation(event(revocation(key()))))
-    there = tokens._revoked_ids()
+    there = tokens._revoked_keys()
     again = await heard(tokens._on_revocation(event(revocation(key()), DELETED)))
 
     assert (ignored, woken, again) == ([], [("", "tokens")], [("", "tokens")])
-    assert (there, tokens._revoked_ids()) == ({"kid-tokens-1"}, set())
+    assert (there, tokens._revoked_keys()) == ({"kid-tokens-1"}, set())
 
 
 # --- after a revocation -----------------------------------------------------------------------
