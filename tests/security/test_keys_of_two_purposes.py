@@ -28,6 +28,7 @@ from orchid.wire.references import SecretReference
 from orchid.wire.revoked_credentials import RevokedKey
 from tests.unit.controllers.beside import Beside, beside
 from tests.unit.controllers.test_authority_rotation import new_key
+from tests.unit.controllers.test_clusters import cluster
 from tests.unit.controllers.test_keep_authorities import (
     KEEPER,
     bring_authority,
@@ -50,6 +51,25 @@ async def test_a_token_key_does_not_become_the_key_of_an_authority(tmp_path: Pat
 
         with pytest.raises(Invalid, match="tokens-2 has the same key"):
             await new_key(world, "web-1", secretRef={"namespace": "pki", "name": "ca"})
+
+
+async def test_a_public_key_of_a_cluster_ends_no_key_of_an_authority(tmp_path: Path) -> None:
+    """Anybody can name the public key of a certificate as that of a cluster, and revoke that."""
+    async with beside(tmp_path) as world:
+        pair = await bring_authority(world, "Web CA")
+        public = authority_public_key(pair.chain_pem.decode())
+        await cluster(world, "mine")
+        spec = SigningKeySpec(public_key=public, cluster="mine")
+        meta = ObjectMeta(name="clusters.mine-1")
+        await world.admin.create(SigningKey(metadata=meta, spec=spec))
+        await from_secret(world)
+        async with world.running(KEEPER):
+            await until_ready(world)
+            await revoke(world, "clusters.mine-1")
+            revoked = world.server.access.revocations.revoked_keys()
+
+    key = await world.admin.get(SigningKey, "web-1")
+    assert not key.is_revoked(revoked)
 
 
 async def from_earlier_version(world: Beside, pair: Authority) -> keys.VerificationKey:

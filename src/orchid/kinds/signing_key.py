@@ -312,8 +312,13 @@ def select(
 
 
 def revoked_identities(named: RevokedKey) -> tuple[str, ...]:
-    """What `SigningKey.is_revoked` compares: the id of a key, and its public key if recorded."""
-    return (named.key_id, key_tombstone(named.sha256)) if named.sha256 else (named.key_id,)
+    """What `SigningKey.is_revoked` compares: the id of a key, and its public key if recorded.
+
+    Of a key of a cluster only the id: a public key of somebody else can be named as one.
+    """
+    if not named.sha256 or named.name.startswith(CLUSTERS):
+        return (named.key_id,)
+    return named.key_id, key_tombstone(named.sha256)
 
 
 def _seniority(key: SigningKey) -> tuple[datetime, str]:

@@ -244,6 +244,11 @@ def test_keys_of_files_are_only_shown() -> None:
         (PUBLIC, {"key_id": "another id", "sha256": keys.pem_sha256(PUBLIC)}, True),
         (PUBLIC, {"key_id": "another id", "sha256": "0" * 64}, False),
         (PUBLIC, {"key_id": "another id"}, False),
+        (
+            PUBLIC,
+            {"name": "clusters.a-1", "key_id": "another id", "sha256": keys.pem_sha256(PUBLIC)},
+            False,
+        ),
         ("", {"key_id": "another id"}, False),
         ("unreadable", {"key_id": "another id", "sha256": keys.pem_sha256(PUBLIC)}, False),
         ("unreadable", {"key_id": "kid-1", "sha256": keys.pem_sha256(PUBLIC)}, True),
@@ -255,7 +260,7 @@ def test_a_key_is_revoked_by_its_id_or_its_public_key(
     """One key has a different id as a token key and as that of an authority."""
     key = stored(1, ACTIVE)
     key = replace(key, status=replace(key.status, public_key=public))
-    identities = revoked_identities(RevokedKey(name="any", **named))
+    identities = revoked_identities(RevokedKey(**{"name": "web-1", **named}))
 
     assert key.is_revoked(identities) is is_revoked
     assert select([key], identities).signers == (() if is_revoked else (key,))

@@ -279,10 +279,9 @@ class SigningKeyMaterial(AdmissionPolicy):
             _refuse(kind, new, invalid(_source(new), shown, str(refusal)))
         if is_present and new.spec.secret_ref and authority.spec.key:
             self._refuse_other_key(kind, new, authority, made.status)
-        others = [
-            one.object for one in self._keys.entries.values() if not one.object.spec.authority
-        ]
-        await self._refuse_same(kind, new, made.status, [*stored, *others])
+        # Not keys of clusters: naming a public key proves no private key.
+        tokens = [one.object for one in self._keys.entries.values() if not one.object.group]
+        await self._refuse_same(kind, new, made.status, [*stored, *tokens])
         if new.hsm_label:
             self._refuse_shared(kind, new, made.status)
         if authority.is_platform and made.status.algorithm not in FOR_CLIENTS:
