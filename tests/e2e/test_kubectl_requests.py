@@ -19,7 +19,7 @@ from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
-from orchid.kinds.role import PolicyRule, Role
+from orchid.kinds.role import Role
 from orchid.kinds.self_subject_review import SelfSubjectReview
 from orchid.kinds.self_subject_rules_review import (
     SelfSubjectRulesReview,
@@ -34,6 +34,7 @@ from orchid.kinds.subject_access_review import (
 from orchid.kinds.token_request import BoundObjectReference, TokenRequest, TokenRequestSpec
 from orchid.wire.codec.protobuf import message_of, opened, sealed
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.policy_rules import PolicyRule
 from orchid.wire.request_conditions import CertificateSigningRequestCondition
 from orchid.wire.status import Status
 from orchid.wire.struct import replace

@@ -11,12 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from orchid.credentials.x509 import pem
 from orchid.kinds.cluster import INVENTORIED, Cluster, ClusterInventory, ClusterSpec
-from orchid.kinds.role import Role, rule
+from orchid.kinds.role import Role
 from orchid.kinds.role_binding import RoleBinding, RoleRef, Subject
 from orchid.kinds.secret import Secret
 from orchid.wire.conditions import Condition
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.policy_rules import rule
 from tests.unit.controllers.beside import Beside
 from tests.unit.credentials import unusual
 from tests.unit.credentials.samples import P256

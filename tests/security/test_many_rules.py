@@ -13,7 +13,7 @@ import pytest
 from orchid.access.authorizers import rbac
 from orchid.access.authorizers.rbac import MOST_LISTED
 from orchid.access.policy import rules
-from orchid.kinds.role import PolicyRule
+from orchid.wire.policy_rules import PolicyRule
 from tests.api.world import BOB, Api
 from tests.security.threads import threads_of
 

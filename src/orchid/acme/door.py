@@ -20,12 +20,12 @@ from orchid.issuance.acme_accounts import (
     ExternalKeys,
 )
 from orchid.issuance.acme_orders import AcmeOrders
-from orchid.kinds.role import CORE, rule
 from orchid.kinds.secret import Secret
 from orchid.metrics import Metric
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, rule
 
 IDENTITY = ComponentIdentity(
     name="acme-server",

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
-from orchid.kinds.role import FULL_AUTHORITY, ClusterRole, PolicyRule, Role
+from orchid.kinds.role import ClusterRole, Role
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding, RoleRef
 from orchid.wire.errors import Forbidden, NotFound
 from orchid.wire.meta import Object
+from orchid.wire.policy_rules import FULL_AUTHORITY, PolicyRule
 from orchid.wire.struct import replace
 from orchid.wire.user import MASTERS, UserInfo
 

@@ -48,7 +48,6 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.request import OwnCertificate
 from orchid.issuance.authorities.file_authorities import FileAuthority
 from orchid.kinds import certificate_signing_request
-from orchid.kinds.role import rule
 from orchid.outbound import foreign
 from orchid.outbound.answer import Answer
 from orchid.outbound.failures import AnswerRefused, CallFailed
@@ -63,6 +62,7 @@ from orchid.settings.signing_files import own_pairs
 from orchid.trust import door
 from orchid.version import __version__
 from orchid.wire.naming import KUBERNETES, Naming
+from orchid.wire.policy_rules import rule
 from orchid.wire.struct import replace
 from orchid.wire.user import AUTHENTICATED, UserInfo
 

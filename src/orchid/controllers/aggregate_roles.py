@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Controller
-from orchid.kinds.role import READ, ClusterRole, aggregate, rule
+from orchid.kinds.role import ClusterRole, aggregate
 from orchid.wire.errors import NotFound
 from orchid.wire.label_selectors import LabelSelector, selects
+from orchid.wire.policy_rules import READ, rule
 from orchid.wire.struct import replace
 
 

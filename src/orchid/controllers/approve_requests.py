@@ -49,7 +49,6 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import signing_request
 from orchid.expressions.isolated import Evaluator
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kinds.role import READ, may_record_events, rule
 from orchid.kinds.subject_access_review import (
     ResourceAttributes,
     SubjectAccessReview,
@@ -58,6 +57,7 @@ from orchid.kinds.subject_access_review import (
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Forbidden
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import READ, may_record_events, rule
 from orchid.wire.request_conditions import APPROVED, DENIED, REQUESTER_REVOKED
 from orchid.wire.struct import replace
 from orchid.wire.user import HOSTS, NODE_PREFIX, UserInfo

@@ -14,9 +14,9 @@ from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.cluster import CONNECTED, Cluster
-from orchid.kinds.role import READ, rule
 from orchid.wire.conditions import FALSE, Condition, with_conditions
 from orchid.wire.errors import Conflict, NotFound
+from orchid.wire.policy_rules import READ, rule
 from orchid.wire.text import timestamp
 
 SILENT_AFTER: Final = timedelta(minutes=10)  # status is written once a minute

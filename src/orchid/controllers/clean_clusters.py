@@ -15,9 +15,9 @@ from orchid.controllers.runtime.loop import Start, Worker
 from orchid.kinds.cluster import Cluster, is_of_removed
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.role import READ, rule
 from orchid.wire.errors import Forbidden
 from orchid.wire.meta import Object
+from orchid.wire.policy_rules import READ, rule
 
 ALL: Final = ""  # in place of the name of a cluster
 Owned = TypeVar("Owned", CredentialRevocation, IssuedCertificate)

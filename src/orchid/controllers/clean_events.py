@@ -11,7 +11,7 @@ from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.event import Event
-from orchid.kinds.role import CORE, rule
+from orchid.wire.policy_rules import CORE, rule
 
 
 class CleanEvents(Sweeper):

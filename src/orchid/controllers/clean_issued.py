@@ -15,7 +15,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.cluster import Cluster, authorities_end, record_end
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.role import READ, rule
+from orchid.wire.policy_rules import READ, rule
 
 
 class CleanIssued(Sweeper):

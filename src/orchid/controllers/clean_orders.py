@@ -11,7 +11,7 @@ from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.acme_order import AcmeOrder
-from orchid.kinds.role import READ, rule
+from orchid.wire.policy_rules import READ, rule
 
 KEPT = timedelta(days=7)
 

@@ -11,7 +11,7 @@ from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.pod_certificate_request import PodCertificateRequest
-from orchid.kinds.role import READ, rule
+from orchid.wire.policy_rules import READ, rule
 
 OLD = timedelta(minutes=15)
 

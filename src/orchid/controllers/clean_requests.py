@@ -14,8 +14,8 @@ from orchid.controllers.runtime.loop import Sweeper
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kinds.role import READ, rule
 from orchid.wire.errors import NotFound
+from orchid.wire.policy_rules import READ, rule
 from orchid.wire.request_conditions import APPROVED, DENIED, FAILED
 
 SETTLED = timedelta(hours=1)

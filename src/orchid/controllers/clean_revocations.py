@@ -16,8 +16,8 @@ from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.credential_revocation import CredentialRevocation
-from orchid.kinds.role import READ, rule
 from orchid.wire.errors import Forbidden
+from orchid.wire.policy_rules import READ, rule
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from orchid.controllers.runtime.loop import Sweeper
 from orchid.issuance.secret_token_uses import SINCE, read_date
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.pod.pod import Pod
-from orchid.kinds.role import CORE, READ, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import Conflict, NotFound
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, rule
 
 PERIOD = timedelta(days=365)
 

@@ -18,9 +18,9 @@ from orchid.client.client import ADDED, DELETED, LISTED, Client, ListSelection, 
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Start, Worker
 from orchid.kinds.event import Event
-from orchid.kinds.role import READ, may_record_events, rule
 from orchid.wire.errors import Conflict, NotFound
 from orchid.wire.meta import Object, OwnerReference, Time
+from orchid.wire.policy_rules import READ, may_record_events, rule
 from orchid.wire.struct import Wire
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"

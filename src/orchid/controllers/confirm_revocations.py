@@ -28,11 +28,11 @@ from orchid.kinds.credential_revocation import (
 )
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.lease import Lease, server_label
-from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.conditions import TRUE, Condition, with_conditions
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, may_record_events, rule
 from orchid.wire.revoked_credentials import RevokedCertificate
 
 LOOK_AGAIN = 1.0  # seconds

@@ -11,10 +11,10 @@ from orchid.client.client import Client, ListSelection, WatchedChange
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Controller, Key, Trigger, is_deletion
 from orchid.kinds.namespace import ACTIVE, Namespace
-from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.service_account import DEFAULT_ACCOUNT, ServiceAccount
 from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.policy_rules import CORE, READ, may_record_events, rule
 
 TERMINATING = "NamespaceTerminating"
 

@@ -14,12 +14,12 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger, is_deletion
 from orchid.credentials.tokens import LegacyClaims, TokenSigner, legacy_payload
-from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import NotFound
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, may_record_events, rule
 from orchid.wire.struct import replace
 
 TOKEN, NAMESPACE, CA = "token", "namespace", "ca.crt"

@@ -14,10 +14,10 @@ from orchid.clock import Clock, whole_seconds
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Controller, TryAgain
 from orchid.kinds.namespace import Namespace, NamespaceCondition
-from orchid.kinds.role import CORE, READ, rule
 from orchid.wire.errors import NotFound
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, rule
 from orchid.wire.struct import replace
 
 REMAINING = "NamespaceContentRemaining"

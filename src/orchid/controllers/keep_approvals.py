@@ -46,10 +46,10 @@ from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import Approver, IssuedCertificate
-from orchid.kinds.role import READ, may_record_events, rule
 from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import READ, may_record_events, rule
 from orchid.wire.references import is_owned_by
 from orchid.wire.request_conditions import APPROVED
 from orchid.wire.revoked_credentials import RevokedCertificate

@@ -73,7 +73,6 @@ from orchid.kinds.certificate_authority import (
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.published_bundle import PublishedBundle
-from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     MADE,
@@ -91,6 +90,7 @@ from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
 from orchid.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, may_record_events, rule
 from orchid.wire.references import SecretReference, belongs_to, owner_reference
 from orchid.wire.revoked_credentials import RevokedKey
 from orchid.wire.rules.key_names import next_name

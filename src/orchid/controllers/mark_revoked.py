@@ -22,8 +22,8 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Start, Worker
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateStatus
-from orchid.kinds.role import READ, rule
 from orchid.wire.errors import Expired, NotFound
+from orchid.wire.policy_rules import READ, rule
 from orchid.wire.struct import replace
 
 MARKED: Final = ListSelection(IssuedCertificate, fields="status.revoked=true")

@@ -43,11 +43,11 @@ from orchid.kinds.published_bundle import (
     PublishedBundleStatus,
     name_problems,
 )
-from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, may_record_events, rule
 from orchid.wire.references import belongs_to, controller_of, owner_reference
 from orchid.wire.struct import replace
 

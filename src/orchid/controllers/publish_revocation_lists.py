@@ -57,11 +57,11 @@ from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.role import CORE, READ, rule
 from orchid.kinds.signing_key import SigningKey
 from orchid.wire.errors import Expired
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, rule
 from orchid.wire.references import belongs_to
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp

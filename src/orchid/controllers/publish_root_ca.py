@@ -16,10 +16,10 @@ from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.namespace import Namespace
-from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.wire.errors import AlreadyExists, Forbidden, NotFound
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, may_record_events, rule
 from orchid.wire.struct import replace
 
 KEY = "ca.crt"

@@ -27,9 +27,9 @@ from orchid.kinds.cluster_trust_bundle import (
     ClusterTrustBundleSpec,
     name_prefix,
 )
-from orchid.kinds.role import READ, may_record_events, rule
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.policy_rules import READ, may_record_events, rule
 from orchid.wire.struct import replace
 
 DIGEST_BYTES = 12

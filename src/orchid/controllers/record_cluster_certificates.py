@@ -39,7 +39,6 @@ from orchid.kinds.issued_certificate import (
     Requester,
     cluster_record_name,
 )
-from orchid.kinds.role import READ, rule
 from orchid.kinds.secret import Secret
 from orchid.outbound.failures import AnswerRefused, CallFailed
 from orchid.outbound.remote import InvalidRemote
@@ -58,6 +57,7 @@ from orchid.wire.errors import (
 )
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import READ, rule
 from orchid.wire.struct import replace
 
 log = logging.getLogger(__name__)

@@ -33,10 +33,10 @@ from orchid.controllers.runtime.loop import Key, Running, Trigger
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
-from orchid.kinds.role import rule
 from orchid.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey, SigningKeySpec
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import rule
 from orchid.wire.references import belongs_to
 from orchid.wire.rules.key_names import next_name
 

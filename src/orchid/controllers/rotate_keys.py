@@ -24,7 +24,6 @@ from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Gone, Key, Trigger, TryAgain
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.lease import Lease, LiveServers, server_label
-from orchid.kinds.role import CORE, READ, PolicyRule, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.signing_key import (
     ACTIVATABLE,
@@ -44,6 +43,7 @@ from orchid.wire.conditions import FALSE, READY, TRUE, Condition, is_true, with_
 from orchid.wire.errors import AlreadyExists, ApiError, Forbidden, Invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, PolicyRule, may_record_events, rule
 from orchid.wire.references import SecretReference
 from orchid.wire.revoked_credentials import RevokedKey
 from orchid.wire.rules.key_names import TOKENS

@@ -38,10 +38,10 @@ from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running, Start, TryAgain, Worker
 from orchid.controllers.runtime.work_queue import BackOff
 from orchid.credentials.refusals import Refusal
-from orchid.kinds.role import CORE, READ, rule
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Expired
 from orchid.wire.meta import Object
+from orchid.wire.policy_rules import CORE, READ, rule
 from orchid.wire.text import timestamp
 
 log = logging.getLogger(__name__)

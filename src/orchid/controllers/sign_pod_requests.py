@@ -36,11 +36,11 @@ from orchid.kinds.certificate_authority import pod_profile
 from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.pod_certificate_request import ISSUED, PodCertificateRequest
-from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import Forbidden
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, may_record_events, rule
 from orchid.wire.request_conditions import DENIED, FAILED, REQUESTER_REVOKED
 from orchid.wire.struct import replace
 from orchid.wire.user import ACCOUNT_PREFIX, groups_of_accounts

@@ -33,10 +33,10 @@ from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import NotPermitted, SigningFailed
 from orchid.credentials.x509 import signing_request
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kinds.role import READ, may_record_events, rule
 from orchid.shared_turn import SharedTurn
 from orchid.wire.errors import Forbidden
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import READ, may_record_events, rule
 from orchid.wire.request_conditions import FAILED, REQUESTER_REVOKED
 
 

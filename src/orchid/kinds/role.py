@@ -1,6 +1,6 @@
 """Role and ClusterRole: rules that permit verbs, without subjects.
 
-Start with `PolicyRule`. A Role applies in its namespace, a ClusterRole wherever it is bound. A
+A Role applies in its namespace, a ClusterRole wherever it is bound. A
 ClusterRole with an `aggregationRule` has the rules of all roles that its selectors match.
 `aggregate` computes them; the evaluator calls it on read, so that a new role takes effect without
 a delay, whatever is stored in `rules`.
@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, TypeVar
 
-from msgspec import field
-
 from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
@@ -22,6 +20,7 @@ from orchid.wire.fields import FieldError, Path, invalid, required, too_many
 from orchid.wire.label_selectors import LabelSelector, conditions_of, selector_errors
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import PolicyRule
 from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.struct import Wire, always, describe, null, proto, replace
 from orchid.wire.text import timestamp
@@ -29,58 +28,8 @@ from orchid.wire.text import timestamp
 RULES = Path() / "rules"
 SELECTORS = Path() / "aggregationRule" / "clusterRoleSelectors"
 
-ALL = "*"  # any verb, any group, any resource, any path
-CORE = ""  # the group without a name
-READ = ("get", "list", "watch")
-
 # Limits of an aggregationRule; all of it is evaluated for every role whenever a role changes.
 MOST_CONDITIONS = 200
-
-
-class PolicyRule(Wire):
-    """Verbs on resources, or verbs on non-resource paths; never both."""
-
-    verbs: Annotated[tuple[str, ...], proto(1), describe("The verbs; `*` means all.")] = always(
-        lambda: ()
-    )
-    api_groups: Annotated[
-        tuple[str, ...],
-        proto(2),
-        describe('The groups of the resources; "" is the core group.'),
-    ] = ()
-    resources: Annotated[
-        tuple[str, ...], proto(3), describe("The resources, as `plural` or `plural/subresource`.")
-    ] = ()
-    resource_names: Annotated[
-        tuple[str, ...], proto(4), describe("Only objects of these names; if empty, any.")
-    ] = ()
-    non_resource_urls: Annotated[
-        tuple[str, ...],
-        proto(5),
-        describe("Non-resource paths; a final `*` matches any suffix."),
-    ] = field(default=(), name="nonResourceURLs")
-
-
-FULL_AUTHORITY = (
-    PolicyRule(verbs=(ALL,), api_groups=(ALL,), resources=(ALL,)),
-    PolicyRule(verbs=(ALL,), non_resource_urls=(ALL,)),
-)
-
-
-def rule(
-    verbs: Iterable[str], group: str | Iterable[str], resources: Iterable[str], *called: str
-) -> PolicyRule:
-    """A rule on resources, with sorted lists."""
-    return PolicyRule(
-        verbs=tuple(sorted(verbs)),
-        api_groups=(group,) if isinstance(group, str) else tuple(sorted(group)),
-        resources=tuple(sorted(resources)),
-        resource_names=tuple(sorted(called)),
-    )
-
-
-def may_record_events(names: Naming) -> PolicyRule:
-    return rule(("create", "patch", "update"), (CORE, names.events), ("events",))
 
 
 class AggregationRule(Wire):

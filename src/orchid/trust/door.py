@@ -6,13 +6,13 @@ from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ComponentIdentity
 from orchid.controllers.runtime.loop import keep_running
-from orchid.kinds.role import CORE, READ, rule
 from orchid.metrics import Metric
 from orchid.trust.consumers import Consumers
 from orchid.trust.editions import PublishedEditions
 from orchid.trust.gauges import BundleGauges
 from orchid.trust.pages import TrustPages
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, READ, rule
 
 IDENTITY = ComponentIdentity(
     name="trust-pages",

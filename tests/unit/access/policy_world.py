@@ -17,10 +17,11 @@ from orchid.kinds import (
     service_account,
 )
 from orchid.kinds.pod import pod
-from orchid.kinds.role import ClusterRole, PolicyRule, Role
+from orchid.kinds.role import ClusterRole, Role
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding, RoleRef, Subject
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.policy_rules import PolicyRule
 from orchid.wire.user import UserInfo
 from tests.unit.access.world import World, world_of
 

@@ -15,15 +15,10 @@ from typing import Any, Final, TypeVar
 
 from orchid.access.authorizers.rbac import RBAC
 from orchid.engine.request import Target
-from orchid.kinds.role import (
-    AggregationRule,
-    ClusterRole,
-    LabelSelector,
-    PolicyRule,
-    Role,
-)
+from orchid.kinds.role import AggregationRule, ClusterRole, LabelSelector, Role
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding
 from orchid.wire.naming import ORCH
+from orchid.wire.policy_rules import PolicyRule
 from orchid.wire.user import UserInfo
 from tests.unit.access.policy_world import (
     BOB,

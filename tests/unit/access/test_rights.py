@@ -5,7 +5,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from orchid.engine.request import Target
-from orchid.kinds.role import PolicyRule
+from orchid.wire.policy_rules import PolicyRule
 from tests.unit.access import rights
 from tests.unit.access.policy_world import a_cluster_role, bound, rule, user
 

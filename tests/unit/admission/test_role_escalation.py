@@ -8,11 +8,12 @@ import pytest
 from orchid.access.authorizers.rbac import RBAC
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.engine.request import Request
-from orchid.kinds.role import FULL_AUTHORITY, AggregationRule
+from orchid.kinds.role import AggregationRule
 from orchid.wire.errors import Forbidden, NotFound
 from orchid.wire.label_selectors import LabelSelector
 from orchid.wire.meta import ManagedFieldsEntry, OwnerReference
 from orchid.wire.naming import ORCH
+from orchid.wire.policy_rules import FULL_AUTHORITY
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 from tests.unit.access.policy_world import (

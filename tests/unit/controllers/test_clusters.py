@@ -26,7 +26,7 @@ from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.kinds.cluster import INVENTORIED, Cluster, ClusterInventory, ClusterSpec
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.role import Role, rule
+from orchid.kinds.role import Role
 from orchid.kinds.role_binding import RoleBinding, RoleRef, Subject
 from orchid.kinds.secret import Secret
 from orchid.outbound.answer import Answer
@@ -34,6 +34,7 @@ from orchid.outbound.remote import InvalidRemote
 from orchid.wire.conditions import Condition
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.policy_rules import rule
 from orchid.wire.revoked_credentials import RevokedUser
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside

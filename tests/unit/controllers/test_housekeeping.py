@@ -11,11 +11,12 @@ from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBu
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.event import Event
 from orchid.kinds.namespace import Namespace
-from orchid.kinds.role import ClusterRole, PolicyRule
+from orchid.kinds.role import ClusterRole
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta, OwnerReference
 from orchid.wire.naming import ORCH
+from orchid.wire.policy_rules import PolicyRule
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside
 

@@ -15,11 +15,12 @@ from orchid.kinds.approval_policy import CANNOT_COMPILE, ApprovalPolicy
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import Approver, IssuedCertificate
-from orchid.kinds.role import ClusterRole, PolicyRule, rule
+from orchid.kinds.role import ClusterRole
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.wire.conditions import Condition, with_condition
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.policy_rules import PolicyRule, rule
 from orchid.wire.struct import replace
 from orchid.wire.user import AUTHENTICATED, UserInfo
 from tests.unit.approval.cases import spec

@@ -40,7 +40,7 @@ from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.offload import Offload
 from orchid.engine.request import HEALTH_PAGES, Target
-from orchid.kinds.role import ClusterRole, PolicyRule, Role, aggregate
+from orchid.kinds.role import ClusterRole, Role, aggregate
 from orchid.kinds.role_binding import (
     GROUP,
     SERVICE_ACCOUNT,
@@ -58,6 +58,7 @@ from orchid.kinds.self_subject_rules_review import (
 )
 from orchid.wire.label_selectors import LabelSelector, selects
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import PolicyRule
 from orchid.wire.text import quote
 from orchid.wire.user import UserInfo
 

@@ -13,17 +13,7 @@ from typing import Final
 
 import msgspec
 
-from orchid.kinds.role import (
-    CORE,
-    FULL_AUTHORITY,
-    READ,
-    AggregationRule,
-    ClusterRole,
-    PolicyRule,
-    Role,
-    may_record_events,
-    rule,
-)
+from orchid.kinds.role import AggregationRule, ClusterRole, Role
 from orchid.kinds.role_binding import (
     GROUP,
     SERVICE_ACCOUNT,
@@ -36,6 +26,7 @@ from orchid.kinds.role_binding import (
 from orchid.wire.label_selectors import LabelSelector
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import CORE, FULL_AUTHORITY, READ, PolicyRule, may_record_events, rule
 from orchid.wire.user import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
 WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")

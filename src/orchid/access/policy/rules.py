@@ -9,7 +9,7 @@ Nothing here knows the holders of a rule: see authorizers/rbac.py.
 
 from collections.abc import Collection, Iterable, Iterator
 
-from orchid.kinds.role import ALL, PolicyRule
+from orchid.wire.policy_rules import ALL, PolicyRule
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 

@@ -12,8 +12,8 @@ from orchid.client.client import Client
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
-from orchid.kinds.role import PolicyRule
 from orchid.wire.naming import Naming
+from orchid.wire.policy_rules import PolicyRule
 
 Build = Callable[[Client, ControllerContext, EventRecorder], Running | None]
 

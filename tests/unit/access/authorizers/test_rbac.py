@@ -15,15 +15,11 @@ from orchid.access.policy.rules import allows_name, allows_path, allows_resource
 from orchid.engine.interfaces import Verdict
 from orchid.engine.offload import ALWAYS
 from orchid.engine.request import Target
-from orchid.kinds.role import (
-    FULL_AUTHORITY,
-    AggregationRule,
-    ClusterRole,
-    Role,
-)
+from orchid.kinds.role import AggregationRule, ClusterRole, Role
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding
 from orchid.wire.label_selectors import LabelSelector
 from orchid.wire.naming import ORCH
+from orchid.wire.policy_rules import FULL_AUTHORITY
 from orchid.wire.requirements import LabelSelectorRequirement
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo

@@ -13,7 +13,7 @@ from orchid.access.policy.rules import (
     missing,
     printed,
 )
-from orchid.kinds.role import FULL_AUTHORITY, PolicyRule
+from orchid.wire.policy_rules import FULL_AUTHORITY, PolicyRule
 from tests.unit.access.policy_world import rule, urls
 
 WORDS = st.sampled_from(["*", "get", "list", "pods", "pods/status", "*/status", "secrets"])
