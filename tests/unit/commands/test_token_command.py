@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from orchid.cli import main
 from orchid.commands.accounts import token
 from orchid.commands.terminal.connection import ServerConnection
+from orchid.commands.terminal.objects import account_of
 from orchid.commands.terminal.output import Complaint
 
 
@@ -30,19 +31,19 @@ TOKEN = f"{encoded({'alg': 'ES256'})}.{encoded({'sub': 'me', 'aud': 'x', 'exp': 
 )
 def test_accounts_are_read(text: str, account: tuple[str, str]) -> None:
     """A name alone is in the default namespace."""
-    assert token.account_of(text) == account
+    assert account_of(text) == account
 
 
 def test_a_name_alone_is_in_the_namespace_of_the_kubeconfig() -> None:
     """As other clients have it."""
-    assert token.account_of("builder", "ci") == ("ci", "builder")
+    assert account_of("builder", "ci") == ("ci", "builder")
 
 
 @pytest.mark.parametrize("text", ["", "/", "a/", "/a", "a/b/c"])
 def test_what_is_no_account_is_a_mistake(text: str) -> None:
     """The message shows how one is written."""
     with pytest.raises(Complaint, match="NAMESPACE/ACCOUNT"):
-        token.account_of(text)
+        account_of(text)
 
 
 @pytest.mark.parametrize("text", ["pod", "pod/", "pod/a/b", "service/x", ""])

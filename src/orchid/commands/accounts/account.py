@@ -5,12 +5,11 @@
 
 import argparse
 
-from orchid.commands.accounts.token import account_of
 from orchid.commands.rights import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import asks, insist
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
-from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.objects import ListColumn, account_of, completed, show_list
 from orchid.commands.terminal.output import facts, name_of, print_for_programs, remark
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 

@@ -24,7 +24,7 @@ from orchid.commands.accounts.whoami import described
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
 from orchid.commands.terminal.flags import add_lifetime, add_secret_out, print_or_write
-from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.objects import account_of, completed
 from orchid.commands.terminal.output import (
     REFUSED,
     USAGE,
@@ -150,15 +150,6 @@ def request(
     }
     url = path("api", "v1", "namespaces", namespace, "serviceaccounts", name, "token")
     return server.post(url, body)
-
-
-def account_of(text: str, default_namespace: str = "") -> tuple[str, str]:
-    """Namespace and name of an account; a name alone is in the kubeconfig's namespace."""
-    namespace, slash, name = text.rpartition("/")
-    namespace = namespace if slash else default_namespace or "default"
-    if not namespace or not name or "/" in namespace:
-        raise Complaint(f"{text!r} is not NAMESPACE/ACCOUNT", USAGE)
-    return namespace, name
 
 
 def bound_object(text: str) -> Json:

@@ -11,12 +11,11 @@ import argparse
 import secrets
 import string
 
-from orchid.commands.accounts.token import account_of
 from orchid.commands.certificates import ca
 from orchid.commands.rights import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, path
-from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.objects import account_of, completed
 from orchid.commands.terminal.output import Complaint, print_for_programs, remark, say
 from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
 

@@ -25,7 +25,7 @@ from orchid.commands.certificates.responses import certificate_of, wait_for
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, add_flags, connect
 from orchid.commands.terminal.flags import add_certificate_and_key, add_duration, add_lifetime
-from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.objects import account_of, completed
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 from orchid.credentials import files
 from orchid.credentials.refusals import Refusal
@@ -78,7 +78,7 @@ def asked_version(text: str) -> str:
 
 def _of_account(chosen: argparse.Namespace) -> Json:
     server = connect(chosen)
-    namespace, name = token.account_of(chosen.account, server.access.namespace)
+    namespace, name = account_of(chosen.account, server.access.namespace)
     answer = token.request(server, namespace, name, audiences=[], seconds=chosen.lifetime)
     return {
         "token": answer["status"]["token"],

@@ -23,7 +23,7 @@ from orchid.commands.terminal.flags import (
     add_secret_out,
     print_or_write,
 )
-from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.objects import account_of, completed
 from orchid.commands.terminal.output import USAGE, Complaint, remark
 from orchid.wire.naming import EXEC_GROUP
 
@@ -80,7 +80,7 @@ def _refresh(chosen: argparse.Namespace) -> int:
 def _of_account(chosen: argparse.Namespace, server: ServerConnection) -> str:
     if chosen.key:
         raise Complaint("--key goes with --cert", USAGE)
-    namespace, name = token.account_of(chosen.account, server.access.namespace)
+    namespace, name = account_of(chosen.account, server.access.namespace)
     answer = token.request(server, namespace, name, audiences=[], seconds=chosen.lifetime)
     expires = times.parse(answer["status"].get("expirationTimestamp"))
     if expires is not None:
@@ -113,7 +113,7 @@ def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str
 def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
     """A user with a plugin: clients run `orchid credential`."""
     if chosen.account:
-        namespace, name = token.account_of(chosen.account, server.access.namespace)
+        namespace, name = account_of(chosen.account, server.access.namespace)
         user, words = f"{namespace}/{name}", _account_words(chosen, server, f"{namespace}/{name}")
     else:
         namespace, user = server.access.namespace, chosen.cert.stem

@@ -15,7 +15,6 @@ import argparse
 import secrets
 import string
 
-from orchid.commands.accounts.token import account_of
 from orchid.commands.certificates import issued
 from orchid.commands.clients import kubeconfig
 from orchid.commands.hosts.host_credentials import (
@@ -48,7 +47,7 @@ from orchid.commands.terminal.flags import (
     no_arguments,
     print_or_write,
 )
-from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.objects import ListColumn, account_of, completed, show_list
 from orchid.commands.terminal.output import (
     USAGE,
     Complaint,

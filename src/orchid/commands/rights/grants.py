@@ -10,7 +10,6 @@ import argparse
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from orchid.commands.accounts.token import account_of
 from orchid.commands.terminal.connection import (
     CONFLICT,
     CommandRefused,
@@ -18,7 +17,7 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     add_flags,
 )
-from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.objects import account_of, completed
 from orchid.commands.terminal.output import USAGE, Complaint, name_of
 from orchid.wire.user import AUTHENTICATED
 

@@ -174,3 +174,12 @@ def completed(action: argparse.Action, sort: str, *words: str) -> None:
 def completed_from(action: argparse.Action) -> Completed | None:
     found: Completed | None = getattr(action, "completed", None)
     return found
+
+
+def account_of(text: str, default_namespace: str = "") -> tuple[str, str]:
+    """Namespace and name of an account; a name alone is in the kubeconfig's namespace."""
+    namespace, slash, name = text.rpartition("/")
+    namespace = namespace if slash else default_namespace or "default"
+    if not namespace or not name or "/" in namespace:
+        raise Complaint(f"{text!r} is not NAMESPACE/ACCOUNT", USAGE)
+    return namespace, name
