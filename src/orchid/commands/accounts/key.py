@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 from orchid.commands.accounts import sealing_key
-from orchid.commands.diagnosis.older_servers import older_servers
 from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import asks, insist
 from orchid.commands.terminal.connection import (
@@ -52,6 +51,7 @@ from orchid.commands.terminal.objects import (
     completed,
     show_list,
 )
+from orchid.commands.terminal.older_servers import older_servers
 from orchid.commands.terminal.output import (
     USAGE,
     Cell,
