@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
+from orchid.store.sqlite.file import DATABASE
 
-DATABASE: Final = "orchid.db"
 ENCRYPTION: Final = "encryption.yaml"
 REVOCATIONS: Final = "revocations.jsonl"
 CHECKPOINT: Final = "ledger.checkpoint"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from orchid.commands.records.backup import DATABASE
 from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.connection import NOT_FOUND, ServerConnection, connect
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint, remark
+from orchid.store.sqlite.file import DATABASE
 from orchid.tlog.audit import LogAtOneMoment, LogRefused, LogSource, require_growth
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import HASH_SIZE

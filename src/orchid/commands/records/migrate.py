@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchid.commands.records import revived
-from orchid.commands.records.backup import DATABASE, ENCRYPTION
+from orchid.commands.records.backup import ENCRYPTION
 from orchid.commands.terminal import times
 from orchid.commands.terminal.output import USAGE, Complaint, say
 from orchid.commands.terminal.progress import Bar
+from orchid.store.sqlite.file import DATABASE
 from orchid.wire.naming import SEALED_VALUE
 
 if TYPE_CHECKING:

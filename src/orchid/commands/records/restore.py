@@ -13,7 +13,6 @@ from pathlib import Path
 from orchid.commands.records import revived
 from orchid.commands.records.backup import (
     CHECKPOINT,
-    DATABASE,
     ENCRYPTION,
     LARGEST_FILE,
     PRIVATE,
@@ -27,6 +26,7 @@ from orchid.commands.records.stored_data import KEPT_PREFIXES, NEWER
 from orchid.commands.records.unknown_dependents import keys_in_use
 from orchid.commands.terminal import times
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
+from orchid.store.sqlite.file import DATABASE
 
 ALL, DELETED = "all", "deleted"
 

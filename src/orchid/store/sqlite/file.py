@@ -10,6 +10,7 @@ import os
 import secrets
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Final
 
 import apsw
 import msgspec
@@ -18,6 +19,8 @@ from orchid.store import format as store_format
 from orchid.store.format import FORMAT, StoreFormat
 from orchid.store.interface import FIRST, AlreadyInUse, Revision, StoreUnusable
 from orchid.store.sqlite.tables import RANGES_SCHEMA, SCHEMA
+
+DATABASE: Final = "orchid.db"  # in the data directory
 
 APPLICATION = 0x4F524348  # "ORCH", in the header of every data file
 # Earlier versions can damage the file if two connections write and checkpoint at the same time.

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from orchid import cli
-from orchid.commands.records.backup import CHECKPOINT, DATABASE, PRIVATE, PUBLIC, REVOCATIONS
+from orchid.commands.records.backup import CHECKPOINT, PRIVATE, PUBLIC, REVOCATIONS
 from orchid.ledger.status import keep_newest
 from orchid.store.interface import ABSENT, Change, Span
+from orchid.store.sqlite.file import DATABASE
 from orchid.store.sqlite.store import SQLiteStore
 from tests.unit.ledger.logs import grow
 
