@@ -43,7 +43,7 @@ from orchid.access.revocations import Revocations
 from orchid.access.server_leases import ServerLeases
 from orchid.access.signer_authorities import SignerAuthorities
 from orchid.access.token_keys import FileKeys, StoredKeys, TokenKeys
-from orchid.admission.certificates.signer_permission import AuthoritiesOf
+from orchid.admission.authorities.own_signers import AuthoritiesOf
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles, pod_profiles, signer_terms
 from orchid.assembly.authorization import authorization

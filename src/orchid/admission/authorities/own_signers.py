@@ -11,9 +11,9 @@ signer at the same time, the condition names the one that signs.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from orchid.admission.certificates.signer_permission import AuthoritiesOf
 from orchid.admission.rights import CallerRights
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.refusals import Refusal
@@ -36,6 +36,8 @@ from orchid.wire.naming import Naming
 from orchid.wire.references import SecretReference
 from orchid.wire.rules.key_names import key_prefix
 from orchid.wire.struct import replace
+
+AuthoritiesOf = Callable[[str], list[CertificateAuthority]]  # of a signer, oldest first
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 PARENT = SPEC / "parent" / "authority"

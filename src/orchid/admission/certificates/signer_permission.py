@@ -18,15 +18,15 @@ controllers serve every authority, but no external signer. Start with `SignerPer
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from orchid.admission.authorities.own_signers import AuthoritiesOf
 from orchid.admission.rights import APPROVE, ATTEST, REFUSALS, SIGN, CallerRights, signer_targets
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
 from orchid.kinds.approval_policy import ApprovalPolicy
-from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.kinds.pod_certificate_request import SIGNER_NAME, PodCertificateRequest
@@ -36,8 +36,6 @@ from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
-
-AuthoritiesOf = Callable[[str], list[CertificateAuthority]]  # of a signer, oldest first
 
 
 class SignerPermission(AdmissionPolicy):
