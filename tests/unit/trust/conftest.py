@@ -16,7 +16,7 @@ def server_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def world(server_files: Path) -> AsyncIterator[Beside]:
+async def publishing(server_files: Path) -> AsyncIterator[Beside]:
     """A server whose bundles are published and served."""
     async with beside(server_files) as made, made.running("bundle-publisher"):
         serving = asyncio.create_task(made.server.trust.run())
