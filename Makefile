@@ -79,7 +79,7 @@ torture: .venv/.installed-dev
 conformance: export ORCHID_STORES ?= sqlite,workers,etcd
 conformance: .venv/.installed-dev
 	scripts/system-packages
-	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 tests/conformance tests/unit/wire/codec/test_protobuf.py $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 tests/conformance tests/unit/kernel/wire/codec/test_protobuf.py $(ARGS)
 
 # Three servers over one etcd, two credentials taken back, with the times.
 demo-revocation: .venv/.installed-dev

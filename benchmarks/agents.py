@@ -40,15 +40,15 @@ from benchmarks.harness import (
     resident_bytes,
     write_results,
 )
-from orchid.agent.agent import Agent
-from orchid.agent.configuration import read_configuration
-from orchid.agent.state_directory import opened
-from orchid.agent.supervision import Supervisor
-from orchid.clock import SystemClock
-from orchid.commands.clients import kubeconfig
-from orchid.commands.hosts import host
-from orchid.commands.terminal import kubeconfig_file
-from orchid.commands.terminal.connection import ServerConnection
+from orchid.features.certificates.commands import kubeconfig
+from orchid.features.hosts.agent.agent import Agent
+from orchid.features.hosts.agent.configuration import read_configuration
+from orchid.features.hosts.agent.state_directory import opened
+from orchid.features.hosts.agent.supervision import Supervisor
+from orchid.features.hosts.commands import host
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.terminal import kubeconfig_file
+from orchid.kernel.terminal.connection import ServerConnection
 from tests.e2e.serving import Server, free_port, running_server
 
 ROUNDS = 3

@@ -11,14 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from orchid.engine.cache.objects import stored_form
-from orchid.kinds import credential_revocation, issued_certificate
-from orchid.kinds.credential_revocation import (
-    CredentialRevocation,
-    CredentialRevocationSpec,
-    CredentialRevocationStatus,
-)
-from orchid.kinds.issued_certificate import (
+from orchid.features.certificates.kinds import issued_certificate
+from orchid.features.certificates.kinds.issued_certificate import (
     Approval,
     CertificateKey,
     IssuedCertificate,
@@ -28,11 +22,18 @@ from orchid.kinds.issued_certificate import (
     Requester,
     Revoked,
 )
-from orchid.store.interface import ABSENT, MAX_CHANGES, Change
-from orchid.store.sqlite.store import SQLiteStore
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.naming import ORCH
-from orchid.wire.revoked_credentials import RevokedAccount, RevokedCertificate, RevokedToken
+from orchid.features.revocation.kinds import credential_revocation
+from orchid.features.revocation.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    CredentialRevocationStatus,
+)
+from orchid.kernel.engine.cache.objects import stored_form
+from orchid.kernel.store.interface import ABSENT, MAX_CHANGES, Change
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.revoked_credentials import RevokedAccount, RevokedCertificate, RevokedToken
 
 AT_ONCE: Final = MAX_CHANGES
 BYTES_OF_A_CERTIFICATE: Final = 600  # of a client's, with a P-256 key

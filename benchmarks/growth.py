@@ -25,8 +25,8 @@ from benchmarks.harness import NO_CONTROLLERS, Target, Unsuitable
 from benchmarks.load import UNIQUE, Job, token_reviews
 from benchmarks.seeding import Seeded, seeded
 from benchmarks.setting import AUTHENTICATION, Administrator, account, token_request
-from orchid.engine.verbs import continue_token
-from orchid.wire.naming import ORCH
+from orchid.kernel.engine.verbs import continue_token
+from orchid.kernel.wire.naming import ORCH
 from tests.e2e.serving import Server
 
 SIZES = (500, 10_000, 100_000, 1_000_000)

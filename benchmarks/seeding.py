@@ -18,9 +18,9 @@ import apsw
 from benchmarks import harness
 from benchmarks.harness import NO_CONTROLLERS
 from benchmarks.setting import Administrator, account
-from orchid.store.interface import ABSENT, LATEST, MAX_CHANGES, Change, Record, Span
-from orchid.store.sqlite import tables
-from orchid.store.sqlite.file import DataFile
+from orchid.kernel.store.interface import ABSENT, LATEST, MAX_CHANGES, Change, Record, Span
+from orchid.kernel.store.sqlite import tables
+from orchid.kernel.store.sqlite.file import DataFile
 
 PATTERN = "pattern"  # the namespace and the name of what the others are made of
 PER_NAMESPACE = 500

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from orchid.credentials.authorities.hsm import HsmSettings
+from orchid.kernel.credentials.authorities.hsm import HsmSettings
 from tests.system_packages import MISSING, require_program
 
 TOKEN, PIN = "authorities", "482913"

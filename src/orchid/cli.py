@@ -16,9 +16,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from orchid.commands.terminal.parser_tree import subparsers
-from orchid.version import __version__
-from orchid.wire.naming import REFERENCE
+from orchid.kernel.base.version import __version__
+from orchid.kernel.terminal.parser_tree import subparsers
+from orchid.kernel.wire.naming import REFERENCE
 
 INVALID_CHOICE = re.compile(r"argument [^:]+: invalid choice: '([^']*)' \(choose from (.*)\)")
 INTERRUPTED = 130  # 128 and the number of SIGINT, as in shells
@@ -56,83 +56,107 @@ GROUPS = {
     ),
     "Accounts and tokens": (
         Command(
-            "account", "make, list, show and delete accounts", "orchid.commands.accounts.account"
+            "account",
+            "make, list, show and delete accounts",
+            "orchid.features.accounts.commands.account",
         ),
         Command(
-            "token", "get a token of an account, or decode one", "orchid.commands.accounts.token"
+            "token",
+            "get a token of an account, or decode one",
+            "orchid.features.accounts.commands.token",
         ),
-        Command("key", "list, rotate and retire keys that sign", "orchid.commands.accounts.key"),
         Command(
-            "whoami", "show your user as the server sees it", "orchid.commands.accounts.whoami"
+            "key",
+            "list, rotate and retire keys that sign",
+            "orchid.features.token_keys.commands.key",
+        ),
+        Command(
+            "whoami",
+            "show your user as the server sees it",
+            "orchid.features.sign_in.commands.whoami",
         ),
     ),
     "Certificates": (
         Command(
             "csr",
             "request, decide, fetch and renew certificates",
-            "orchid.commands.certificates.csr",
+            "orchid.features.certificates.commands.csr",
         ),
         Command(
             "policy",
             "approve certificates by rule, and explain decisions",
-            "orchid.commands.certificates.policy",
+            "orchid.features.approving.commands.policy",
         ),
         Command(
             "issued",
             "list the issued certificates",
-            "orchid.commands.certificates.issued",
+            "orchid.features.certificates.commands.issued",
         ),
-        Command("revoke", "revoke a certificate or a token", "orchid.commands.certificates.revoke"),
+        Command(
+            "revoke", "revoke a certificate or a token", "orchid.features.revoking.commands.revoke"
+        ),
         Command(
             "revocations",
             "list revocations and their reasons",
-            "orchid.commands.certificates.revocations",
+            "orchid.features.revoking.commands.revocations",
         ),
         Command(
-            "ca", "make, list and delete certificate authorities", "orchid.commands.certificates.ca"
+            "ca",
+            "make, list and delete certificate authorities",
+            "orchid.features.authorities.commands.ca",
         ),
         Command(
             "acme",
             "let ACME clients get certificates",
-            "orchid.commands.certificates.acme",
+            "orchid.features.acme.commands.acme",
         ),
         Command(
             "bundle",
             "list, show, set and publish trust bundles",
-            "orchid.commands.certificates.bundle",
+            "orchid.features.trust_bundles.commands.bundle",
         ),
     ),
     "Hosts": (
         Command(
             "host",
             "let hosts join, place accounts on them, revoke them",
-            "orchid.commands.hosts.host",
+            "orchid.features.hosts.commands.host",
         ),
         Command(
             "agent",
             "keep the credentials of this host fresh in files",
-            "orchid.commands.hosts.agent",
+            "orchid.features.hosts.commands.agent",
         ),
     ),
     "Clusters": (
         Command(
             "cluster",
             f"revoke credentials in {REFERENCE} clusters that you run",
-            "orchid.commands.clusters.cluster",
+            "orchid.features.clusters.commands.cluster",
         ),
     ),
     "Rights": (
-        Command("role", "make, list, show and delete roles", "orchid.commands.rights.role"),
         Command(
-            "grant", "give a role to users, groups and accounts", "orchid.commands.rights.grant"
+            "role", "make, list, show and delete roles", "orchid.features.rights.commands.role"
         ),
-        Command("revoke-grant", "take a role away again", "orchid.commands.rights.revoke_grant"),
-        Command("can", "check a permission", "orchid.commands.rights.can"),
+        Command(
+            "grant",
+            "give a role to users, groups and accounts",
+            "orchid.features.rights.commands.grant",
+        ),
+        Command(
+            "revoke-grant", "take a role away again", "orchid.features.rights.commands.revoke_grant"
+        ),
+        Command("can", "check a permission", "orchid.features.rights.commands.can"),
     ),
     "Clients": (
-        Command("console", "open the console in a browser", "orchid.commands.clients.console"),
         Command(
-            "kubeconfig", "write a kubeconfig for a workload", "orchid.commands.clients.kubeconfig"
+            "console", "open the console in a browser", "orchid.features.console.commands.console"
+        ),
+        Command(
+            "kubeconfig",
+            "write a kubeconfig for a workload",
+            "orchid.features.certificates.commands.kubeconfig",
         ),
         Command(
             "credential",
@@ -161,7 +185,7 @@ GROUPS = {
         Command(
             "ledger",
             "verify and prove issued credentials and decisions",
-            "orchid.commands.records.ledger",
+            "orchid.features.ledger.commands.ledger",
         ),
     ),
 }
@@ -300,7 +324,7 @@ def _meant(word: str, known: Sequence[str]) -> str:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from orchid.commands.terminal.output import Complaint, discard_output
+    from orchid.kernel.terminal.output import Complaint, discard_output
 
     try:
         code: int = chosen.run(chosen)

@@ -1,4 +1,4 @@
-"""The program of a worker process, which workers/parent.py starts.
+"""The program of a worker process, which kernel/workers/parent.py starts.
 
 Its only argument is the number of an inherited socket, over which the parent sends everything else.
 It ends on SIGTERM from the parent (after draining) and when the parent is gone.
@@ -12,14 +12,14 @@ import sys
 
 import uvloop
 
-from orchid import telemetry
 from orchid.assembly.worker import serve_as_worker
-from orchid.clock import SystemClock
-from orchid.settings.checking import Settings, check
-from orchid.settings.errors import BadSettings
-from orchid.store.interface import StoreUnavailable
-from orchid.workers.messages import UnfitMessage
-from orchid.workers.remote_store import RemoteStore
+from orchid.kernel.base import telemetry
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.settings.checking import Settings, check
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.interface import StoreUnavailable
+from orchid.kernel.workers.messages import UnfitMessage
+from orchid.kernel.workers.remote_store import RemoteStore
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from tests.security.foreign_cluster import (
     request,
     token,
 )
-from tests.unit.credentials import unusual
+from tests.unit.kernel.credentials import unusual
 
 STRANGER, FRIEND = "stranger", "friend"
 DAY = 86_400

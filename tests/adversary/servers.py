@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.e2e import serving
 from tests.e2e.serving import sealing_flags
 from tests.faults.systems import complaints_in
-from tests.unit.store.etcd_process import Cluster
+from tests.unit.kernel.store.etcd_process import Cluster
 
 STORES = ("file", "workers", "etcd")
 ISSUER = "https://orchid.test"

@@ -1,8 +1,8 @@
 """Every kind that the server stores, and every target of revocations, is attacked."""
 
 from orchid.assembly.kinds import stored_kinds
-from orchid.kinds.credential_revocation import CredentialRevocationSpec
-from orchid.wire.naming import ORCH
+from orchid.features.revocation.kinds.credential_revocation import CredentialRevocationSpec
+from orchid.kernel.wire.naming import ORCH
 from tests.adversary.invariants.revocations import TARGETS
 from tests.adversary.kinds import KINDS, LEFT_OUT
 

@@ -9,9 +9,9 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.tokens import AccountClaims, Claims, Reference
-from orchid.server.sockets.messages import Peer
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.tokens import AccountClaims, Claims, Reference
+from orchid.kernel.server.sockets.messages import Peer
 from tests.api.world import ADMIN, BOB, ISSUER, NODE, Api
 
 VIEWER = "viewer-token-0008"

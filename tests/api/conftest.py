@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchid.admission import service_account
-from orchid.engine.verbs import read
+from orchid.features.accounts.policies import service_account
+from orchid.kernel.engine.verbs import read
 from tests.api.world import Api, api
 
 

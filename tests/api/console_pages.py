@@ -5,17 +5,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
-from orchid.clock import SystemClock
-from orchid.console import api as console_api
-from orchid.console.api import Api as ConsoleApi
-from orchid.console.live import Changes
-from orchid.console.local import LocalDoor
-from orchid.console.messages import FORM, WebRequest, WebResponse, parse_target
-from orchid.console.page import Viewer
-from orchid.console.pages import PAGES
-from orchid.console.rendering import Renderer
-from orchid.console.site import Site
-from orchid.outbound.answer import Answer
+from orchid.features.console import api as console_api
+from orchid.features.console.api import Api as ConsoleApi
+from orchid.features.console.live import Changes
+from orchid.features.console.local import LocalDoor
+from orchid.features.console.messages import FORM, WebRequest, WebResponse, parse_target
+from orchid.features.console.page import Viewer
+from orchid.features.console.pages import PAGES
+from orchid.features.console.rendering import Renderer
+from orchid.features.console.site import Site
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.outbound.answer import Answer
 from tests.api.world import ADMIN, Api
 
 PORT = 8123

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.api.world import ALICE, Api, api
-from tests.unit.approval.cases import ALLOWS
+from tests.unit.features.approval.cases import ALLOWS
 
 POLICIES = "/apis/identity.orch.io/v1alpha1/approvalpolicies"
 APPLY = {"content-type": "application/apply-patch+yaml"}

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from orchid.wire.naming import ORCH
+from orchid.kernel.wire.naming import ORCH
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.world import ALICE, BOB, Api
-from tests.unit.approval.cases import ALLOWS
-from tests.unit.credentials import samples
+from tests.unit.features.approval.cases import ALLOWS
+from tests.unit.kernel.credentials import samples
 
 REVIEWS = "/apis/identity.orch.io/v1alpha1/approvalreviews"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from orchid.ledger import store_keys
-from orchid.ledger.entries import object_seal, seal
-from orchid.store.interface import Span
+from orchid.kernel.engine.ledger import store_keys
+from orchid.kernel.engine.ledger.entries import object_seal, seal
+from orchid.kernel.store.interface import Span
 from tests.api.test_ledger import sequenced
 from tests.api.world import BOB, Api
 from tests.security.certified import cluster_authority
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 ISSUED = "/apis/identity.orch.io/v1alpha1/issuedcertificates"

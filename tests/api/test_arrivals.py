@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from orchid.engine.cache.objects import stored_form
-from orchid.kinds.service_account import ServiceAccount
-from orchid.server.sockets.messages import HttpRequest, Response
-from orchid.server.sockets.peer import Peer
-from orchid.store.interface import ABSENT, Change, Revision
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.struct import replace
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.kernel.engine.cache.objects import stored_form
+from orchid.kernel.server.sockets.messages import HttpRequest, Response
+from orchid.kernel.server.sockets.peer import Peer
+from orchid.kernel.store.interface import ABSENT, Change, Revision
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.struct import replace
 from tests.api.world import ADMIN, Api, api
 from tests.security.test_fresh_rights import Behind, LaggingStore
 

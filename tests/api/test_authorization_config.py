@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from orchid.settings.errors import BadSettings
+from orchid.kernel.settings.errors import BadSettings
 from tests.api.world import ADMIN, ALICE, Api, api
-from tests.unit.outbound.loopback import PEM, Server, serving
+from tests.unit.kernel.outbound.loopback import PEM, Server, serving
 
 SECRETS = "/api/v1/namespaces/ci/secrets"
 PODS = "/api/v1/namespaces/ci/pods"
@@ -289,7 +289,7 @@ async def test_the_file_is_looked_at_while_the_server_runs(
     server_files: Path, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has to send a signal."""
-    monkeypatch.setattr("orchid.access.authorizers.configured.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("orchid.features.rights.authorizers.configured.LOOK_EVERY", 0.01)
     path = file.write(*BUILT_IN)
     async with api(server_files, authorization_config=path) as server:
         follower = server.server.access.authorization

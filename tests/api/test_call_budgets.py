@@ -22,16 +22,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import orchid
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.x509.signing_request import parse
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.server.sockets.connection import Connection
-from orchid.server.sockets.listener_state import ConnectionLimits, ListenerState, plain
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.x509.signing_request import parse
+from orchid.kernel.server.sockets.connection import Connection
+from orchid.kernel.server.sockets.listener_state import ConnectionLimits, ListenerState, plain
 from tests.api.clusters import cluster, review, revoked, webhook
 from tests.api.world import ADMIN, Api, api
 from tests.security.certified import cluster_authority
-from tests.unit.credentials import samples
-from tests.unit.credentials.samples import CLIENT_USAGES, NOW
+from tests.unit.kernel.credentials import samples
+from tests.unit.kernel.credentials.samples import CLIENT_USAGES, NOW
 
 OURS = str(Path(orchid.__file__).parent)
 WARM, COUNTED = 10, 20

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchid.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.authorities.authority import Authority
 from tests.api.world import ALICE, BOB, Answer, Api, api
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 AUTHORITIES = "/apis/identity.orch.io/v1alpha1/certificateauthorities"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from orchid.access.clusters.calls import ClusterCalls
-from orchid.access.clusters.reviews import ClusterReviews
 from orchid.assembly.server import SELF
-from orchid.engine.cache.feed import Feed
-from orchid.issuance.cluster_status import ClusterStatusWriter
-from orchid.wire.naming import ORCH
+from orchid.features.clusters.calls import ClusterCalls
+from orchid.features.clusters.cluster_status import ClusterStatusWriter
+from orchid.features.clusters.reviews import ClusterReviews
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.wire.naming import ORCH
 from tests.api.clusters import (
     CLUSTERS,
     CREDENTIAL_ID,

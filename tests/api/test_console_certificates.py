@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 
 from benchmarks.filling import records
-from orchid.console.pages import revoke, shared
+from orchid.features.console.pages import revoke, shared
 from tests.api.console_pages import Browser, hidden, location
 from tests.api.test_approvers import SIGNER, approve, asked, signed
 from tests.api.world import BOB, Api

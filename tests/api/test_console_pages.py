@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from benchmarks.filling import NOW, records
-from orchid.console.api import Api as ConsoleApi
-from orchid.console.live import FOLLOWED, MOST_STREAMS, Changes
-from orchid.console.messages import WebRequest
-from orchid.console.page import ConsolePage, Viewer
-from orchid.console.pages import PAGES
-from orchid.console.site import NAVIGATION, Site
-from orchid.engine.cache.objects import stored_form
-from orchid.kinds import certificate_signing_request
-from orchid.kinds.certificate_signing_request import (
+from orchid.features.certificates.kinds import certificate_signing_request
+from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
-from orchid.outbound.answer import Answer
-from orchid.store.interface import ABSENT, Change
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.naming import ORCH
+from orchid.features.console.api import Api as ConsoleApi
+from orchid.features.console.live import FOLLOWED, MOST_STREAMS, Changes
+from orchid.features.console.messages import WebRequest
+from orchid.features.console.page import ConsolePage, Viewer
+from orchid.features.console.pages import PAGES
+from orchid.features.console.site import NAVIGATION, Site
+from orchid.kernel.engine.cache.objects import stored_form
+from orchid.kernel.outbound.answer import Answer
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.naming import ORCH
 from tests.api.console_pages import RENDERER, Browser
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REQUESTS

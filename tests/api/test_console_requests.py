@@ -8,7 +8,7 @@ from cryptography import x509
 from tests.api.console_pages import Browser, hidden, location
 from tests.api.test_approval_reviews import REQUESTS, grant, may_request
 from tests.api.world import ALICE, BOB, Api
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 HOST = "shop.example.com"
 

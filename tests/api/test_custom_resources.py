@@ -1,6 +1,6 @@
 """The list of custom resources: kubectl reads it before it creates a review."""
 
-from orchid.wire.naming import SETS
+from orchid.kernel.wire.naming import SETS
 from tests.api.world import Api
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

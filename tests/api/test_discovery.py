@@ -203,7 +203,7 @@ async def test_the_other_naming(server_files: Path) -> None:
 
 def test_the_accept_header_is_short_enough_to_be_read() -> None:
     """The Accept headers of current clients are much shorter than the limit."""
-    from orchid.server.negotiate import LONGEST_ACCEPT
+    from orchid.kernel.server.negotiate import LONGEST_ACCEPT
 
     sent: Any = ",".join((V2, V2.replace("v2", "v2beta1"), json.dumps("application/json")))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchid.kinds.event import Event, ReportedEvent
-from orchid.wire.codec.protobuf import message_of, opened, sealed
+from orchid.features.objects.kinds.event import Event, ReportedEvent
+from orchid.kernel.wire.codec.protobuf import message_of, opened, sealed
 from tests.api.world import Api
 
 OLD = "/api/v1/namespaces/default/events"

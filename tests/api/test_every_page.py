@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from orchid.server.pages.site import Pages
+from orchid.kernel.server.pages.site import Pages
 from tests.api.world import ADMIN, Api
 from tests.security.listening import bearer
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.server.listening import Running, serving
-from tests.unit.trust.test_pages import published
+from tests.unit.features.beside import Beside, beside
+from tests.unit.features.trust_bundles.test_pages import published
+from tests.unit.kernel.server.listening import Running, serving
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 CALLERS = {"anonymous": (), "administrator": (bearer(ADMIN),)}

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchid.clock import SystemClock
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import write_private
-from orchid.store.memory import MemoryStore
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import write_private
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.test_signing_keys import HOME, KEYS, MERGE, REVOCATIONS, make, report, step
 from tests.api.world import Answer, Api, api
 

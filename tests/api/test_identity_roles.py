@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.api.world import BOB, Api
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 IDENTITY = "/apis/identity.orch.io/v1alpha1"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.kind import Kind
-from orchid.wire.schema import Anything, Fields, Leaf, Mapping, Node, Sequence
+from orchid.kernel.engine.kind import Kind
+from orchid.kernel.wire.schema import Anything, Fields, Leaf, Mapping, Node, Sequence
 from tests.api.test_approval_reviews import terms
 from tests.api.test_certificate_authorities import grant, may
 from tests.api.world import ALICE, Api

@@ -6,13 +6,13 @@ import json
 import pytest
 
 from orchid.assembly.ledger import ledger_keys, origin
-from orchid.ledger.sequencing import Sequencer
-from orchid.ledger.signing_keys import LedgerKeys
-from orchid.tlog.audit import audit, entries
-from orchid.tlog.notes import NoteVerifier
-from orchid.tlog.tiles import Tile
+from orchid.features.ledger.sequencing import Sequencer
+from orchid.features.ledger.signing_keys import LedgerKeys
+from orchid.kernel.tlog.audit import audit, entries
+from orchid.kernel.tlog.notes import NoteVerifier
+from orchid.kernel.tlog.tiles import Tile
 from tests.api.world import ADMIN, ALICE, Api
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 CSRS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchid.engine.request import Target
-from orchid.server import fairness
-from orchid.server.fairness import Fairness, Flow
-from orchid.wire.user import AUTHENTICATED, UserInfo
+from orchid.kernel.engine.request import Target
+from orchid.kernel.server import fairness
+from orchid.kernel.server.fairness import Fairness, Flow
+from orchid.kernel.wire.user import AUTHENTICATED, UserInfo
 from tests.api.world import ADMIN, ALICE, BOB, Answer, Api, api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchid.engine.verbs import continue_token, delete
-from orchid.store.interface import Change
-from orchid.wire.naming import ORCH
+from orchid.kernel.engine.verbs import continue_token, delete
+from orchid.kernel.store.interface import Change
+from orchid.kernel.wire.naming import ORCH
 from tests.api.world import Api, api
 from tests.security.test_fresh_rights import Behind, LaggingStore
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.kind import Kind
+from orchid.kernel.engine.kind import Kind
 from tests.api.callers import Caller, authority, front_proxy_settings, introduce
 from tests.api.world import Api, api
 

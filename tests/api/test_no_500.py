@@ -19,8 +19,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchid.engine.verbs import read
-from orchid.server.sockets.messages import Response
+from orchid.kernel.engine.verbs import read
+from orchid.kernel.server.sockets.messages import Response
 from tests.api.world import ADMIN, Api, EventStream, api, parsed
 
 EXAMPLES = settings(

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from orchid.kinds.lease import signs_annotation
-from orchid.kinds.signing_key import SigningKey
-from orchid.store.memory import MemoryStore
+from orchid.features.objects.kinds.lease import signs_annotation
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import Api, api
 from tests.e2e.serving import sealing_flags
-from tests.unit.credentials.samples import rsa_key
+from tests.unit.kernel.credentials.samples import rsa_key
 
 LEASES = "/apis/coordination.orch.io/v1/namespaces/orch-system/leases"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from orchid.admission import service_account
-from orchid.kinds.pod.pod import PodFields
-from orchid.kinds.pod.references import REFERENCE_PATHS
-from orchid.kinds.service_account import ServiceAccount
-from orchid.wire.schema import Fields, Node, Sequence, schema_of
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.features.accounts.policies import service_account
+from orchid.features.objects.kinds.pod.pod import PodFields
+from orchid.features.objects.kinds.pod.references import REFERENCE_PATHS
+from orchid.kernel.wire.schema import Fields, Node, Sequence, schema_of
 from tests.api.world import Api, api
 
 PODS = "/api/v1/namespaces/default/pods"

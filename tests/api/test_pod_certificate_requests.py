@@ -4,8 +4,8 @@ import datetime
 from typing import Any
 
 from tests.api.world import ALICE, Api
-from tests.unit.credentials import samples
-from tests.unit.kinds.test_pod_certificate_request import leaf
+from tests.unit.features.certificates.test_pod_certificate_request import leaf
+from tests.unit.kernel.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/namespaces/default/podcertificaterequests"
 MERGE = {"content-type": "application/merge-patch+json"}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from orchid.issuance.renewal_information import certificate_id
-from orchid.wire.naming import ORCH
+from orchid.features.certificates.renewal_information import certificate_id
+from orchid.kernel.wire.naming import ORCH
 from tests.api.world import Answer, Api
 from tests.security.test_revocations import ISSUED, on_record, revoked
 

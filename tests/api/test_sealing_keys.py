@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchid.settings.errors import BadSettings
-from orchid.store.interface import Span
-from orchid.store.memory import MemoryStore
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.interface import Span
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import Api, api
 
 SECRETS = "/api/v1/namespaces/vault/secrets"

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from orchid.credentials import keys
-from orchid.kinds.secret import Secret
-from orchid.store.memory import MemoryStore
+from orchid.features.objects.kinds.secret import Secret
+from orchid.kernel.credentials import keys
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.clusters import cluster
 from tests.api.world import ADMIN, ALICE, ISSUER, Answer, Api, api
 
@@ -138,13 +138,13 @@ async def test_the_key_file_of_an_earlier_version_keeps_its_id(tmp_path: Path) -
 
 
 def _all() -> Any:
-    from orchid.store.interface import Span
+    from orchid.kernel.store.interface import Span
 
     return Span("", "~")
 
 
 def _change(place: str, value: bytes) -> Any:
-    from orchid.store.interface import ABSENT, Change
+    from orchid.kernel.store.interface import ABSENT, Change
 
     return Change(place, value, ABSENT)
 
@@ -503,7 +503,7 @@ async def test_a_short_token_leaves_no_row(server: Api) -> None:
 
 
 def _rows() -> Any:
-    from orchid.store.interface import Span
+    from orchid.kernel.store.interface import Span
 
     return Span.prefix("~tokens/")
 

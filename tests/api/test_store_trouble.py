@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from orchid.engine.cache import feed as feed_module
-from orchid.settings.errors import NotAvailable
-from orchid.store.interface import Change, DeleteRange, Revision, StoreFull
-from orchid.store.memory import MemoryStore
+from orchid.kernel.engine.cache import feed as feed_module
+from orchid.kernel.settings.errors import NotAvailable
+from orchid.kernel.store.interface import Change, DeleteRange, Revision, StoreFull
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.clusters import asked, cluster, review, revoked, webhook
 from tests.api.world import Api, api
-from tests.unit.engine.troubled import TroubledStore
+from tests.unit.kernel.engine.troubled import TroubledStore
 
 SA = "/api/v1/namespaces/default/serviceaccounts"
 

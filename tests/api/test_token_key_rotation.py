@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from orchid.controllers import rotate_keys, rotate_token_keys
-from orchid.controllers.event_writer import EventWriter
-from orchid.controllers.rotate_token_keys import RotateTokenKeys
-from orchid.controllers.runtime.context import KeyRotation
-from orchid.controllers.runtime.loop import TryAgain
-from orchid.kinds.lease import Lease, keys_annotation, signs_annotation
-from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey
-from orchid.outbound.failures import CallFailed
-from orchid.store.interface import ABSENT, Change
-from orchid.wire.codec.documents import encode
-from orchid.wire.errors import Conflict, NotFound
-from orchid.wire.signing_key_status import SigningKeyStatus
-from orchid.wire.struct import replace
+from orchid.features.objects.event_writer import EventWriter
+from orchid.features.objects.kinds.lease import Lease, keys_annotation, signs_annotation
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.controllers import rotate_keys, rotate_token_keys
+from orchid.features.token_keys.controllers.rotate_token_keys import RotateTokenKeys
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.kernel.outbound.failures import CallFailed
+from orchid.kernel.runtime.context import KeyRotation
+from orchid.kernel.runtime.loop import TryAgain
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.wire.codec.documents import encode
+from orchid.kernel.wire.errors import Conflict, NotFound
+from orchid.kernel.wire.signing_key_status import SigningKeyStatus
+from orchid.kernel.wire.struct import replace
 from tests.api.world import Api, api
 
 KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"

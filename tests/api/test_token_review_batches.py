@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.interfaces import Authenticated
-from orchid.engine.request import Target
-from orchid.kinds.token_review import (
+from orchid.features.accounts.kinds.token_review import (
     ReviewToken,
     ReviewTokens,
     TokenReviewBatchSpec,
     TokenReviewStatus,
 )
-from orchid.wire.user import UserInfo
+from orchid.kernel.engine.interfaces import Authenticated
+from orchid.kernel.engine.request import Target
+from orchid.kernel.wire.user import UserInfo
 from tests.api.world import ADMIN, ALICE, BOB, Api
 from tests.security.test_revocations import jti_of, revoked
 from tests.security.test_revoked_users import allowed, grant

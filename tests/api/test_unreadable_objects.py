@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchid.store.interface import ABSENT, Change
-from orchid.store.memory import MemoryStore
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import ALICE, Answer, Api, api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"

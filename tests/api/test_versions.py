@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from orchid.credentials.authorities.authority import Authority
-from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
-from orchid.wire.codec.protobuf import message_of, opened, sealed
+from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.wire.codec.protobuf import message_of, opened, sealed
 from tests.api.world import Api
 
 OLD = "/apis/certificates.orch.io/v1beta1/clustertrustbundles"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from orchid.kinds.service_account import ServiceAccount
-from orchid.server import watch_stream as stream_module
-from orchid.server.watch_stream import WatchStream
-from orchid.store.interface import ABSENT, Change, Span
-from orchid.store.memory import MemoryStore
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.kernel.server import watch_stream as stream_module
+from orchid.kernel.server.watch_stream import WatchStream
+from orchid.kernel.store.interface import ABSENT, Change, Span
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import BOB, Api, api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"

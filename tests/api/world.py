@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchid import data_directory
 from orchid.assembly import lifecycle
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import opened_audit
-from orchid.clock import SystemClock
-from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response
-from orchid.settings.checking import check
-from orchid.settings.reading import read
-from orchid.store.interface import Store
-from orchid.store.memory import MemoryStore
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.server.sockets.messages import Chunk, HttpRequest, Peer, Response
+from orchid.kernel.settings import data_directory
+from orchid.kernel.settings.checking import check
+from orchid.kernel.settings.reading import read
+from orchid.kernel.store.interface import Store
+from orchid.kernel.store.memory import MemoryStore
 from tests.conformance.exchanges import TOKENS
 
 ADMIN, ALICE, BOB, NODE = (

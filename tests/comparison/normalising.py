@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 
 from orchid.assembly.kinds import stored_kinds
-from orchid.wire.codec.documents import Undecodable, to_builtins
-from orchid.wire.codec.protobuf import message_of, opened
-from orchid.wire.naming import KUBERNETES
-from orchid.wire.status import Status
-from orchid.wire.struct import Wire
+from orchid.kernel.wire.codec.documents import Undecodable, to_builtins
+from orchid.kernel.wire.codec.protobuf import message_of, opened
+from orchid.kernel.wire.naming import KUBERNETES
+from orchid.kernel.wire.status import Status
+from orchid.kernel.wire.struct import Wire
 from tests.comparison.sending import Answer
 
 HEADERS = ("content-type", "warning", "retry-after", "x-content-type-options", "location")

@@ -22,7 +22,7 @@ from tests.comparison.sending import Answer, Client, Request
 from tests.comparison.values import POD_SPEC, spoiled
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.serving import running_server
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 REQUESTS = 400
 ISSUER = "https://orchid.test"

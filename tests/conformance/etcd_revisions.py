@@ -2,8 +2,8 @@
 
 import asyncio
 
-from orchid.store.etcd.client import EtcdClient, TLSFiles
-from orchid.store.etcd.messages import TXN, PutRequest, RequestOp, TxnRequest
+from orchid.kernel.store.etcd.client import EtcdClient, TLSFiles
+from orchid.kernel.store.etcd.messages import TXN, PutRequest, RequestOp, TxnRequest
 
 
 async def use_up_small_revisions(etcd: str) -> None:

@@ -25,7 +25,7 @@ from tests.conformance.expected_failures import EXPECTED_FAILURES
 from tests.conformance.naming import TranslatingCaller
 from tests.e2e.serving import Server, running_server
 from tests.system_packages import require_program
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 ISSUER = "https://orchid.test"
 FLAGS = (

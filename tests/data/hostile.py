@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, x25519
 
-from orchid.credentials.keys import spki
-from orchid.credentials.x509 import der, names, pem
-from tests.unit.credentials.samples import (
+from orchid.kernel.credentials.keys import spki
+from orchid.kernel.credentials.x509 import der, names, pem
+from tests.unit.kernel.credentials.samples import (
     ED25519,
     P256,
     STRING_TYPES,

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from orchid.engine.kind import Kind
-from orchid.wire.codec.bounds import MOST_VALUES
-from orchid.wire.codec.documents import Undecodable, decoder_of
-from orchid.wire.codec.protobuf import message_of, sealed
-from orchid.wire.schema import Anything, Fields, Leaf, Mapping, Node, Scalar, Sequence
+from orchid.kernel.engine.kind import Kind
+from orchid.kernel.wire.codec.bounds import MOST_VALUES
+from orchid.kernel.wire.codec.documents import Undecodable, decoder_of
+from orchid.kernel.wire.codec.protobuf import message_of, sealed
+from orchid.kernel.wire.schema import Anything, Fields, Leaf, Mapping, Node, Scalar, Sequence
 
 JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"

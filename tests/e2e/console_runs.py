@@ -25,7 +25,7 @@ from tests.e2e.browsing import opened, running_browser, running_console
 from tests.e2e.https import Https
 from tests.e2e.serving import Server, running_server, sealing_flags
 from tests.rotation.tokens import say
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 pytestmark = pytest.mark.system_package("chromium", "etcd")
 RBAC = "rbac.authorization.orch.io"

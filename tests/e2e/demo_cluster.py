@@ -39,8 +39,8 @@ from tests.e2e.https import Https
 from tests.e2e.kube_apiserver import ApiServer, ClusterFiles, Identity
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.serving import Server, running_server, sealing_flags
-from tests.unit.credentials import samples
-from tests.unit.store import etcd_process
+from tests.unit.kernel.credentials import samples
+from tests.unit.kernel.store import etcd_process
 
 NAME = "demo"
 PODS = "/api/v1/namespaces/ci/pods"

@@ -34,7 +34,7 @@ from tests.e2e.https import Https
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.serving import Server, free_port, running_server, sealing_flags
 from tests.system_packages import require_program
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 NAMES = ("one", "two", "three")
 WATCH = "/api/v1/namespaces/ci/configmaps?watch=1&timeoutSeconds=3600"

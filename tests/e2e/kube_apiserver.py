@@ -20,7 +20,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from orchid.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.authorities.authority import Authority
 from tests.e2e.serving import free_port
 
 DAY = datetime.timedelta(days=1)

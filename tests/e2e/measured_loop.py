@@ -33,19 +33,16 @@ from typing import Any, Final, NamedTuple
 import uvloop
 
 from orchid.assembly.kinds import stored_kinds
-from orchid.engine.kind import Kind
-from orchid.kinds import (
-    approval_review,
-    self_subject_review,
-    self_subject_rules_review,
-    subject_access_review,
-    token_review,
-)
-from orchid.wire.naming import ORCH
+from orchid.features.accounts.kinds import token_review
+from orchid.features.approving.kinds import approval_review
+from orchid.features.rights.kinds import self_subject_rules_review, subject_access_review
+from orchid.features.sign_in.kinds import self_subject_review
+from orchid.kernel.engine.kind import Kind
+from orchid.kernel.wire.naming import ORCH
 from tests.data import large_bodies
 from tests.e2e.https import Https
 from tests.e2e.serving import Server, running_server
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 NUMBERS: Final = struct.Struct("=dd")  # the longest callback, the longest locked call; seconds
 WORDS: Final = 200  # bytes for each name

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.agent.generations import OutputFile, Permissions, write_generation
+from orchid.features.hosts.agent.generations import OutputFile, Permissions, write_generation
 
 pytestmark = pytest.mark.system_package("strace")
 
@@ -26,7 +26,7 @@ CALLS = (
 MARK = "/orchid-writer-begins"
 WRITER = f"""
 import datetime, os, pathlib, sys
-from orchid.agent.generations import OutputFile, Permissions, write_generation
+from orchid.features.hosts.agent.generations import OutputFile, Permissions, write_generation
 text, directory = sys.argv[1], pathlib.Path(sys.argv[2])
 files = [
     OutputFile("tls.crt", text.encode()),

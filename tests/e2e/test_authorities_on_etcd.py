@@ -17,8 +17,8 @@ from cryptography import x509
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.serving import Server, running_server, sealing_flags
 from tests.e2e.test_controllers import PATIENCE, call, is_issued, until
-from tests.unit.credentials import samples
-from tests.unit.store import etcd_process
+from tests.unit.kernel.credentials import samples
+from tests.unit.kernel.store import etcd_process
 
 pytestmark = pytest.mark.system_package("etcd")
 

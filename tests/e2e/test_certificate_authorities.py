@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orchid.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.authorities.authority import Authority
 from tests.e2e.issuing import openssl
 from tests.e2e.serving import Server, running_server
 from tests.e2e.test_commands import Person
-from tests.unit.credentials.own_authorities import (
+from tests.unit.kernel.credentials.own_authorities import (
     KNOWN_TO_OPENSSL,
     ML_DSA,
     is_ml_dsa_signature,

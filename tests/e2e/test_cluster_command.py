@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchid.credentials import keys
+from orchid.kernel.credentials import keys
 from tests.e2e.https import Https
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchid.commands.terminal.polling import polls
-from orchid.credentials import keys
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import write_private
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import write_private
+from orchid.kernel.terminal.polling import polls
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 from tests.system_packages import require_program

@@ -19,12 +19,12 @@ from axe_playwright_python.sync_playwright import Axe
 from cryptography import x509
 from playwright.sync_api import Error, expect
 
-from orchid.console.site import NAVIGATION
+from orchid.features.console.site import NAVIGATION
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.browsing import Console, opened, running_browser, running_console
 from tests.e2e.https import Https
 from tests.e2e.serving import Server, running_server
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 pytestmark = pytest.mark.system_package("chromium")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.e2e.conftest import StartServer
 from tests.e2e.serving import Server
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 ROOTS = "/api/v1/namespaces/default/configmaps/orch-root-ca.crt"

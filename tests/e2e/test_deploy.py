@@ -26,7 +26,7 @@ import yaml
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
 from tests.e2e.serving import free_port, running_server
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ADMIN = tokens_by_user()["admin"]

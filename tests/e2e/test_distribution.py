@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from orchid.cli import COMMANDS
-from orchid.version import __version__
+from orchid.kernel.base.version import __version__
 
 pytestmark = pytest.mark.system_package("git")
 

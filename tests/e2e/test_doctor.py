@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from orchid.tlog.checkpoints import Checkpoint
+from orchid.kernel.tlog.checkpoints import Checkpoint
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
 from tests.e2e.outside_issuer import write_configuration

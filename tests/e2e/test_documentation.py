@@ -29,24 +29,26 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid import cli
-from orchid.access.authorizers.configuration import read_configuration as read_authorization
-from orchid.access.oidc.configuration import read_configuration as read_authentication
-from orchid.agent.configuration import parse as read_agent
 from orchid.assembly.kinds import stored_kinds
-from orchid.commands.certificates.request_flags import url as request_url
-from orchid.commands.certificates.requesting import Wanted, send
-from orchid.commands.certificates.responses import wait_for
-from orchid.commands.terminal import kubeconfig_file
-from orchid.commands.terminal.connection import ServerConnection
-from orchid.credentials.x509.certificate_request import AlternativeNames
-from orchid.expressions.cel import Compiler
-from orchid.issuance.exchange.configuration import read_configuration as read_exchange
-from orchid.server.audit import policy as audit_policy
-from orchid.settings.checking import check
-from orchid.settings.encryption import read_configuration as read_encryption
-from orchid.settings.reading import read
-from orchid.wire.codec import yaml_text
-from orchid.wire.naming import ORCH
+from orchid.features.certificates.commands.request_flags import url as request_url
+from orchid.features.certificates.commands.requesting import Wanted, send
+from orchid.features.certificates.commands.responses import wait_for
+from orchid.features.exchange.configuration import read_configuration as read_exchange
+from orchid.features.hosts.agent.configuration import parse as read_agent
+from orchid.features.rights.authorizers.configuration import (
+    read_configuration as read_authorization,
+)
+from orchid.features.sealing.encryption import read_configuration as read_encryption
+from orchid.features.sign_in.oidc.configuration import read_configuration as read_authentication
+from orchid.kernel.credentials.x509.certificate_request import AlternativeNames
+from orchid.kernel.expressions.cel import Compiler
+from orchid.kernel.server.audit import policy as audit_policy
+from orchid.kernel.settings.checking import check
+from orchid.kernel.settings.reading import read
+from orchid.kernel.terminal import kubeconfig_file
+from orchid.kernel.terminal.connection import ServerConnection
+from orchid.kernel.wire.codec import yaml_text
+from orchid.kernel.wire.naming import ORCH
 from tests.e2e.serving import running_server
 from tests.e2e.test_readme_walk import Walk, steps
 from tests.system_packages import require_program

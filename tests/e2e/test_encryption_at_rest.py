@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from orchid.commands.terminal import kubeconfig_file
-from orchid.commands.terminal.connection import ServerConnection
+from orchid.kernel.terminal import kubeconfig_file
+from orchid.kernel.terminal.connection import ServerConnection
 from tests.e2e.conftest import StartServer
 from tests.e2e.serving import Server, ServerFailed, running_server
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 CANARY = "canary-7c1d9a3e55"
 SECRETS = "/api/v1/namespaces/vault/secrets"

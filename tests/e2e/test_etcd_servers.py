@@ -27,7 +27,7 @@ from tests.conformance.exchanges import (
 )
 from tests.e2e.https import Https
 from tests.e2e.serving import Server, running_server
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 pytestmark = pytest.mark.system_package("etcd")
 

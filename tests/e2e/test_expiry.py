@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import write_private
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import write_private
 from tests.e2e.serving import running_server
 
 

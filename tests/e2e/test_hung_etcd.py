@@ -15,8 +15,8 @@ import pytest
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
 from tests.e2e.serving import Server, running_server
-from tests.unit.store import etcd_process
-from tests.unit.store.etcd_process import Member
+from tests.unit.kernel.store import etcd_process
+from tests.unit.kernel.store.etcd_process import Member
 
 pytestmark = pytest.mark.system_package("etcd")
 

@@ -4,7 +4,7 @@ signer                  subject                            names     purpose    
 orch-apiserver-client   as asked: C ST L O OU CN ...       as asked  client auth  the front door
 ...-client-orchlet      O=system:nodes, CN=system:node:..  none      client auth  the front door
 orchlet-serving         O=system:nodes, CN=system:node:..  DNS, IP   server auth  a TLS server
-legacy-unknown          not to be had through v1: see tests/unit/credentials/test_lint.py
+legacy-unknown          not to be had through v1: see tests/unit/kernel/credentials/test_lint.py
 
 All of them: version 3, CA:false (critical), key usage (critical) as asked, of digital signature and
 key encipherment; key ids of subject and authority, a positive random serial number, back-dated by
@@ -30,7 +30,7 @@ from tests.e2e.https import Https
 from tests.e2e.issuing import CLIENT, NODE_CLIENT, NODE_SERVING, Requester, openssl
 from tests.e2e.serving import Server, running_server
 from tests.linting import unexplained
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 pytestmark = pytest.mark.system_package("openssl")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from orchid.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.authorities.authority import Authority
 from tests.e2e.https import Https
 from tests.e2e.serving import running_server
 

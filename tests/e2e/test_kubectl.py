@@ -20,7 +20,7 @@ import yaml
 from tests.e2e.issuing import new_request
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.serving import Server, running_server
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 pytestmark = [pytest.mark.system_package("kubectl"), pytest.mark.system_package("openssl")]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchid.credentials.x509 import pem
+from orchid.kernel.credentials.x509 import pem
 from tests.e2e import test_kubectl
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.person import Person

@@ -15,29 +15,33 @@ from urllib.parse import quote, urlencode
 import jwt
 import pytest
 
-from orchid.kinds.certificate_signing_request import (
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.features.accounts.kinds.token_request import (
+    BoundObjectReference,
+    TokenRequest,
+    TokenRequestSpec,
+)
+from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
-from orchid.kinds.role import Role
-from orchid.kinds.self_subject_review import SelfSubjectReview
-from orchid.kinds.self_subject_rules_review import (
+from orchid.features.rights.kinds.role import Role
+from orchid.features.rights.kinds.self_subject_rules_review import (
     SelfSubjectRulesReview,
     SelfSubjectRulesReviewSpec,
 )
-from orchid.kinds.service_account import ServiceAccount
-from orchid.kinds.subject_access_review import (
+from orchid.features.rights.kinds.subject_access_review import (
     ResourceAttributes,
     SelfSubjectAccessReview,
     SelfSubjectAccessReviewSpec,
 )
-from orchid.kinds.token_request import BoundObjectReference, TokenRequest, TokenRequestSpec
-from orchid.wire.codec.protobuf import message_of, opened, sealed
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.policy_rules import PolicyRule
-from orchid.wire.request_conditions import CertificateSigningRequestCondition
-from orchid.wire.status import Status
-from orchid.wire.struct import replace
+from orchid.features.sign_in.kinds.self_subject_review import SelfSubjectReview
+from orchid.kernel.wire.codec.protobuf import message_of, opened, sealed
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.policy_rules import PolicyRule
+from orchid.kernel.wire.request_conditions import CertificateSigningRequestCondition
+from orchid.kernel.wire.status import Status
+from orchid.kernel.wire.struct import replace
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.https import Https, Reply
 from tests.e2e.issuing import new_request

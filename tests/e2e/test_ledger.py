@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteSigner
+from orchid.kernel.tlog.checkpoints import Checkpoint
+from orchid.kernel.tlog.notes import NoteSigner
 from tests.e2e.serving import running_server
 
 PATIENCE = 20.0

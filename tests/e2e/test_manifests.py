@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.e2e import kube_apiserver
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 PROGRAM = os.environ.get("KUBE_APISERVER", "")
 KUBERNETES = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"

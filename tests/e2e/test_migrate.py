@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchid.issuance import revocation_file
-from orchid.store.interface import ABSENT, Change, Span
-from orchid.store.migrate import MOVED
-from orchid.store.sqlite.store import SQLiteStore
-from orchid.wire.naming import SEALED_VALUE
-from tests.unit.store import etcd_process
+from orchid.features.revoking import revocation_file
+from orchid.kernel.store.interface import ABSENT, Change, Span
+from orchid.kernel.store.migrate import MOVED
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.wire.naming import SEALED_VALUE
+from tests.unit.kernel.store import etcd_process
 
 
 def migrate(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:

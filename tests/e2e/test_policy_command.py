@@ -100,7 +100,7 @@ def test_explain_says_why_not(person: Person) -> None:
 
 def test_a_policy_file_is_tried_before_it_is_applied(person: Person) -> None:
     """The exit code is the result for a pipeline; nothing is stored."""
-    from tests.unit.credentials import samples
+    from tests.unit.kernel.credentials import samples
 
     request = person.home / "four.csr"
     request.write_bytes(samples.request("four-a", ("developers",)))

@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.verbs.delete import DeleteOptions, Preconditions
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kinds.self_subject_review import SelfSubjectReview
-from orchid.kinds.service_account import ServiceAccount
-from orchid.kinds.subject_access_review import (
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.features.accounts.kinds.token_request import TokenRequest, TokenRequestSpec
+from orchid.features.accounts.kinds.token_review import TokenReview, TokenReviewSpec
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.features.rights.kinds.subject_access_review import (
     ResourceAttributes,
     SelfSubjectAccessReview,
     SelfSubjectAccessReviewSpec,
 )
-from orchid.kinds.token_request import TokenRequest, TokenRequestSpec
-from orchid.kinds.token_review import TokenReview, TokenReviewSpec
-from orchid.wire.codec.protobuf import message_of, opened, sealed
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.status import Status
-from orchid.wire.struct import replace
+from orchid.features.sign_in.kinds.self_subject_review import SelfSubjectReview
+from orchid.kernel.engine.verbs.delete import DeleteOptions, Preconditions
+from orchid.kernel.wire.codec.protobuf import message_of, opened, sealed
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.status import Status
+from orchid.kernel.wire.struct import replace
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.conftest import StartServer
 from tests.e2e.serving import Server, running_server
-from tests.unit.wire.protobuf_samples import google_message
+from tests.unit.kernel.wire.protobuf_samples import google_message
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 ACCOUNTS = "/api/v1/namespaces/here/serviceaccounts"

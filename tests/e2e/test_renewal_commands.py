@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import write_private
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import write_private
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.serving import running_server, sealing_flags
 from tests.e2e.test_encryption_at_rest import CANARY, keep, kept, orchid
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 
 @pytest.mark.system_package("etcd")

@@ -14,7 +14,7 @@ from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
 from tests.e2e.serving import free_port, running_server, sealing_flags
 from tests.e2e.test_openid import trust_in
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
 ACCOUNTS = "/api/v1/namespaces/ci/serviceaccounts"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.credentials.x509 import certificates
+from orchid.kernel.credentials.x509 import certificates
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 from tests.system_packages import require_program

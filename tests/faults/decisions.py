@@ -16,16 +16,16 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchid.credentials.keys import read_private_key
-from orchid.ledger import store_keys
-from orchid.ledger.entries import object_seal
-from orchid.ledger.reading import StoredLog
-from orchid.store.interface import Span, Store
-from orchid.tlog.audit import LogRefused, audit, entries
-from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteRefused, NoteVerifier
+from orchid.features.ledger.reading import StoredLog
+from orchid.kernel.credentials.keys import read_private_key
+from orchid.kernel.engine.ledger import store_keys
+from orchid.kernel.engine.ledger.entries import object_seal
+from orchid.kernel.store.interface import Span, Store
+from orchid.kernel.tlog.audit import LogRefused, audit, entries
+from orchid.kernel.tlog.checkpoints import Checkpoint
+from orchid.kernel.tlog.notes import NoteRefused, NoteVerifier
 from tests.faults.workload import DONE, OPEN, REFUSED, Lost, Way
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 SIGNER = "orch.io/orch-apiserver-client"

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tests.e2e.worker_processes import children, parent_of
 from tests.faults.systems import CONTROLLERS, Machine, ServerOnSQLite, ServersOnEtcd, System
-from tests.unit.store.etcd_process import Member
+from tests.unit.kernel.store.etcd_process import Member
 
 LONGEST_PAUSE, LONGEST_HOLD = 1.5, 8.0
 MOST_KEPT = 30  # revisions that a compaction leaves

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives import serialization
 
-from orchid.credentials.x509.issued_facts import IssuedFacts, read_issued
-from orchid.store.interface import Span, Store
+from orchid.kernel.credentials.x509.issued_facts import IssuedFacts, read_issued
+from orchid.kernel.store.interface import Span, Store
 from tests.faults.decisions import APPROVED, REQUESTS, SIGNER, STORED_REQUESTS
 from tests.faults.workload import DONE, OPEN, REFUSED, Lost, OverTls, Way
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 IDENTITY = "/apis/identity.orch.io/v1alpha1"
 RECORDS, REVOCATIONS = f"{IDENTITY}/issuedcertificates", f"{IDENTITY}/credentialrevocations"

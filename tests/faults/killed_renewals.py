@@ -23,14 +23,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from orchid.agent import items
-from orchid.agent.agent import Agent
-from orchid.agent.configuration import read_configuration
-from orchid.agent.held_certificate import read_held
-from orchid.agent.state_directory import opened
-from orchid.agent.supervision import Supervisor
-from orchid.clock import SystemClock
-from tests.unit.agent.pretend_server import HOST, SIGNER, PretendServer, serving
+from orchid.features.hosts.agent import items
+from orchid.features.hosts.agent.agent import Agent
+from orchid.features.hosts.agent.configuration import read_configuration
+from orchid.features.hosts.agent.held_certificate import read_held
+from orchid.features.hosts.agent.state_directory import opened
+from orchid.features.hosts.agent.supervision import Supervisor
+from orchid.kernel.base.clock import SystemClock
+from tests.unit.features.hosts.agent.pretend_server import HOST, SIGNER, PretendServer, serving
 
 TRACE_ME, CONTINUE_TO_CALL, SET_OPTIONS = 0, 24, 0x4200  # of ptrace(2)
 MARK_CALLS: Final = 1  # PTRACE_O_TRACESYSGOOD: a stop at a system call has bit 7 set

@@ -4,7 +4,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from orchid.store.interface import Span, Store
+from orchid.kernel.store.interface import Span, Store
 from tests.faults.history import ABSENT, Commit
 from tests.faults.workload import NAMESPACE
 

@@ -22,9 +22,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
-from orchid.store.etcd.store import EtcdStore
-from orchid.store.interface import Span, Store
-from orchid.store.sqlite.store import SQLiteStore
+from orchid.kernel.store.etcd.store import EtcdStore
+from orchid.kernel.store.interface import Span, Store
+from orchid.kernel.store.sqlite.store import SQLiteStore
 from tests.conformance.exchanges import TOKENS
 from tests.e2e import serving
 from tests.e2e.serving import sealing_flags
@@ -32,7 +32,7 @@ from tests.faults.decisions import ledger_violations
 from tests.faults.history import ABSENT, Commit
 from tests.faults.issuing import unrecorded
 from tests.faults.store_log import commits_after
-from tests.unit.store.etcd_process import Cluster, Member
+from tests.unit.kernel.store.etcd_process import Cluster, Member
 
 # Those that issue and revoke; none that removes anything: the clients alone do that.
 CONTROLLERS = "csrsigning,certificate-authority,revocation-marker,revocation-list-publisher"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.verbs.read import Reading
-from orchid.server.sockets.messages import HttpRequest, Response
-from orchid.store.interface import (
+from orchid.kernel.engine.verbs.read import Reading
+from orchid.kernel.server.sockets.messages import HttpRequest, Response
+from orchid.kernel.store.interface import (
     LATEST,
     Batch,
     Change,
@@ -24,7 +24,7 @@ from orchid.store.interface import (
     Span,
     StoreEvent,
 )
-from orchid.store.memory import MemoryStore
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import ADMIN, Api, api
 from tests.faults.checker import Violation, violations
 from tests.faults.history import Call, Commit, History, Outcome, Segment, Version, Watcher
@@ -32,7 +32,7 @@ from tests.faults.history import Event as Recorded
 from tests.faults.store_log import commits_of
 from tests.faults.systems import complaints_in
 from tests.faults.workload import NAMESPACE, Lost, OverTls, Workload, read
-from tests.unit.server.listening import serving
+from tests.unit.kernel.server.listening import serving
 
 CALLS = 60  # of each client
 DEADLINE = 10  # seconds; over a store that hides a change, an update never wins

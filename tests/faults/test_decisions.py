@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from orchid.credentials.keys import encode_private
-from orchid.ledger import store_keys
-from orchid.ledger.entries import Fact
-from orchid.store.interface import ABSENT, Change
-from orchid.store.memory import MemoryStore
+from orchid.kernel.credentials.keys import encode_private
+from orchid.kernel.engine.ledger import store_keys
+from orchid.kernel.engine.ledger.entries import Fact
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.store.memory import MemoryStore
 from tests.faults.decisions import RECORDED, STORED_REQUESTS, Recorded, ledger_violations
-from tests.unit.ledger.logs import KEY, NOW, grow, sequencer
+from tests.unit.features.ledger.logs import KEY, NOW, grow, sequencer
 
 FACT = Fact("request.approved", {"signer": "s"})
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from orchid.access.revocations import Revocations
-from orchid.admission.certificates.record_issued import RecordIssued
-from orchid.credentials.x509 import pem
-from orchid.server.sockets.messages import Peer
-from orchid.store.interface import ABSENT, Change
-from orchid.store.memory import MemoryStore
+from orchid.features.certificates.policies.record_issued import RecordIssued
+from orchid.features.revocation.revocations import Revocations
+from orchid.kernel.credentials.x509 import pem
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import Api
 from tests.faults.decisions import STORED_REQUESTS
 from tests.faults.issuing import STORED_RECORDS, Issuing, unrecorded
 from tests.faults.workload import Way, read
 from tests.security.certified import Certified, issued, other_authority
-from tests.unit.controllers.beside import beside
+from tests.unit.features.beside import beside
 
 ROUNDS = 3
 

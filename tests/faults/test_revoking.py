@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchid.access.revocations import Revocations
-from orchid.controllers.mark_revoked import MarkRevoked
-from orchid.credentials.x509 import pem
+from orchid.features.revocation.revocations import Revocations
+from orchid.features.revoking.controllers.mark_revoked import MarkRevoked
+from orchid.kernel.credentials.x509 import pem
 from tests.api.world import Api
 from tests.faults import revoking as module
 from tests.faults.issuing import REVOCATIONS, Issuing
@@ -17,7 +17,7 @@ from tests.faults.revoking import Revoking
 from tests.faults.systems import CONTROLLERS
 from tests.faults.test_issuing import ByCertificate, ByToken
 from tests.faults.workload import Way
-from tests.unit.controllers.beside import beside
+from tests.unit.features.beside import beside
 
 
 @asynccontextmanager

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from orchid.access.authenticators.service_account_token import ServiceAccountTokenAuthenticator
-from orchid.access.authorizers.rbac import Bindings
-from orchid.access.revocations import Revocations
+from orchid.features.accounts.authenticators.service_account_token import (
+    ServiceAccountTokenAuthenticator,
+)
+from orchid.features.revocation.revocations import Revocations
+from orchid.features.rights.authorizers.rbac import Bindings
 from tests.api.world import ADMIN, api
 from tests.faults.rights import REMOVALS, Rights
-from tests.unit.server.listening import serving
+from tests.unit.kernel.server.listening import serving
 
 ROUNDS = 10
 

@@ -14,37 +14,38 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from orchid.access.authorizers import configuration as authorization
-from orchid.access.oidc import configuration as authentication
 from orchid.assembly.kinds import stored_kinds
-from orchid.credentials.refusals import Refusal, TokenRefused
-from orchid.credentials.tokens import KeySet, Verifier
-from orchid.credentials.x509 import certificates, pem, signing_request
-from orchid.engine.patch import json_patch, merge_patch, strategic_merge
-from orchid.engine.verbs import continue_token
-from orchid.expressions.cel import Compiler
-from orchid.server.audit import policy
-from orchid.server.sockets.messages import Peer
-from orchid.server.sockets.reader import RequestReader
-from orchid.server.sockets.websocket import BadFrame, FrameReader
-from orchid.settings import encryption
-from orchid.store.etcd import frames
-from orchid.store.memory import MemoryStore
-from orchid.wire.codec import documents, protobuf
-from orchid.wire.codec.field_validation import Undecodable
-from orchid.wire.errors import ApiError
-from orchid.wire.naming import ORCH
-from orchid.wire.selection import FieldMatcher, LabelMatcher
-from orchid.workers.counter import SharedCounter
-from orchid.workers.framing import LARGEST, Astray, Reader
-from orchid.workers.messages import from_parent, from_worker, packed
-from orchid.workers.remote_store import ParentLink
-from orchid.workers.store_server import LARGEST_REQUEST, Session, StoreServer
-from tests.unit.access import rights, verdicts
-from tests.unit.engine.patch.shapes import ACCOUNT, account, applied
-from tests.unit.server.sockets.framing import readings
-from tests.unit.wire.codec import spellings
-from tests.unit.wire.protobuf_samples import KINDS
+from orchid.features.rights.authorizers import configuration as authorization
+from orchid.features.sealing import encryption
+from orchid.features.sign_in.oidc import configuration as authentication
+from orchid.kernel.credentials.refusals import Refusal, TokenRefused
+from orchid.kernel.credentials.tokens import KeySet, Verifier
+from orchid.kernel.credentials.x509 import certificates, pem, signing_request
+from orchid.kernel.engine.patch import json_patch, merge_patch, strategic_merge
+from orchid.kernel.engine.verbs import continue_token
+from orchid.kernel.expressions.cel import Compiler
+from orchid.kernel.server.audit import policy
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.server.sockets.reader import RequestReader
+from orchid.kernel.server.sockets.websocket import BadFrame, FrameReader
+from orchid.kernel.store.etcd import frames
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.wire.codec import documents, protobuf
+from orchid.kernel.wire.codec.field_validation import Undecodable
+from orchid.kernel.wire.errors import ApiError
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.selectors.selection import FieldMatcher, LabelMatcher
+from orchid.kernel.workers.counter import SharedCounter
+from orchid.kernel.workers.framing import LARGEST, Astray, Reader
+from orchid.kernel.workers.messages import from_parent, from_worker, packed
+from orchid.kernel.workers.remote_store import ParentLink
+from orchid.kernel.workers.store_server import LARGEST_REQUEST, Session, StoreServer
+from tests.unit.features.rights import rights
+from tests.unit.kernel.access import verdicts
+from tests.unit.kernel.engine.patch.shapes import ACCOUNT, account, applied
+from tests.unit.kernel.server.sockets.framing import readings
+from tests.unit.kernel.wire.codec import spellings
+from tests.unit.kernel.wire.protobuf_samples import KINDS
 
 Target = Callable[[bytes], None]
 

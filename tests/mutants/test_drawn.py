@@ -172,20 +172,20 @@ def test_only_lines_that_are_newer_than_a_commit(
 
 def test_noticing_a_module_are_its_own_and_those_that_import_it() -> None:
     """A module without either has those of its folder; wider ones are others."""
-    path = "src/orchid/admission/role_escalation.py"
+    path = "src/orchid/features/rights/policies/role_escalation.py"
 
-    assert nearest.near(path)[0] == "tests/unit/admission/test_role_escalation.py"
+    assert nearest.near(path)[0] == "tests/unit/features/rights/test_role_escalation.py"
     assert nearest.wider(path)
     assert not set(nearest.near(path)) & set(nearest.wider(path))
     assert nearest.near("src/orchid/admission/nothing.py") == ("tests/unit/admission",)
-    assert "tests/unit/controllers/test_notices.py" in nearest.near(
-        "src/orchid/controllers/send_notices.py"
+    assert "tests/unit/features/notices/test_notices.py" in nearest.near(
+        "src/orchid/features/notices/controllers/send_notices.py"
     )
 
 
 def test_a_mistake_that_is_explained_in_a_list_cannot_be_seen() -> None:
     """The same change, however it is written."""
-    path = "credentials/x509/certification_path.py"
+    path = "kernel/credentials/x509/certification_path.py"
     row = Mutant(path, "if not value.ca:", "if False:", ("t",), "the library refuses")
     sample = [
         one

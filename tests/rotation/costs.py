@@ -21,15 +21,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from orchid.credentials import keys
-from orchid.credentials.tokens import AccountClaims, Reference
-from orchid.engine.cache.objects import stored_form
-from orchid.issuance.token_keys.long_tokens import DAY, PREFIX, LongTokens
-from orchid.kinds.service_account import ServiceAccount
-from orchid.kinds.signing_key import SigningKey
-from orchid.store.interface import ABSENT, MAX_CHANGES, Change, Store
-from orchid.store.sqlite.store import SQLiteStore
-from orchid.wire.meta import ObjectMeta
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.features.token_keys.long_tokens import DAY, PREFIX, LongTokens
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.tokens import AccountClaims, Reference
+from orchid.kernel.engine.cache.objects import stored_form
+from orchid.kernel.store.interface import ABSENT, MAX_CHANGES, Change, Store
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.wire.meta import ObjectMeta
 from tests.api.test_call_budgets import ACCOUNTS, AUTHENTICATION, JOBS, cheapest
 from tests.api.test_signing_keys import make
 from tests.api.world import Api, api

@@ -17,7 +17,7 @@ from tests.e2e import kube_apiserver
 from tests.e2e.https import Https
 from tests.e2e.kube_apiserver import ClusterFiles
 from tests.rotation.token_load import AUDIENCE, Verifier
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 PREFIX = "orchid:"

@@ -45,7 +45,7 @@ from tests.rotation.token_load import (
     pyjwt,
     review,
 )
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 
 NAMES = ("one", "two", "three")
 ADMIN = tokens_by_user()["admin"]

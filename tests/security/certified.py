@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.x509 import der
-from orchid.server.sockets.messages import Peer
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.x509 import der
+from orchid.kernel.server.sockets.messages import Peer
 
 HOUR = datetime.timedelta(hours=1)
 END = "-----END CERTIFICATE-----\n"

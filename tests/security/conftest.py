@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from orchid import data_directory
 from orchid.assembly import server as assembly
-from orchid.clock import SystemClock
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.settings import data_directory
 from tests.api.world import Api, api, settings
 from tests.security.listening import listening
-from tests.unit.controllers.beside import MovingClock
-from tests.unit.server.listening import Running
+from tests.unit.features.beside import MovingClock
+from tests.unit.kernel.server.listening import Running
 
 
 @pytest.fixture(scope="session")

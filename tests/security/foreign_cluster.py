@@ -9,19 +9,24 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from orchid.credentials.x509 import pem
-from orchid.kinds.cluster import INVENTORIED, Cluster, ClusterInventory, ClusterSpec
-from orchid.kinds.role import Role
-from orchid.kinds.role_binding import RoleBinding, RoleRef, Subject
-from orchid.kinds.secret import Secret
-from orchid.wire.conditions import Condition
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.naming import ORCH
-from orchid.wire.policy_rules import rule
-from tests.unit.controllers.beside import Beside
-from tests.unit.credentials import unusual
-from tests.unit.credentials.samples import P256
-from tests.unit.outbound.loopback import CA, PEM
+from orchid.features.clusters.kinds.cluster import (
+    INVENTORIED,
+    Cluster,
+    ClusterInventory,
+    ClusterSpec,
+)
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.rights.kinds.role import Role
+from orchid.features.rights.kinds.role_binding import RoleBinding, RoleRef, Subject
+from orchid.kernel.credentials.x509 import pem
+from orchid.kernel.wire.conditions import Condition
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.policy_rules import rule
+from tests.unit.features.beside import Beside
+from tests.unit.kernel.credentials import unusual
+from tests.unit.kernel.credentials.samples import P256
+from tests.unit.kernel.outbound.loopback import CA, PEM
 
 HOME = ORCH.system_namespace
 SUBJECT = "system:serviceaccount:kube-system:reader"

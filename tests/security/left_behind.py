@@ -2,11 +2,11 @@
 
 from typing import TypeVar
 
-from orchid.engine.cache.objects import stored_form
-from orchid.store.interface import ABSENT, Change
-from orchid.wire.meta import Object
-from orchid.wire.struct import replace
-from tests.unit.controllers.beside import Beside
+from orchid.kernel.engine.cache.objects import stored_form
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.wire.meta import Object
+from orchid.kernel.wire.struct import replace
+from tests.unit.features.beside import Beside
 
 T = TypeVar("T", bound=Object)
 

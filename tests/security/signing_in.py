@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from orchid.assembly.console.listener import ServedConsole
-from orchid.server.sockets.messages import HttpRequest, Peer, Response, Stream
-from orchid.store.interface import Store
+from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response, Stream
+from orchid.kernel.store.interface import Store
 from tests.api.world import Answer, Api, EventStream, api, parsed
 from tests.e2e.outside_issuer import OutsideIssuer
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 CLIENT = "orchid-console"
 URL = "https://console.test"

@@ -14,7 +14,7 @@ from tests.e2e.https import Https
 from tests.e2e.person import Person
 from tests.e2e.serving import running_server
 from tests.e2e.test_commands import person_of
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 SIGNER = "example.com/mesh"

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from orchid.credentials.keys import generate
-from orchid.issuance.acme_orders import AcmeOrders, OrderState
+from orchid.features.acme.acme_orders import AcmeOrders, OrderState
+from orchid.kernel.credentials.keys import generate
 from tests.api.world import Api
 from tests.security.test_cluster_records import recorded
 from tests.security.test_cluster_records import world as cluster_world
 from tests.security.test_revocations import revoked
-from tests.unit.acme.acme_client import AcmeClient, b64, public
-from tests.unit.acme.conftest import SECRET, SIGNER, World, issuing_world, prepared
-from tests.unit.acme.test_acme_accounts import ACCOUNTS, problem
-from tests.unit.acme.test_acme_orders import identifier_of, policy
-from tests.unit.acme.test_acme_orders import issued as acme_certificate
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.acme.acme_client import AcmeClient, b64, public
+from tests.unit.features.acme.conftest import SECRET, SIGNER, World, issuing_world, prepared
+from tests.unit.features.acme.test_acme_accounts import ACCOUNTS, problem
+from tests.unit.features.acme.test_orders import identifier_of, policy
+from tests.unit.features.acme.test_orders import issued as acme_certificate
+from tests.unit.features.beside import MovingClock
 
 NAME = "web-1.example.com"
 PAGES = (
@@ -375,7 +375,7 @@ async def test_orders_that_replace_a_certificate_cost_nothing_to_the_next_one(
 async def test_few_orders_replace_the_same_certificate(
     issuing: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchid.acme.orders.MOST_REPLACING", 2)
+    monkeypatch.setattr("orchid.features.acme.orders.MOST_REPLACING", 2)
     await policy(issuing, "*.example.com")
     client = await issuing.client()
     leaf, _ = await acme_certificate(client, NAME)

@@ -13,17 +13,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.credentials.x509.certificates import encode
-from orchid.server.sockets.messages import Peer
-from orchid.wire.naming import ORCH
+from orchid.kernel.credentials.x509.certificates import encode
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.wire.naming import ORCH
 from tests.api.world import Api
 from tests.e2e.serving import running_server
 from tests.e2e.test_commands import Person
 from tests.security.certified import Certified, cluster_authority, issued, mirrored, respelled
 from tests.security.test_revocations import authority_key, known, on_record, revoked
 from tests.security.test_watches_end import prepared, watching
-from tests.unit.controllers.beside import MovingClock
-from tests.unit.credentials.chains import make
+from tests.unit.features.beside import MovingClock
+from tests.unit.kernel.credentials.chains import make
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 

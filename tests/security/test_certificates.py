@@ -10,26 +10,26 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.controllers.approve_requests import ApproveRequests
-from orchid.controllers.runtime.loop import TryAgain
-from orchid.controllers.sign_requests import SignRequests
-from orchid.credentials.refusals import MalformedRequest
-from orchid.credentials.x509 import names, pem
-from orchid.credentials.x509.certificates import encode
-from orchid.issuance.token_issuer import TokenIssuer
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.server.sockets.messages import Peer
-from orchid.settings.errors import BadSettings
-from orchid.wire.naming import ORCH
-from orchid.wire.struct import replace
-from orchid.wire.user import UserInfo
+from orchid.features.accounts.token_issuer import TokenIssuer
+from orchid.features.approving.controllers.approve_requests import ApproveRequests
+from orchid.features.certificates.controllers.sign_requests import SignRequests
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kernel.credentials.refusals import MalformedRequest
+from orchid.kernel.credentials.x509 import names, pem
+from orchid.kernel.credentials.x509.certificates import encode
+from orchid.kernel.runtime.loop import TryAgain
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.struct import replace
+from orchid.kernel.wire.user import UserInfo
 from tests.api.callers import VIEWER
 from tests.api.world import ADMIN, ALICE, BOB, Api, api
 from tests.data import hostile
 from tests.security.certified import cluster_authority, issued, other_authority, twin
-from tests.unit.controllers.beside import Beside, beside, policies_loaded
-from tests.unit.credentials import samples
-from tests.unit.credentials.samples import STRING_TYPES, attribute, name, raw_request, utf8
+from tests.unit.features.beside import Beside, beside, policies_loaded
+from tests.unit.kernel.credentials import samples
+from tests.unit.kernel.credentials.samples import STRING_TYPES, attribute, name, raw_request, utf8
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 BUNDLES = "/apis/certificates.orch.io/v1beta1/clustertrustbundles"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchid.admission.certificates import cluster_records
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.x509 import pem
+from orchid.features.clusters.policies import cluster_records
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.x509 import pem
 from tests.api.clusters import (
     CLUSTERS,
     IDENTITY,
@@ -30,9 +30,9 @@ from tests.security.certified import (
     respelled,
 )
 from tests.security.test_revocations import fingerprint, known, on_record
-from tests.unit.controllers.beside import MovingClock
-from tests.unit.credentials import unusual
-from tests.unit.credentials.samples import P256
+from tests.unit.features.beside import MovingClock
+from tests.unit.kernel.credentials import unusual
+from tests.unit.kernel.credentials.samples import P256
 
 RECORDS = f"{IDENTITY}/issuedcertificates"
 

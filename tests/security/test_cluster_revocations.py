@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchid.credentials.authorities.authority import Authority
-from orchid.wire.naming import ORCH
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.wire.naming import ORCH
 from tests.api.clusters import (
     CLUSTERS,
     NO_OPINION,
@@ -22,7 +22,7 @@ from tests.api.clusters import (
 from tests.api.world import ALICE, Api
 from tests.security.certified import cluster_authority, issued, mirrored, other_authority
 from tests.security.test_revocations import jti_of, known
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 RBAC = "/apis/rbac.authorization.orch.io/v1"
 SHA = "ab" * 32

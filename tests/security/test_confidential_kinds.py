@@ -13,12 +13,12 @@ from typing import Annotated, Any
 
 import pytest
 
-from orchid.engine.catalog import Catalog
-from orchid.engine.kind import Endpoint, Kind, Scope
-from orchid.engine.request import Target
-from orchid.wire.meta import Object
-from orchid.wire.schema import confidential_paths, schema_of
-from orchid.wire.struct import Wire, confidential
+from orchid.kernel.engine.catalog import Catalog
+from orchid.kernel.engine.kind import Endpoint, Kind, Scope
+from orchid.kernel.engine.request import Target
+from orchid.kernel.wire.meta import Object
+from orchid.kernel.wire.schema import confidential_paths, schema_of
+from orchid.kernel.wire.struct import Wire, confidential
 from tests.api.world import Api, api
 
 KEPT = "canary kept 5f0c1d9e"

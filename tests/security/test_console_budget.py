@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from orchid.console import api as console_api
-from orchid.console.messages import MOST_COOKIES, WebRequest
-from orchid.console.pages import PAGES, shared
-from orchid.console.rendering import Renderer
-from orchid.console.served import COOKIE, CertificateDoor
-from orchid.console.site import Site
-from orchid.outbound.answer import Answer
-from orchid.wire.naming import ORCH
+from orchid.features.console import api as console_api
+from orchid.features.console.messages import MOST_COOKIES, WebRequest
+from orchid.features.console.pages import PAGES, shared
+from orchid.features.console.rendering import Renderer
+from orchid.features.console.served import COOKIE, CertificateDoor
+from orchid.features.console.site import Site
+from orchid.kernel.outbound.answer import Answer
+from orchid.kernel.wire.naming import ORCH
 from tests.api.console_pages import Browser, Calls
 from tests.api.test_approval_reviews import REQUESTS, terms
 from tests.api.world import ADMIN, Api

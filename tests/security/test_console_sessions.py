@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orchid.store.memory import MemoryStore
-from orchid.wire.naming import ORCH
-from orchid.wire.text import timestamp
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.text import timestamp
 from tests.api.world import Api, EventStream
 from tests.security.signing_in import (
     SESSIONS,
@@ -23,7 +23,7 @@ from tests.security.signing_in import (
     signing_in,
 )
 from tests.security.test_revocations import jti_of, revoked
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 PATIENCE = 20
 

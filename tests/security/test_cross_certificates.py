@@ -10,23 +10,25 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orchid.client.client import ListSelection
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.x509 import pem as pem_text
-from orchid.credentials.x509.certificates import encode
-from orchid.credentials.x509.revocation_list import RevokedCertificates, next_edition
-from orchid.engine.interfaces import Rejected
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
-from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import ACTIVE, SigningKey
-from orchid.wire.conditions import is_true
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.revoked_credentials import RevokedCertificate, RevokedKey
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revocation.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+)
+from orchid.features.token_keys.kinds.signing_key import ACTIVE, SigningKey
+from orchid.kernel.client.client import ListSelection
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.x509 import pem as pem_text
+from orchid.kernel.credentials.x509.certificates import encode
+from orchid.kernel.credentials.x509.revocation_list import RevokedCertificates, next_edition
+from orchid.kernel.engine.interfaces import Rejected
+from orchid.kernel.wire.conditions import is_true
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.revoked_credentials import RevokedCertificate, RevokedKey
 from tests.api.world import Api
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_authority_rotation import (
+from tests.unit.features.authorities.test_authority_rotation import (
     HOME,
     LISTS,
     ROTATION,
@@ -36,7 +38,7 @@ from tests.unit.controllers.test_authority_rotation import (
     rotated,
     step,
 )
-from tests.unit.controllers.test_keep_authorities import (
+from tests.unit.features.authorities.test_keep_authorities import (
     KEEPER,
     SIGNER,
     SIGNING,
@@ -45,7 +47,8 @@ from tests.unit.controllers.test_keep_authorities import (
     until_not_ready,
     until_ready,
 )
-from tests.unit.controllers.test_revocation_lists import fetched, list_of
+from tests.unit.features.beside import Beside, beside
+from tests.unit.features.revoking.test_published_lists import fetched, list_of
 
 
 async def revoke_key(world: Beside, name: str) -> None:

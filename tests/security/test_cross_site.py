@@ -5,7 +5,7 @@ kubectl and other programs send neither Origin nor Sec-Fetch-Site, and notice no
 
 import pytest
 
-from orchid.wire.user import MASTERS
+from orchid.kernel.wire.user import MASTERS
 from tests.api.world import ADMIN, Api
 from tests.security.certified import cluster_authority, issued
 

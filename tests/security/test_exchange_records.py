@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from orchid.ledger import store_keys
-from orchid.ledger.entries import object_seal, seal
+from orchid.kernel.engine.ledger import store_keys
+from orchid.kernel.engine.ledger.entries import object_seal, seal
 from tests.api.world import Api
 from tests.e2e.outside_issuer import OutsideIssuer
 from tests.security.exchanging import FORM, POLICIES, exchange, exchanging, make_policy, policy

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from orchid.expressions.cel import ExpressionInput
-from orchid.issuance.exchange.judging import PolicyJudge
-from orchid.issuance.exchange.policy_index import IndexedPolicy
+from orchid.features.exchange.judging import PolicyJudge
+from orchid.features.exchange.policy_index import IndexedPolicy
+from orchid.kernel.expressions.cel import ExpressionInput
 from tests.api.world import ADMIN, ALICE, BOB, Answer, Api, api
 from tests.e2e.outside_issuer import OutsideIssuer
 from tests.security.exchanging import (

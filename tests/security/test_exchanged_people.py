@@ -12,7 +12,7 @@ from tests.e2e.outside_issuer import OutsideIssuer
 from tests.security.exchanging import POLICIES, exchange, exchanging, make_policy, review
 from tests.security.test_revocations import known, revoked
 from tests.security.test_token_exchange import claims_of
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 API = "https://api.example"
 CARLA = "corp:carla@corp.example"

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.credentials.authorities.authority import Authority
-from orchid.wire.naming import ORCH
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.wire.naming import ORCH
 from tests.api.test_certificate_authorities import AUTHORITIES, body, grant, may
 from tests.api.world import ADMIN, BOB, Answer, Api
 from tests.security.certified import Certified, cluster_authority, issued, other_authority
 from tests.security.test_revocations import ISSUED, REQUESTS, REVOCATIONS, known
-from tests.unit.credentials import samples
-from tests.unit.credentials.samples import certificate_for
+from tests.unit.kernel.credentials import samples
+from tests.unit.kernel.credentials.samples import certificate_for
 
 OWN = "example.com/web"
 PLATFORM = ORCH.client_signer

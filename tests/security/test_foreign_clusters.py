@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orchid.admission.certificates import cluster_records
-from orchid.client.client import ListSelection
-from orchid.controllers.clean_issued import CleanIssued
-from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.secret import Secret
-from orchid.wire.errors import Forbidden
+from orchid.features.certificates.controllers.clean_issued import CleanIssued
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.clusters.policies import cluster_records
+from orchid.features.objects.kinds.secret import Secret
+from orchid.kernel.client.client import ListSelection
+from orchid.kernel.wire.errors import Forbidden
 from tests.security.foreign_cluster import (
     HOME,
     ForeignServer,
@@ -26,8 +26,8 @@ from tests.security.foreign_cluster import (
     request,
     token,
 )
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.credentials import unusual
+from tests.unit.features.beside import Beside, beside
+from tests.unit.kernel.credentials import unusual
 
 DAY = 86400
 

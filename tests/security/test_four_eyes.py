@@ -11,18 +11,20 @@ from typing import Any
 
 import pytest
 
-from orchid.client.client import ListSelection
-from orchid.kinds.approval_policy import ApprovalPolicy
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
-from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.wire.meta import ObjectMeta
+from orchid.features.approving.kinds.approval_policy import ApprovalPolicy
+from orchid.features.certificates.kinds.certificate_signing_request import (
+    CertificateSigningRequest as Request,
+)
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.kernel.client.client import ListSelection
+from orchid.kernel.wire.meta import ObjectMeta
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REVIEWS
 from tests.api.world import ADMIN, ALICE, BOB, Answer, Api
 from tests.security.test_request_rights import GROUP, RBAC, REQUESTS, RULES, condition, spec
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_policy_approval import event_about, looked_at
-from tests.unit.credentials import samples
+from tests.unit.features.approving.test_policy_approval import event_about, looked_at
+from tests.unit.features.beside import Beside, beside
+from tests.unit.kernel.credentials import samples
 
 WRITING = [
     *RULES,

@@ -14,19 +14,22 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.cache.objects import stored_form
-from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
-from orchid.kinds.namespace import Namespace
-from orchid.kinds.pod.pod import Pod
-from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding
-from orchid.kinds.secret import Secret
-from orchid.kinds.service_account import ServiceAccount
-from orchid.store.interface import ABSENT, Batch, Change, Revision, Span
-from orchid.store.memory import MemoryStore
-from orchid.wire.codec.documents import encode
-from orchid.wire.meta import Object, ObjectMeta
-from orchid.wire.revoked_credentials import RevokedCertificate
-from orchid.wire.user import MASTERS
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.features.objects.kinds.namespace import Namespace
+from orchid.features.objects.kinds.pod.pod import Pod
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revocation.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+)
+from orchid.features.rights.kinds.role_binding import ClusterRoleBinding, RoleBinding
+from orchid.kernel.engine.cache.objects import stored_form
+from orchid.kernel.store.interface import ABSENT, Batch, Change, Revision, Span
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.wire.codec.documents import encode
+from orchid.kernel.wire.meta import Object, ObjectMeta
+from orchid.kernel.wire.revoked_credentials import RevokedCertificate
+from orchid.kernel.wire.user import MASTERS
 from tests.api.world import ADMIN, BOB, NODE, Answer, Api, api
 from tests.security.certified import cluster_authority, issued, other_authority
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchid.server.sockets.messages import Peer
-from orchid.settings.errors import BadSettings
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.settings.errors import BadSettings
 from tests.api.callers import authority, certificate, front_proxy_settings
 from tests.api.world import BOB, Answer, Api, api
 from tests.security.certified import cluster_authority, issued
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 REVIEW = "/apis/authentication.orch.io/v1/selfsubjectreviews"
 PROXIES, STRANGERS = authority(), authority()

@@ -12,14 +12,19 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from orchid.credentials.authorities import authority_keys
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.keys import encode_private
-from orchid.credentials.refusals import UnreadableKey, UnsupportedKey
-from tests.unit.controllers.beside import beside
-from tests.unit.controllers.test_keep_authorities import KEEPER, bring, from_secret, until_ready
-from tests.unit.credentials.own_authorities import own
-from tests.unit.credentials.samples import NOW, rsa_key
+from orchid.kernel.credentials.authorities import authority_keys
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.keys import encode_private
+from orchid.kernel.credentials.refusals import UnreadableKey, UnsupportedKey
+from tests.unit.features.authorities.test_keep_authorities import (
+    KEEPER,
+    bring,
+    from_secret,
+    until_ready,
+)
+from tests.unit.features.beside import beside
+from tests.unit.kernel.credentials.own_authorities import own
+from tests.unit.kernel.credentials.samples import NOW, rsa_key
 
 
 def with_factors(p: int, q: int) -> bytes:

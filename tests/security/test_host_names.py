@@ -14,18 +14,23 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from orchid.client.client import ListSelection
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
-from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
-from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.naming import ORCH
-from orchid.wire.revoked_credentials import RevokedUser
-from orchid.wire.struct import replace
-from orchid.wire.user import AUTHENTICATED, HOSTS, UserInfo
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.credentials import samples
+from orchid.features.certificates.kinds.certificate_signing_request import (
+    CertificateSigningRequest as Request,
+)
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.revocation.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+)
+from orchid.features.rights.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
+from orchid.kernel.client.client import ListSelection
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.revoked_credentials import RevokedUser
+from orchid.kernel.wire.struct import replace
+from orchid.kernel.wire.user import AUTHENTICATED, HOSTS, UserInfo
+from tests.unit.features.beside import Beside, beside
+from tests.unit.kernel.credentials import samples
 
 OTHER_HOST = "system:node:app-4"
 HIDDEN = f"1,CN={OTHER_HOST}"

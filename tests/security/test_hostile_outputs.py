@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchid.agent.configuration import Kubeconfig, Output, Reload
-from orchid.agent.reloads import ReloadFailed, run_reload
-from tests.unit.agent.pretend_server import PretendServer, serving
-from tests.unit.agent.test_agent import CERTIFICATE, Host
+from orchid.features.hosts.agent.configuration import Kubeconfig, Output, Reload
+from orchid.features.hosts.agent.reloads import ReloadFailed, run_reload
+from tests.unit.features.hosts.agent.pretend_server import PretendServer, serving
+from tests.unit.features.hosts.agent.test_agent import CERTIFICATE, Host
 
 OUTPUT = Output(name="web", directory="/web", kubeconfig=Kubeconfig())
 HOLE = 1 << 42  # bytes that no disk has
@@ -28,7 +28,7 @@ def server() -> Iterator[PretendServer]:
 
 @pytest.fixture
 def host(server: PretendServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    monkeypatch.setattr("orchid.agent.items.AFTER_SWAP", 0.0)
+    monkeypatch.setattr("orchid.features.hosts.agent.items.AFTER_SWAP", 0.0)
     made = Host(tmp_path, server)
     server.join_file(made.join)
     made.outputs.append(

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from orchid.server.sockets.messages import Peer
-from orchid.server.sockets.reader import RequestReader
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.server.sockets.reader import RequestReader
 from tests.api.world import ADMIN, ALICE, BOB, Answer, Api, api, parsed
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 SELF = "/apis/authentication.orch.io/v1/selfsubjectreviews"
 RBAC = "/apis/rbac.authorization.orch.io/v1"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchid.credentials import keys
-from orchid.store.memory import MemoryStore
+from orchid.kernel.credentials import keys
+from orchid.kernel.store.memory import MemoryStore
 from tests.api.clusters import CLUSTERS, cluster
 from tests.api.clusters import ISSUER as ISSUER_OF_CLUSTER
 from tests.api.test_file_authorities import AUTHORITIES

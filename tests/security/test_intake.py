@@ -16,26 +16,26 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.kind import LARGEST_REVIEW, Kind
-from orchid.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
-from orchid.engine.seat import SEAT
-from orchid.kinds.pod.parts import MOST_SOURCES
-from orchid.kinds.pod.pod import MOST_PARTS
-from orchid.kinds.role import MOST_CONDITIONS as MOST_AGGREGATING
-from orchid.wire.codec import bounds, yaml_text
-from orchid.wire.codec.protobuf import sealed
-from orchid.wire.codec.protobuf_scalars import varint
-from orchid.wire.meta import (
+from orchid.features.objects.kinds.pod.parts import MOST_SOURCES
+from orchid.features.objects.kinds.pod.pod import MOST_PARTS
+from orchid.features.rights.kinds.role import MOST_CONDITIONS as MOST_AGGREGATING
+from orchid.kernel.engine.kind import LARGEST_REVIEW, Kind
+from orchid.kernel.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
+from orchid.kernel.engine.seat import SEAT
+from orchid.kernel.wire.codec import bounds, yaml_text
+from orchid.kernel.wire.codec.protobuf import sealed
+from orchid.kernel.wire.codec.protobuf_scalars import varint
+from orchid.kernel.wire.meta import (
     MOST_ANNOTATIONS,
     MOST_FINALIZERS,
     MOST_LABELS,
     MOST_MANAGERS,
     MOST_OWNERS,
 )
-from orchid.wire.requirements import MOST_VALUES
-from orchid.wire.selection import LONGEST_SELECTOR, MOST_CONDITIONS
+from orchid.kernel.wire.selectors.requirements import MOST_VALUES
+from orchid.kernel.wire.selectors.selection import LONGEST_SELECTOR, MOST_CONDITIONS
 from tests.api.world import Answer, Api
-from tests.unit.engine.test_offload import Caller
+from tests.unit.kernel.engine.test_offload import Caller
 
 DEFAULT = "/api/v1/namespaces/default"
 ACCOUNTS, CONFIG_MAPS = f"{DEFAULT}/serviceaccounts", f"{DEFAULT}/configmaps"

@@ -6,11 +6,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateStatus, Revoked
-from orchid.wire.struct import replace
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_issued_certificates import issued, record_of
-from tests.unit.controllers.test_revocation_lists import list_of, revoke
+from orchid.features.certificates.kinds.issued_certificate import (
+    IssuedCertificate,
+    IssuedCertificateStatus,
+    Revoked,
+)
+from orchid.kernel.wire.struct import replace
+from tests.unit.features.beside import Beside, beside
+from tests.unit.features.certificates.test_issued_certificates import issued, record_of
+from tests.unit.features.revoking.test_published_lists import list_of, revoke
 
 
 @pytest.fixture

@@ -15,20 +15,22 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from orchid.credentials.x509 import pem
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
-from orchid.wire.naming import ORCH
-from orchid.wire.request_conditions import APPROVED
-from orchid.wire.text import timestamp
-from orchid.wire.user import ACCOUNT_PREFIX, UserInfo, groups_of_accounts
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.certificates.kinds.certificate_signing_request import (
+    CertificateSigningRequest as Request,
+)
+from orchid.kernel.credentials.x509 import pem
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.request_conditions import APPROVED
+from orchid.kernel.wire.text import timestamp
+from orchid.kernel.wire.user import ACCOUNT_PREFIX, UserInfo, groups_of_accounts
 from tests.api.world import BOB, Answer, Api
 from tests.security.test_revocations import revoked
-from tests.unit.acme.acme_client import AcmeClient, request_for
-from tests.unit.acme.conftest import AUTHORITIES, SIGNER, World, issuing_world, prepared
-from tests.unit.acme.test_acme_accounts import problem
-from tests.unit.acme.test_acme_orders import ISSUED, NAME, REQUESTS, approve, issued, settled
-from tests.unit.controllers.beside import beside
+from tests.unit.features.acme.acme_client import AcmeClient, request_for
+from tests.unit.features.acme.conftest import AUTHORITIES, SIGNER, World, issuing_world, prepared
+from tests.unit.features.acme.test_acme_accounts import problem
+from tests.unit.features.acme.test_orders import ISSUED, NAME, REQUESTS, approve, issued, settled
+from tests.unit.features.beside import beside
 
 RBAC = f"/apis/{ORCH.rbac}/v1"
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
@@ -239,7 +241,7 @@ async def outcome(client: AcmeClient, order: Answer, caplog: pytest.LogCaptureFi
 
 
 async def next_order(client: AcmeClient, caplog: pytest.LogCaptureFixture) -> str:
-    caplog.set_level("INFO", logger="orchid.controllers.keep_approvals")
+    caplog.set_level("INFO", logger="orchid.features.approving.controllers.keep_approvals")
     order = await client.order(NAME)
     await client.finalize(order, NAME)
     return await outcome(client, order, caplog)

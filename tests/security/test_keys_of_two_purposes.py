@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchid.credentials import keys
-from orchid.credentials.authorities.authority import Authority
-from orchid.engine.cache.objects import stored_form
-from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
-from orchid.kinds.signing_key import (
+from orchid.features.revocation.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+)
+from orchid.features.token_keys.kinds.signing_key import (
     IMPORTED,
     RETIRED,
     VERIFYING,
@@ -21,21 +21,24 @@ from orchid.kinds.signing_key import (
     authority_public_key,
     status_of,
 )
-from orchid.store.interface import ABSENT, Change
-from orchid.wire.errors import Invalid
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.references import SecretReference
-from orchid.wire.revoked_credentials import RevokedKey
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_authority_rotation import new_key
-from tests.unit.controllers.test_clusters import cluster
-from tests.unit.controllers.test_keep_authorities import (
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.engine.cache.objects import stored_form
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.wire.errors import Invalid
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.references import SecretReference
+from orchid.kernel.wire.revoked_credentials import RevokedKey
+from tests.unit.features.authorities.test_authority_rotation import new_key
+from tests.unit.features.authorities.test_keep_authorities import (
     KEEPER,
     bring_authority,
     from_secret,
     until_not_ready,
     until_ready,
 )
+from tests.unit.features.beside import Beside, beside
+from tests.unit.features.clusters.test_clusters import cluster
 
 TOKEN_ROTATION = "token-key-rotation"
 PLACE = SecretReference(namespace="pki", name="ca")

@@ -6,20 +6,21 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchid import cli, data_directory
+from orchid import cli
 from orchid.assembly import serving
 from orchid.assembly.ledger import sequenced
-from orchid.clock import SystemClock
-from orchid.credentials import keys
-from orchid.ledger import store_keys
-from orchid.settings.errors import BadSettings
-from orchid.store.interface import ABSENT, Change
-from orchid.store.memory import MemoryStore
-from orchid.store.sqlite.store import SQLiteStore
-from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.merkle import EMPTY_ROOT
-from orchid.tlog.notes import NoteSigner
-from orchid.wire.naming import SEALED_VALUE
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.credentials import keys
+from orchid.kernel.engine.ledger import store_keys
+from orchid.kernel.settings import data_directory
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.tlog.checkpoints import Checkpoint
+from orchid.kernel.tlog.merkle import EMPTY_ROOT
+from orchid.kernel.tlog.notes import NoteSigner
+from orchid.kernel.wire.naming import SEALED_VALUE
 from tests.api.world import settings
 
 SECRET = "core/secrets/default/a"

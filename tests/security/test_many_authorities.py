@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from orchid.client.client import ListSelection
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.store.interface import ABSENT, Change
-from orchid.wire.codec.documents import encode
-from orchid.wire.struct import replace
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kernel.client.client import ListSelection
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.wire.codec.documents import encode
+from orchid.kernel.wire.struct import replace
 from tests.api.test_call_budgets import ours
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_keep_authorities import (
+from tests.unit.features.authorities.test_keep_authorities import (
     REQUEST,
     SIGNER,
     bring_authority,
@@ -28,6 +27,7 @@ from tests.unit.controllers.test_keep_authorities import (
     keeper,
     looked_at,
 )
+from tests.unit.features.beside import Beside, beside
 
 MANY, ATTEMPTS = 400, 5
 SLACK = 40  # calls that run beside by chance

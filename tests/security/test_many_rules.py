@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from orchid.access.authorizers import rbac
-from orchid.access.authorizers.rbac import MOST_LISTED
-from orchid.access.policy import rules
-from orchid.wire.policy_rules import PolicyRule
+from orchid.features.rights import rules
+from orchid.features.rights.authorizers import rbac
+from orchid.features.rights.authorizers.rbac import MOST_LISTED
+from orchid.kernel.wire.policy_rules import PolicyRule
 from tests.api.world import BOB, Api
 from tests.security.threads import threads_of
 

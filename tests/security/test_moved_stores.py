@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from orchid.assembly.stores import opened_store
-from orchid.clock import SystemClock
 from orchid.commands.records import migrate as command
-from orchid.commands.terminal.output import Complaint
-from orchid.settings.errors import BadSettings
-from orchid.store.memory import MemoryStore
-from orchid.store.migrate import NotMigrated, mark_moved, migrate
-from orchid.store.sqlite.store import SQLiteStore
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.store.migrate import NotMigrated, mark_moved, migrate
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.terminal.output import Complaint
 from tests.api.world import settings
 
 WHERE = "etcd at https://a:2379 with the prefix /orchid, 2026-11-19T08:00:00Z"

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from orchid.kinds.approval_policy import ApprovalPolicy
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.features.approving.kinds.approval_policy import ApprovalPolicy
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REVIEWS, terms
 from tests.api.world import Api
-from tests.unit.acme.conftest import AUTHORITIES
-from tests.unit.approval.cases import ALLOWS
-from tests.unit.controllers.beside import beside
-from tests.unit.credentials import samples
+from tests.unit.features.acme.conftest import AUTHORITIES
+from tests.unit.features.approval.cases import ALLOWS
+from tests.unit.features.beside import beside
+from tests.unit.kernel.credentials import samples
 
 URI, MAIL = x509.UniformResourceIdentifier, x509.RFC822Name
 

@@ -2,7 +2,7 @@
 
 The attack, against every kind that refers to another: Alice has an object, deletes it and leaves
 behind what belonged to it; Bob creates one of that name. Or the other way round: Bob is the first.
-Relations are by uid, and where it matters by signer and public key (wire/references.py).
+Relations are by uid, and where it matters by signer and public key (kernel/wire/references.py).
 """
 
 import ast
@@ -24,7 +24,7 @@ from tests.security.adoption.table import (
     references,
 )
 from tests.security.left_behind import put
-from tests.unit.controllers.beside import Beside, beside
+from tests.unit.features.beside import Beside, beside
 
 SOURCE = Path(orchid.__file__).parent
 GARBAGE = "garbagecollector"
@@ -100,7 +100,7 @@ def test_everything_that_has_an_owner_is_in_the_table() -> None:
         and node.func.id in ("OwnerReference", "owner_reference", "owner_of")
     }
 
-    assert found - {"wire/references.py"} == OWNERS.keys()
+    assert found - {"kernel/wire/references.py"} == OWNERS.keys()
 
 
 def test_everything_that_goes_on_after_already_exists_is_in_the_table() -> None:
@@ -112,7 +112,7 @@ def test_everything_that_goes_on_after_already_exists_is_in_the_table() -> None:
         if isinstance(node, ast.Name) and node.id == "AlreadyExists"
     }
 
-    assert found - {"wire/errors.py"} == AFTER_ALREADY_EXISTS.keys()
+    assert found - {"kernel/wire/errors.py"} == AFTER_ALREADY_EXISTS.keys()
 
 
 def modules() -> list[tuple[str, ast.Module]]:

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from orchid.assembly.controlling import notice_settings
-from orchid.controllers.runtime.context import NoticeMetrics
-from orchid.credentials.keys import b64url_decode
-from orchid.kinds.config_map import ConfigMap
-from orchid.kinds.secret import Secret
-from orchid.outbound.failures import AnswerRefused
-from orchid.settings.checking import check
-from orchid.settings.errors import BadSettings
-from orchid.settings.given import Given
-from orchid.wire.errors import Forbidden
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.naming import ORCH
-from orchid.wire.user import MASTERS, UserInfo
+from orchid.assembly.controllers.controlling import notice_settings
+from orchid.features.objects.kinds.config_map import ConfigMap
+from orchid.features.objects.kinds.secret import Secret
+from orchid.kernel.credentials.keys import b64url_decode
+from orchid.kernel.outbound.failures import AnswerRefused
+from orchid.kernel.runtime.context import NoticeMetrics
+from orchid.kernel.settings.checking import check
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.given import Given
+from orchid.kernel.wire.errors import Forbidden
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.user import MASTERS, UserInfo
 from tests.api.world import Api
 
 SELF = "/apis/authentication.orch.io/v1/selfsubjectreviews"

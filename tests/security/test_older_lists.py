@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orchid.client.client import Client
-from orchid.credentials.x509 import stored_list
-from orchid.kinds.config_map import ConfigMap
-from orchid.kinds.signing_key import SigningKey
-from orchid.store.memory import MemoryStore
-from orchid.wire.errors import Invalid
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.naming import ORCH
-from orchid.wire.struct import replace
-from orchid.wire.user import UserInfo
+from orchid.features.objects.kinds.config_map import ConfigMap
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.kernel.client.client import Client
+from orchid.kernel.credentials.x509 import stored_list
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.wire.errors import Invalid
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.struct import replace
+from orchid.kernel.wire.user import UserInfo
 from tests.api.world import Api, api
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
@@ -30,14 +30,14 @@ from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 from tests.e2e.worker_processes import Lines
 from tests.security.test_restored_revocations import certified
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_keep_authorities import (
+from tests.unit.features.authorities.test_keep_authorities import (
     KEEPER,
     create,
     issued,
     until_ready,
 )
-from tests.unit.controllers.test_revocation_lists import CONTROLLERS, list_of, revoke
+from tests.unit.features.beside import Beside, beside
+from tests.unit.features.revoking.test_published_lists import CONTROLLERS, list_of, revoke
 
 HOME = ORCH.system_namespace
 HEAD = stored_list.head_name("web")

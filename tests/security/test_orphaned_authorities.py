@@ -15,25 +15,24 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from orchid.client.client import Client, ListSelection
-from orchid.credentials.authorities.authority import Authority
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
-from orchid.kinds.published_bundle import PublishedBundle
-from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey
-from orchid.wire.codec.documents import convert
-from orchid.wire.conditions import is_true
-from orchid.wire.errors import Invalid
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.references import belongs_to
-from orchid.wire.struct import replace
-from orchid.wire.user import UserInfo
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
+from orchid.kernel.client.client import Client, ListSelection
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.wire.codec.documents import convert
+from orchid.kernel.wire.conditions import is_true
+from orchid.kernel.wire.errors import Invalid
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.references import belongs_to
+from orchid.kernel.wire.struct import replace
+from orchid.kernel.wire.user import UserInfo
 from tests.api.world import Api
 from tests.security.left_behind import drop, put
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_authority_rotation import ROTATION, new_key
-from tests.unit.controllers.test_keep_authorities import (
+from tests.unit.features.authorities.test_authority_rotation import ROTATION, new_key
+from tests.unit.features.authorities.test_keep_authorities import (
     DAY,
     KEEPER,
     SIGNING,
@@ -41,7 +40,8 @@ from tests.unit.controllers.test_keep_authorities import (
     until_not_ready,
     until_ready,
 )
-from tests.unit.controllers.test_publish_bundles import PUBLISHER, edition
+from tests.unit.features.beside import Beside, beside
+from tests.unit.features.trust_bundles.test_publish_bundles import PUBLISHER, edition
 
 GARBAGE, LISTS = "garbagecollector", "revocation-list-publisher"
 RBAC = "/apis/rbac.authorization.orch.io/v1"

@@ -14,21 +14,20 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
-from orchid.client.client import Client, ListSelection
-from orchid.credentials.authorities.authority import Authority
-from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
-from orchid.kinds.role import ClusterRole
-from orchid.kinds.role_binding import ClusterRoleBinding
-from orchid.kinds.signing_key import ACTIVE, SigningKey
-from orchid.store.interface import Change
-from orchid.store.memory import MemoryStore
-from orchid.wire.codec.documents import convert
-from orchid.wire.errors import Forbidden, Invalid
-from orchid.wire.naming import ORCH
-from orchid.wire.struct import replace
-from orchid.wire.user import UserInfo
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_authority_rotation import (
+from orchid.features.rights.kinds.role import ClusterRole
+from orchid.features.rights.kinds.role_binding import ClusterRoleBinding
+from orchid.features.token_keys.kinds.signing_key import ACTIVE, SigningKey
+from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.kernel.client.client import Client, ListSelection
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.store.interface import Change
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.wire.codec.documents import convert
+from orchid.kernel.wire.errors import Forbidden, Invalid
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.struct import replace
+from orchid.kernel.wire.user import UserInfo
+from tests.unit.features.authorities.test_authority_rotation import (
     install,
     make_activatable,
     new_key,
@@ -36,7 +35,7 @@ from tests.unit.controllers.test_authority_rotation import (
     signed_elsewhere,
     step,
 )
-from tests.unit.controllers.test_keep_authorities import (
+from tests.unit.features.authorities.test_keep_authorities import (
     DAY,
     KEEPER,
     bring,
@@ -47,6 +46,7 @@ from tests.unit.controllers.test_keep_authorities import (
     until_not_ready,
     until_ready,
 )
+from tests.unit.features.beside import Beside, beside
 
 SIGNER_RIGHTS = ("signers", ORCH.certificates, ("sign", "attest"))
 KEY_RIGHTS = ("signingkeys", ORCH.identity, ("get", "patch", "update", "activate"))

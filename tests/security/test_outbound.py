@@ -8,20 +8,23 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
-from orchid.access.authorizers.webhook import Webhook, WebhookSettings
-from orchid.access.json_endpoint import JsonEndpoint
-from orchid.access.oidc.configuration import ClaimMapping, IssuerSettings
-from orchid.access.oidc.keys import KeySource, fetching
-from orchid.credentials.secret import SecretValue
-from orchid.engine.interfaces import Rejected
-from orchid.engine.request import Target
-from orchid.outbound.remote import Remote, trusting
-from orchid.wire.naming import ORCH
-from orchid.wire.user import UserInfo
+from orchid.features.rights.authorizers.webhook import Webhook, WebhookSettings
+from orchid.features.sign_in.authenticators.webhook_token import (
+    WebhookTimes,
+    WebhookTokenAuthenticator,
+)
+from orchid.features.sign_in.oidc.configuration import ClaimMapping, IssuerSettings
+from orchid.features.sign_in.oidc.keys import KeySource, fetching
+from orchid.kernel.access.json_endpoint import JsonEndpoint
+from orchid.kernel.credentials.secret import SecretValue
+from orchid.kernel.engine.interfaces import Rejected
+from orchid.kernel.engine.request import Target
+from orchid.kernel.outbound.remote import Remote, trusting
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.user import UserInfo
 from tests.api.world import ADMIN, Api
-from tests.unit.access.presenting import API, FakeClock
-from tests.unit.outbound.loopback import OK, PEM, Server, serving
+from tests.unit.kernel.access.presenting import API, FakeClock
+from tests.unit.kernel.outbound.loopback import OK, PEM, Server, serving
 
 JANE = UserInfo(username="jane")
 Call = Callable[[Server], Awaitable[None]]

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
-from orchid.server.sockets.messages import Peer
-from orchid.wire.naming import ORCH
-from orchid.wire.revoked_credentials import RevokedCertificate
-from orchid.wire.struct import replace
+from orchid.features.revocation.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+)
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.revoked_credentials import RevokedCertificate
+from orchid.kernel.wire.struct import replace
 from tests.api.world import Api, api
 from tests.security.certified import cluster_authority, issued
 from tests.security.test_repeated_revocations import RBAC

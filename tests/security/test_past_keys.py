@@ -12,17 +12,20 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from orchid.credentials import keys
-from orchid.credentials.authorities.authority import Authority
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
-from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import ACTIVE, RETIRED, SigningKey
-from orchid.store.interface import ABSENT, Change, Span
-from orchid.store.memory import MemoryStore
-from orchid.wire.errors import Forbidden, Invalid
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.revoked_credentials import RevokedKey
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revocation.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+)
+from orchid.features.token_keys.kinds.signing_key import ACTIVE, RETIRED, SigningKey
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.store.interface import ABSENT, Change, Span
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.wire.errors import Forbidden, Invalid
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.revoked_credentials import RevokedKey
 from tests.api.clusters import cluster
 from tests.api.test_signing_keys import (
     KEYS,
@@ -37,14 +40,13 @@ from tests.api.test_signing_keys import (
     successor,
 )
 from tests.api.world import Api, api
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_authority_rotation import (
+from tests.unit.features.authorities.test_authority_rotation import (
     make_activatable,
     new_key,
     step,
     until_signs,
 )
-from tests.unit.controllers.test_keep_authorities import (
+from tests.unit.features.authorities.test_keep_authorities import (
     DAY,
     KEEPER,
     bring_authority,
@@ -52,6 +54,7 @@ from tests.unit.controllers.test_keep_authorities import (
     looked_at,
     until_ready,
 )
+from tests.unit.features.beside import Beside, beside
 
 
 async def deleted(world: Beside, type_: Any, name: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchid.cli import main
-from orchid.commands.terminal.output import USAGE
+from orchid.kernel.terminal.output import USAGE
 
 NOBODY = 65534
 TEXT = """

@@ -16,19 +16,18 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from orchid.controllers import keep_authorities
-from orchid.credentials.authorities.authority import Authority
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.config_map import ConfigMap
-from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey
-from orchid.wire.errors import Invalid
-from orchid.wire.meta import ObjectMeta
-from orchid.wire.naming import ORCH
-from orchid.wire.struct import replace
-from tests.unit.controllers.beside import Beside, beside
-from tests.unit.controllers.test_authority_rotation import ROTATION, new_key
-from tests.unit.controllers.test_keep_authorities import (
+from orchid.features.authorities.controllers import keep_authorities
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.objects.kinds.config_map import ConfigMap
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.wire.errors import Invalid
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.struct import replace
+from tests.unit.features.authorities.test_authority_rotation import ROTATION, new_key
+from tests.unit.features.authorities.test_keep_authorities import (
     DAY,
     KEEPER,
     SIGNING,
@@ -39,6 +38,7 @@ from tests.unit.controllers.test_keep_authorities import (
     until_not_ready,
     until_ready,
 )
+from tests.unit.features.beside import Beside, beside
 
 HOME = ORCH.system_namespace
 

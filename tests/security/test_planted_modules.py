@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from orchid import helper_process
 from orchid.assembly import serving
-from orchid.commands.clients import kubeconfig
-from orchid.credentials.authorities import rsa_process
-from orchid.expressions.cel import Compiler, ExpressionInput
-from orchid.expressions.isolated import CHEAP, Evaluator
-from orchid.workers.launching import Launcher, discard
+from orchid.features.certificates.commands import kubeconfig
+from orchid.kernel.base import helper_process
+from orchid.kernel.credentials.authorities import rsa_process
+from orchid.kernel.expressions.cel import Compiler, ExpressionInput
+from orchid.kernel.expressions.isolated import CHEAP, Evaluator
+from orchid.kernel.workers.launching import Launcher, discard
 from tests.e2e.serving import Server, free_port, wait_until_ready
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)

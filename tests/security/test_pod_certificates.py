@@ -3,15 +3,15 @@
 import datetime
 import ssl
 
-from orchid.approval.platform_signers import pod_profiles
-from orchid.credentials.x509 import signing_request
-from orchid.credentials.x509.names import account_subject
-from orchid.server.sockets.messages import Peer
-from orchid.wire.naming import ORCH
+from orchid.features.approval.platform_signers import pod_profiles
+from orchid.kernel.credentials.x509 import signing_request
+from orchid.kernel.credentials.x509.names import account_subject
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.wire.naming import ORCH
 from tests.api.world import Api
 from tests.security.certified import END, cluster_authority
 from tests.security.test_revocations import known, revoked
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

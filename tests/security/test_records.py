@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.telemetry import TextFormatter
+from orchid.kernel.base.telemetry import TextFormatter
 from tests.api.world import api
 from tests.security.certified import cluster_authority, issued
 

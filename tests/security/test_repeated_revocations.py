@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from orchid.admission.revocation.repeated_revocations import MOST_OF_ONE_TARGET, RepeatedRevocations
-from orchid.wire.naming import ORCH
-from orchid.wire.text import timestamp
+from orchid.features.revoking.policies.repeated_revocations import (
+    MOST_OF_ONE_TARGET,
+    RepeatedRevocations,
+)
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.text import timestamp
 from tests.api.world import ALICE, Api
 from tests.security.certified import cluster_authority, issued
 from tests.security.test_revocations import (
@@ -19,7 +22,7 @@ from tests.security.test_revocations import (
     revoke,
     revoked,
 )
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 ROBOT = {"namespace": "default", "name": "robot"}
 RBAC = "/apis/rbac.authorization.orch.io/v1"

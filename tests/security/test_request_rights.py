@@ -15,7 +15,7 @@ from cryptography import x509
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.world import ADMIN, ALICE, BOB, Answer, Api, api
 from tests.data import hostile
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 BUNDLES = "/apis/certificates.orch.io/v1beta1/clustertrustbundles"

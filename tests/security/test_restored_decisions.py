@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchid.commands.terminal.connection import CommandRefused, ServerConnection, connect
-from orchid.store.sqlite.restore import values_if_readable
-from orchid.wire.naming import ORCH
+from orchid.kernel.store.sqlite.restore import values_if_readable
+from orchid.kernel.terminal.connection import CommandRefused, ServerConnection, connect
+from orchid.kernel.wire.naming import ORCH
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from orchid.commands.terminal.connection import CommandRefused, ServerConnection
-from orchid.wire.naming import ORCH
+from orchid.kernel.terminal.connection import CommandRefused, ServerConnection
+from orchid.kernel.wire.naming import ORCH
 from tests.e2e.person import Person
 from tests.e2e.serving import running_server
 from tests.security.test_restored_decisions import admin

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cryptography import x509
 
-from orchid.commands.terminal.connection import CommandRefused, connect
-from orchid.issuance import revocation_file
-from orchid.wire.naming import ORCH
+from orchid.features.revoking import revocation_file
+from orchid.kernel.terminal.connection import CommandRefused, connect
+from orchid.kernel.wire.naming import ORCH
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from orchid.issuance.token_lifetimes import NAME, rounded
-from orchid.store.interface import Change, Span
-from orchid.store.memory import MemoryStore
-from orchid.wire.naming import ORCH
+from orchid.features.accounts.token_lifetimes import NAME, rounded
+from orchid.kernel.store.interface import Change, Span
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.wire.naming import ORCH
 from tests.api.world import Api, api
 from tests.security import test_revocations
 from tests.security.certified import cluster_authority, issued
 from tests.security.test_revocations import ISSUED, REVOCATIONS, known, on_record, revoke, revoked
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 ROBOT = {"namespace": "default", "name": "robot"}
 LIFETIMES = f"/api/v1/namespaces/{ORCH.system_namespace}/configmaps/{NAME}"

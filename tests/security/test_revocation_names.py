@@ -18,11 +18,11 @@ from tests.api.world import Api
 from tests.security.certified import cluster_authority, issued
 from tests.security.test_kept_approvals import approved
 from tests.security.test_revocations import ISSUED, REVOCATIONS, fingerprint, jti_of, known
-from tests.unit.acme.acme_client import b64
-from tests.unit.acme.conftest import World, issuing_world
-from tests.unit.acme.test_acme_accounts import problem
-from tests.unit.acme.test_acme_orders import NAME, policy
-from tests.unit.acme.test_acme_orders import issued as acme_certificate
+from tests.unit.features.acme.acme_client import b64
+from tests.unit.features.acme.conftest import World, issuing_world
+from tests.unit.features.acme.test_acme_accounts import problem
+from tests.unit.features.acme.test_orders import NAME, policy
+from tests.unit.features.acme.test_orders import issued as acme_certificate
 
 APPLY = {"content-type": "application/apply-patch+yaml"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -11,10 +11,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.credentials.authorities.issuer_chain import spki_of
-from orchid.server.sockets.messages import Peer
-from orchid.wire.naming import ORCH
-from orchid.wire.text import timestamp
+from orchid.kernel.credentials.authorities.issuer_chain import spki_of
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.text import timestamp
 from tests.api.world import ALICE, Answer, Api
 from tests.security.certified import (
     HOUR,
@@ -25,8 +25,8 @@ from tests.security.certified import (
     twin,
 )
 from tests.security.test_watches_end import prepared, watching
-from tests.unit.controllers.beside import MovingClock
-from tests.unit.credentials import samples
+from tests.unit.features.beside import MovingClock
+from tests.unit.kernel.credentials import samples
 
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
 ISSUED = "/apis/identity.orch.io/v1alpha1/issuedcertificates"

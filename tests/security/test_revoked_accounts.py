@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from orchid.server.sockets.messages import Peer
+from orchid.kernel.server.sockets.messages import Peer
 from tests.api.callers import authority, certificate, front_proxy_settings
 from tests.api.world import Api, api
 from tests.security.certified import cluster_authority, issued
 from tests.security.test_revocations import REVOCATIONS, known, on_record, revoke, revoked
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 ROBOT = {"namespace": "default", "name": "robot"}
 USER = "system:serviceaccount:default:robot"

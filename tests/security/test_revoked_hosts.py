@@ -18,10 +18,10 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.wire.naming import ORCH
+from orchid.kernel.wire.naming import ORCH
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 HOST = "web-1.example.com"
 REQUESTS = f"/apis/{ORCH.certificates}/v1/certificatesigningrequests"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchid.wire.naming import ORCH
-from orchid.wire.text import timestamp
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.text import timestamp
 from tests.api.world import ADMIN, ALICE, BOB, Api
 from tests.security.certified import cluster_authority, issued
 from tests.security.test_revocations import (
@@ -19,7 +19,7 @@ from tests.security.test_revocations import (
     revoked,
 )
 from tests.security.test_watches_end import prepared, watching
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 FRACTION = 200_000  # microseconds
 RBAC = "/apis/rbac.authorization.orch.io/v1"

@@ -3,9 +3,9 @@
 import base64
 from pathlib import Path
 
-from orchid.kinds.lease import opens_annotation
-from orchid.store.encryption import key_name
-from orchid.wire.naming import ORCH
+from orchid.features.objects.kinds.lease import opens_annotation
+from orchid.kernel.store.encryption import key_name
+from orchid.kernel.wire.naming import ORCH
 from tests.api.test_old_leases import DEAD, LEASES, Kept
 from tests.api.world import Api, api
 

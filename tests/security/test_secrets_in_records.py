@@ -11,22 +11,26 @@ from typing import Any
 
 import pytest
 
-from orchid import data_directory
-from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.assembly import stores
-from orchid.clock import SystemClock
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.keys import generate
-from orchid.credentials.secret import SecretValue as Hidden
-from orchid.kinds.secret import Secret
-from orchid.kinds.token_request import IssuedToken, TokenRequest, TokenRequestStatus
-from orchid.kinds.token_review import TokenReview, TokenReviewSpec
-from orchid.server.sockets.messages import HttpRequest, Peer, Response
-from orchid.settings.checking import check
-from orchid.settings.errors import BadSettings
-from orchid.settings.reading import read
-from orchid.store.etcd.store import EtcdStore
-from orchid.store.interface import StoreUnavailable
+from orchid.features.accounts.kinds.token_request import (
+    IssuedToken,
+    TokenRequest,
+    TokenRequestStatus,
+)
+from orchid.features.accounts.kinds.token_review import TokenReview, TokenReviewSpec
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.sign_in.authenticators.static_token import StaticTokenAuthenticator
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.keys import generate
+from orchid.kernel.credentials.secret import SecretValue as Hidden
+from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response
+from orchid.kernel.settings import data_directory
+from orchid.kernel.settings.checking import check
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.reading import read
+from orchid.kernel.store.etcd.store import EtcdStore
+from orchid.kernel.store.interface import StoreUnavailable
 from tests.api.world import api, settings
 
 CANARY = "canary-5f0c1d9e7b"

@@ -14,30 +14,32 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from orchid.approval.compiled import CompiledPolicy
-from orchid.expressions import isolated
-from orchid.expressions.cel import MOST_OF_RULE, Compiler
-from orchid.kinds.approval_policy import ApprovalPolicy
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
-from orchid.wire.naming import ORCH
-from orchid.wire.struct import replace
+from orchid.features.approval.compiled import CompiledPolicy
+from orchid.features.approving.kinds.approval_policy import ApprovalPolicy
+from orchid.features.certificates.kinds.certificate_signing_request import (
+    CertificateSigningRequest as Request,
+)
+from orchid.kernel.expressions import isolated
+from orchid.kernel.expressions.cel import MOST_OF_RULE, Compiler
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.struct import replace
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REVIEWS, terms
 from tests.api.world import Api
 from tests.security.test_large_collections import answered
 from tests.security.threads import threads_of
-from tests.unit.approval.cases import ALLOWS
-from tests.unit.controllers.beside import PATIENCE, Beside, beside, policies_loaded
-from tests.unit.controllers.test_approve_requests import BOOT, NODE, grant
-from tests.unit.controllers.test_approve_requests import REQUESTS as NODE_RIGHTS
-from tests.unit.controllers.test_policy_approval import (
+from tests.unit.features.approval.cases import ALLOWS
+from tests.unit.features.approving.test_approve_requests import BOOT, NODE, grant
+from tests.unit.features.approving.test_approve_requests import REQUESTS as NODE_RIGHTS
+from tests.unit.features.approving.test_policy_approval import (
     ask,
     controller_of,
     may_request,
     may_use,
     write,
 )
-from tests.unit.credentials import samples
+from tests.unit.features.beside import PATIENCE, Beside, beside, policies_loaded
+from tests.unit.kernel.credentials import samples
 
 MOST_RULES = 32
 

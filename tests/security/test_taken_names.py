@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.cache.objects import stored_form
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.signing_key import SigningKey
-from orchid.store.interface import ABSENT, Change
-from orchid.wire.codec.documents import convert
-from orchid.wire.meta import Object
-from orchid.wire.naming import ORCH
-from orchid.wire.struct import replace
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.kernel.engine.cache.objects import stored_form
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.wire.codec.documents import convert
+from orchid.kernel.wire.meta import Object
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.struct import replace
 from tests.api.test_token_key_rotation import DAY, rotating
 from tests.api.world import Api, api
 from tests.security.left_behind import put
-from tests.unit.acme.conftest import prepared
-from tests.unit.controllers.beside import beside
-from tests.unit.controllers.test_keep_authorities import KEEPER, until_ready
+from tests.unit.features.acme.conftest import prepared
+from tests.unit.features.authorities.test_keep_authorities import KEEPER, until_ready
+from tests.unit.features.beside import beside
 
 AUTHORITIES = "/apis/identity.orch.io/v1beta1/certificateauthorities"
 

@@ -2,7 +2,7 @@
 
 import json
 
-from orchid.ledger import store_keys
+from orchid.kernel.engine.ledger import store_keys
 from tests.api.world import Api
 
 TOKENS = 300

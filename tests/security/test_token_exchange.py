@@ -14,7 +14,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from orchid.settings.errors import BadSettings
+from orchid.kernel.settings.errors import BadSettings
 from tests.api.world import ADMIN, ALICE, BOB, Api, api, settings
 from tests.e2e.outside_issuer import AUDIENCE, OutsideIssuer
 from tests.security.exchanging import (
@@ -237,7 +237,7 @@ async def test_rules_that_are_too_expensive_for_a_token_refuse_it(
     """They run on the event loop, and the issuer decides how large a token is."""
     await make_policy(server, issuer, rules=[{"expression": "claims.ref != ''"}])
     before = await exchange(server, issuer.github())
-    monkeypatch.setattr("orchid.issuance.exchange.judging.MOST_COST", 10)
+    monkeypatch.setattr("orchid.features.exchange.judging.MOST_COST", 10)
 
     after = await exchange(server, issuer.github())
 
@@ -693,7 +693,9 @@ async def test_a_stored_policy_for_an_account_of_the_system_exchanges_nothing(
 ) -> None:
     """As one that was restored, or written to the store."""
     await server.account("robot", "orch-system", annotations=AGREES)
-    monkeypatch.setattr("orchid.kinds.token_exchange_policy.Rules.validate", lambda *_: ())
+    monkeypatch.setattr(
+        "orchid.features.exchange.kinds.token_exchange_policy.Rules.validate", lambda *_: ()
+    )
     await make_policy(server, issuer, namespace="orch-system", account="robot")
 
     answer = await exchange(server, issuer.github(), account="orch-system/robot")

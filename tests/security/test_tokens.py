@@ -14,17 +14,17 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.access.authenticators.audiences import shared
 from orchid.assembly import access
-from orchid.credentials import keys
-from orchid.credentials.keys import generate
-from orchid.engine.interfaces import Authenticated
-from orchid.issuance.token_issuer import TokenIssuer
-from orchid.kinds.token_review import accepted
-from orchid.server.sockets.messages import Peer
-from orchid.wire.user import UserInfo
+from orchid.features.accounts.kinds.token_review import accepted
+from orchid.features.accounts.token_issuer import TokenIssuer
+from orchid.kernel.access.authenticators.audiences import shared
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.keys import generate
+from orchid.kernel.engine.interfaces import Authenticated
+from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.wire.user import UserInfo
 from tests.api.world import ADMIN, ALICE, BOB, ISSUER, Api, api
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 SECRETS = "/api/v1/namespaces/default/secrets"

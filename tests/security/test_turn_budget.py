@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 
-from orchid.server.loop_watchdog import TOO_LATE
-from orchid.server.negotiate import PROTOBUF, YAML
+from orchid.kernel.server.loop_watchdog import TOO_LATE
+from orchid.kernel.server.negotiate import PROTOBUF, YAML
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REVIEWS, terms
 from tests.api.world import ALICE, Answer, Api
 from tests.data import hostile
 from tests.security.test_certificates import BUNDLES, REQUESTS
 from tests.security.test_intake import CONFIG_MAPS, REFUSED, WORKED_ON, method_of
-from tests.unit.credentials.samples import as_pem, extension, name, raw_request, utf8
+from tests.unit.kernel.credentials.samples import as_pem, extension, name, raw_request, utf8
 
 ATTEMPTS = 5
 PIECES = 8  # of the corpus of requests, certificates and bundles

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.secret import Secret
-from orchid.store.memory import MemoryStore
-from orchid.wire.codec.documents import convert
-from orchid.wire.conditions import FALSE, READY
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.objects.kinds.secret import Secret
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.wire.codec.documents import convert
+from orchid.kernel.wire.conditions import FALSE, READY
 from tests.api.world import Api, api
 from tests.e2e.serving import sealing_flags
-from tests.unit.controllers.beside import Beside, beside
+from tests.unit.features.beside import Beside, beside
 
 KEEPER = "certificate-authority"
 HOME = "orch-system"

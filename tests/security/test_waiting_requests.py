@@ -13,13 +13,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.wire.naming import ORCH
+from orchid.kernel.wire.naming import ORCH
 from tests.api.world import ALICE, BOB, Answer, Api
 from tests.security.certified import Certified, cluster_authority, issued
 from tests.security.test_revocations import REQUESTS, jti_of, revoked
 from tests.security.test_revoked_users import allowed, grant
-from tests.unit.controllers.beside import MovingClock
-from tests.unit.credentials import samples
+from tests.unit.features.beside import MovingClock
+from tests.unit.kernel.credentials import samples
 
 ROBOT = {"namespace": "default", "name": "robot"}
 CORE = "/api/v1/namespaces/default"

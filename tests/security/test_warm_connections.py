@@ -1,9 +1,9 @@
 """A connection on which a caller is known by now: whatever ends the credential ends it at once.
 
-The same headers are not read again (server/sockets/reader.py), and who sent them is remembered
-beside them (access/authenticators/union.py). Here the credential is ended in every way there is,
-and the very next request has to feel it. tests/e2e/test_fresh_rights.py tries the same with
-workers.
+The same headers are not read again (kernel/server/sockets/reader.py), and who sent them is
+remembered beside them (kernel/access/authenticators/union.py). Here the credential is ended in
+every way there is, and the very next request has to feel it. tests/e2e/test_fresh_rights.py tries
+the same with workers.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,14 +11,14 @@ from datetime import timedelta
 
 import pytest
 
-from orchid.access.authenticators.service_account_token import issuer_keys
-from orchid.credentials.keys import generate
-from orchid.credentials.tokens import KeySet
-from orchid.server.memory.head_memo import HeadMemo
-from orchid.server.sockets.messages import HttpRequest, Peer
+from orchid.features.accounts.authenticators.service_account_token import issuer_keys
+from orchid.kernel.credentials.keys import generate
+from orchid.kernel.credentials.tokens import KeySet
+from orchid.kernel.server.memory.head_memo import HeadMemo
+from orchid.kernel.server.sockets.messages import HttpRequest, Peer
 from tests.api.world import ADMIN, ISSUER, Api
-from tests.unit.controllers.beside import MovingClock
-from tests.unit.server.readers import new_reader
+from tests.unit.features.beside import MovingClock
+from tests.unit.kernel.server.readers import new_reader
 
 DEFAULT = "/api/v1/namespaces/default"
 ROBOT = f"{DEFAULT}/serviceaccounts/robot"

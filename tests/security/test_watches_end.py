@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from orchid.server.open_watches import LONGEST_PAUSE, pause_after
-from orchid.server.sockets.messages import Peer
+from orchid.kernel.server.open_watches import LONGEST_PAUSE, pause_after
+from orchid.kernel.server.sockets.messages import Peer
 from tests.api.world import ADMIN, Api, EventStream, api, parsed
 from tests.security.certified import cluster_authority, issued
-from tests.unit.controllers.beside import MovingClock
+from tests.unit.features.beside import MovingClock
 
 HERE = "/api/v1/namespaces/default"
 RBAC = "/apis/rbac.authorization.orch.io/v1/namespaces/default"

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from orchid import shared_turn
-from orchid.credentials.x509 import signing_request
-from orchid.credentials.x509.signing_request import MOST_REQUESTED
-from orchid.kinds.approval_review import MOST_CHECKS
-from orchid.server.pages import conditional
+from orchid.features.approving.kinds.approval_review import MOST_CHECKS
+from orchid.kernel.base import shared_turn
+from orchid.kernel.credentials.x509 import signing_request
+from orchid.kernel.credentials.x509.signing_request import MOST_REQUESTED
+from orchid.kernel.server.pages import conditional
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REQUESTS, REVIEWS, terms
 from tests.api.world import Api
-from tests.unit.acme.acme_client import b64
-from tests.unit.acme.conftest import prepared
-from tests.unit.acme.test_acme_accounts import problem
-from tests.unit.credentials.samples import as_pem, extension, name, raw_request
+from tests.unit.features.acme.acme_client import b64
+from tests.unit.features.acme.conftest import prepared
+from tests.unit.features.acme.test_acme_accounts import problem
+from tests.unit.kernel.credentials.samples import as_pem, extension, name, raw_request
 
 FORTY_POLICIES = 40
 REVIEW_BYTES = 256 * 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchid import cli
-from orchid.version import __version__
+from orchid.kernel.base.version import __version__
 
 HEAVY = (
     "asyncio", "apsw", "cryptography", "hpack", "http.client", "msgspec", "rich", "ssl", "uvloop",

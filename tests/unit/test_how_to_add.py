@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from orchid import cli
-from orchid.controllers.running import CONTROLLERS
+from orchid.assembly.controllers.running import CONTROLLERS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "orchid"
@@ -80,7 +80,9 @@ def test_every_controller_is_listed() -> None:
         if hasattr(module, "CONTROLLER") and id(module.CONTROLLER) not in listed:
             missing.append(name)
 
-    assert not missing, f"list {missing} in CONTROLLERS of src/orchid/controllers/running.py"
+    assert not missing, (
+        f"list {missing} in CONTROLLERS of src/orchid/assembly/controllers/running.py"
+    )
 
 
 def test_every_policy_is_asked() -> None:
@@ -177,13 +179,13 @@ def test_the_table_names_what_there_is() -> None:
 
 # A word in the names of files, and the files that have another subject.
 FEATURES = {
-    "revo": {"commands/rights/revoke_grant.py"},
-    "polic": {"server/audit/policy.py"},
+    "revo": {"features/rights/commands/revoke_grant.py"},
+    "polic": {"kernel/server/audit/policy.py"},
     "ledger": set(),
     "issu": {"assembly/outside_issuers.py"},
     "rotat": set(),
     "signing_key": set(),
-    "exchange": {"server/exchange.py"},  # one request
+    "exchange": {"kernel/server/exchange.py"},  # one request
     "cluster": set(),
     "bundle": set(),
     "host": set(),

@@ -13,17 +13,17 @@ USES = re.compile(
     r"orchid\.kinds\.lease import|server_leases import|/leases\b|\"leases\"|servers\.live"
 )
 DECIDES_NOTHING = {
-    "access/authorizers/node.py": "the Lease of a node",
-    "access/policy/bootstrap.py": "rights",
-    "access/server_leases.py": "passes the Leases on",
-    "admission/nodes/node_restriction.py": "the Lease of a node",
+    "features/nodes/authorizers/node.py": "the Lease of a node",
+    "features/rights/bootstrap.py": "rights",
+    "features/objects/server_leases.py": "passes the Leases on",
+    "features/nodes/policies/node_restriction.py": "the Lease of a node",
     "assembly/access.py": "builds",
     "assembly/admission.py": "builds",
     "assembly/server.py": "builds",
     "commands/records/stored_data.py": "the prefix",
-    "issuance/applied_revision.py": "writes its own Lease",
-    "kinds/lease.py": "declares",
-    "server/fairness.py": "requests for Leases",
+    "features/revoking/applied_revision.py": "writes its own Lease",
+    "features/objects/kinds/lease.py": "declares",
+    "kernel/server/fairness.py": "requests for Leases",
 }
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from orchid.engine.request import Target
-from orchid.server.audit.policy import AuditLevel, load
-from orchid.settings import checking, reading
-from orchid.version import __version__
-from orchid.wire.naming import SETS, Naming
-from orchid.wire.struct import replace
+from orchid.kernel.base.version import __version__
+from orchid.kernel.engine.request import Target
+from orchid.kernel.server.audit.policy import AuditLevel, load
+from orchid.kernel.settings import checking, reading
+from orchid.kernel.wire.naming import SETS, Naming
+from orchid.kernel.wire.struct import replace
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "orchid.service"

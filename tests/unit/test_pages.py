@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from orchid.assembly.kinds import stored_kinds
-from orchid.wire.naming import ORCH
+from orchid.kernel.wire.naming import ORCH
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

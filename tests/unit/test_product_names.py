@@ -1,4 +1,4 @@
-"""Names that carry the product are written in wire/naming.py and nowhere else.
+"""Names that carry the product are written in kernel/wire/naming.py and nowhere else.
 
 Only string literals count: a docstring or a comment may say in prose whose client it speaks of.
 "kubeconfig" is the name of a file format, and "orchid" is our own.

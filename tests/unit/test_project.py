@@ -143,8 +143,8 @@ def prose_of(source: str, tree: ast.Module) -> Iterator[str]:
 
 # Values at the top of a module that change, each with the reason why nobody can notice.
 CHANGING = {
-    "engine/cache/entry.py: _lately_used": "what stays decoded; one budget for the whole process",
-    "wire/codec/protobuf_content.py: budget": "per thread, and set again for each message",
+    "kernel/engine/cache/entry.py: _lately_used": "what stays decoded; one budget for the whole process",
+    "kernel/wire/codec/protobuf_content.py: budget": "per thread, and set again for each message",
 }
 STATEFUL = {
     "ThreadPoolExecutor", "Lock", "RLock", "Semaphore", "Event", "Queue", "count", "cycle",
@@ -309,12 +309,16 @@ def test_the_time_of_day_is_injected() -> None:
         if re.search(r"\bdatetime\.(now|utcnow)\b|\btime\.time\(", path.read_text())
     }
 
-    assert reading == {"clock.py", "commands/terminal/times.py"}
+    assert reading == {"clock.py", "kernel/terminal/times.py"}
 
 
 def test_time_is_measured_by_what_was_handed_in() -> None:
     """Only clock.py uses `time.monotonic`; the assembly passes it to all others."""
-    sources = [path for path in ROOT.glob("src/**/*.py") if path != ROOT / "src/orchid/clock.py"]
+    sources = [
+        path
+        for path in ROOT.glob("src/**/*.py")
+        if path != ROOT / "src/orchid/kernel/base/clock.py"
+    ]
     direct = re.compile(r"\btime\.monotonic|from time import .*\bmonotonic")
 
     found = [

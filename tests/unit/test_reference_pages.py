@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchid.settings.given import Given
+from orchid.kernel.settings.given import Given
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS, METRICS, *OTHERS = (

@@ -6,12 +6,13 @@ from typing import NoReturn
 
 import pytest
 
-from orchid import telemetry, worker
-from orchid.settings.errors import BadSettings
-from orchid.settings.given import Given
-from orchid.workers.counter import SharedCounter
-from orchid.workers.framing import Reader
-from orchid.workers.messages import Begin, UnfitMessage, from_worker, packed
+from orchid import worker
+from orchid.kernel.base import telemetry
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.given import Given
+from orchid.kernel.workers.counter import SharedCounter
+from orchid.kernel.workers.framing import Reader
+from orchid.kernel.workers.messages import Begin, UnfitMessage, from_worker, packed
 
 
 async def test_worker_without_a_parent_ends_at_once() -> None:

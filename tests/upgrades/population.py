@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from orchid.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.authorities.authority import Authority
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
 

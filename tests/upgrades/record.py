@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from orchid.store.etcd.store import EtcdStore
-from orchid.store.interface import Span
+from orchid.kernel.store.etcd.store import EtcdStore
+from orchid.kernel.store.interface import Span
 from tests.e2e.https import Https
 from tests.e2e.serving import running_server, sealing_flags
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 from tests.upgrades import old_code
 from tests.upgrades.population import FLAGS, SIGNING, Population, fill
 from tests.upgrades.recording import PACKED, PLACE, line

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from orchid.store.etcd.client import EtcdClient, TLSFiles
-from orchid.store.etcd.keys import Keyspace
-from orchid.store.etcd.messages import TXN, PutRequest, RequestOp, TxnRequest
+from orchid.kernel.store.etcd.client import EtcdClient, TLSFiles
+from orchid.kernel.store.etcd.keys import Keyspace
+from orchid.kernel.store.etcd.messages import TXN, PutRequest, RequestOp, TxnRequest
 from tests.upgrades.population import REQUESTS, Population
 
 PLACE = Path(__file__).parent.parent / "data" / "upgrades"

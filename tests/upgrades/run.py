@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.e2e.https import Https
 from tests.e2e.serving import ServerFailed, running_server
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 from tests.upgrades import old_code
 from tests.upgrades.load import Load
 from tests.upgrades.population import (

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchid.store import format as store_format
-from orchid.store.interface import Span
-from orchid.store.sqlite.store import SQLiteStore
-from orchid.version import __version__
+from orchid.kernel.base.version import __version__
+from orchid.kernel.store import format as store_format
+from orchid.kernel.store.interface import Span
+from orchid.kernel.store.sqlite.store import SQLiteStore
 from tests.e2e.https import Https
 from tests.e2e.serving import running_server, sealing_flags
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 from tests.upgrades.population import ADMIN, CORE, FLAGS, SIGNING, decoded, problems
 from tests.upgrades.recording import Recording, put, recordings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.https import Https
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 from tests.upgrades import old_code, run
 from tests.upgrades.load import Load
 from tests.upgrades.recording import put, recordings

@@ -12,71 +12,83 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchid.access.authenticators.anonymous import AnonymousAuthenticator, InvalidAnonymousPath
-from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
-from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
-from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
-from orchid.access.authenticators.in_process import InProcessCallers
-from orchid.access.authenticators.pod_certificate import PodCertificates
-from orchid.access.authenticators.request_header import (
+from orchid.assembly.authorization import authorization
+from orchid.assembly.controllers.controlling import hsm_of
+from orchid.features.accounts.authenticators.secret_token import SecretTokens
+from orchid.features.accounts.authenticators.service_account_token import (
+    ServiceAccountTokenAuthenticator,
+    account_verifier,
+    issuer_keys,
+)
+from orchid.features.accounts.token_issuer import (
+    InvalidIssuingSettings,
+    IssuingSettings,
+    TokenIssuer,
+)
+from orchid.features.accounts.token_lifetimes import TokenLifetimes
+from orchid.features.approval.case import SignerTerms, TermsOf
+from orchid.features.approval.platform_signers import platform_profiles, pod_profiles, signer_terms
+from orchid.features.approving.policy_explainer import PolicyExplainer
+from orchid.features.authorities.authority_keys import AuthorityKeyIndex
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority, profile
+from orchid.features.authorities.platform_authority import PlatformAuthority
+from orchid.features.authorities.policies.own_signers import AuthoritiesOf
+from orchid.features.authorities.signer_authorities import SignerAuthorities
+from orchid.features.certificates.authenticators.client_certificate import (
+    ClientCertificateAuthenticator,
+)
+from orchid.features.certificates.authenticators.pod_certificate import PodCertificates
+from orchid.features.certificates.authenticators.request_header import (
     InvalidRequestHeaderSettings,
     RequestHeaderAuthenticator,
     RequestHeaderSettings,
     refuse_shared_authorities,
 )
-from orchid.access.authenticators.secret_token import SecretTokens
-from orchid.access.authenticators.service_account_token import (
-    ServiceAccountTokenAuthenticator,
-    account_verifier,
-    issuer_keys,
+from orchid.features.certificates.inventory_metrics import IssuedCounts
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.clusters.revoked import ClusterRevocations
+from orchid.features.objects.server_leases import ServerLeases
+from orchid.features.revocation.revocations import Revocations
+from orchid.features.rights.authorizers.rbac import RBAC
+from orchid.features.sign_in.authenticators.bootstrap_token import BootstrapTokenAuthenticator
+from orchid.features.sign_in.authenticators.static_token import StaticTokenAuthenticator
+from orchid.features.sign_in.authenticators.webhook_token import (
+    WebhookTimes,
+    WebhookTokenAuthenticator,
 )
-from orchid.access.authenticators.static_token import StaticTokenAuthenticator
-from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
-from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
-from orchid.access.authority_keys import AuthorityKeyIndex
-from orchid.access.authorizers.rbac import RBAC
-from orchid.access.clusters.revoked import ClusterRevocations
-from orchid.access.json_endpoint import JsonEndpoint
-from orchid.access.past_keys import PastKeys
-from orchid.access.platform_authority import PlatformAuthority
-from orchid.access.revocations import Revocations
-from orchid.access.server_leases import ServerLeases
-from orchid.access.signer_authorities import SignerAuthorities
-from orchid.access.token_keys import FileKeys, StoredKeys, TokenKeys
-from orchid.admission.authorities.own_signers import AuthoritiesOf
-from orchid.approval.case import SignerTerms, TermsOf
-from orchid.approval.platform_signers import platform_profiles, pod_profiles, signer_terms
-from orchid.assembly.authorization import authorization
-from orchid.assembly.controlling import hsm_of
-from orchid.clock import Clock, Monotonic
-from orchid.credentials.authorities.hsm import KeysOfHsm
-from orchid.credentials.files import Reloading
-from orchid.credentials.refusals import Refusal
-from orchid.credentials.tokens import KeySet, Payload
-from orchid.credentials.x509.certification_path import ClientVerifier
-from orchid.data_directory import DataDirectory
-from orchid.engine.cache.feed import Feed
-from orchid.engine.interfaces import Authenticator, Randomness, TokenAuthenticator
-from orchid.engine.internal_writes import InternalObjects
-from orchid.engine.offload import Offload
-from orchid.issuance.metrics.inventory import IssuedCounts
-from orchid.issuance.policy_explainer import PolicyExplainer
-from orchid.issuance.token_issuer import InvalidIssuingSettings, IssuingSettings, TokenIssuer
-from orchid.issuance.token_keys.long_tokens import LongTokens
-from orchid.issuance.token_lifetimes import TokenLifetimes
-from orchid.kinds.certificate_authority import CertificateAuthority, profile
-from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.signing_key import SigningKey
-from orchid.outbound.remote import FollowedKubeconfig
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
-from orchid.settings.given import Given
-from orchid.store.interface import Store
-from orchid.wire.references import SecretReference
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.features.token_keys.long_tokens import LongTokens
+from orchid.features.token_keys.past_keys import PastKeys
+from orchid.features.token_keys.token_keys import FileKeys, StoredKeys, TokenKeys
+from orchid.kernel.access.authenticators.anonymous import (
+    AnonymousAuthenticator,
+    InvalidAnonymousPath,
+)
+from orchid.kernel.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
+from orchid.kernel.access.authenticators.in_process import InProcessCallers
+from orchid.kernel.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
+from orchid.kernel.access.json_endpoint import JsonEndpoint
+from orchid.kernel.base.clock import Clock, Monotonic
+from orchid.kernel.credentials.authorities.hsm import KeysOfHsm
+from orchid.kernel.credentials.files import Reloading
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.tokens import KeySet, Payload
+from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.engine.interfaces import Authenticator, Randomness, TokenAuthenticator
+from orchid.kernel.engine.internal_writes import InternalObjects
+from orchid.kernel.engine.offload import Offload
+from orchid.kernel.outbound.remote import FollowedKubeconfig
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.given import Given
+from orchid.kernel.store.interface import Store
+from orchid.kernel.wire.references import SecretReference
 
 if TYPE_CHECKING:
-    from orchid.access.oidc.authenticator import OidcAuthenticator
-    from orchid.issuance.exchange.subject_tokens import SubjectTokens
+    from orchid.features.exchange.subject_tokens import SubjectTokens
+    from orchid.features.sign_in.oidc.authenticator import OidcAuthenticator
 
 log = logging.getLogger(__name__)
 

@@ -6,63 +6,63 @@ Read `Policies.all`: it lists them in the order in which they run.
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 
-from orchid.access.authority_keys import AuthorityKeyIndex
-from orchid.access.clusters.record_usage import ClusterRecordUsage
-from orchid.access.token_secrets import TokenSecrets
-from orchid.admission.authorities.authority_names import AuthorityNames
-from orchid.admission.authorities.dependents import AuthorityDependents
-from orchid.admission.authorities.own_signers import OwnSigners
-from orchid.admission.authorities.unsealed_keys import REFUSAL, UnsealedKeys
-from orchid.admission.bound_object import BoundObject
-from orchid.admission.certificates.cluster_records import ClusterRecords
-from orchid.admission.certificates.four_eyes import FourEyes
-from orchid.admission.certificates.kept_approvals import KeptApprovals
-from orchid.admission.certificates.policy_forecast import PolicyForecast
-from orchid.admission.certificates.record_issued import Issuers, RecordIssued
-from orchid.admission.certificates.revoked_requesters import RevokedRequesters
-from orchid.admission.certificates.signer_permission import SignerPermission
-from orchid.admission.certificates.subject_restriction import SubjectRestriction
-from orchid.admission.exchange_policy_authors import ExchangePolicyAuthors
-from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
-from orchid.admission.nodes.node_restriction import NodeRestriction
-from orchid.admission.owner_permission import OwnerPermission
-from orchid.admission.revocation.certified_keys import CertifiedKeys
-from orchid.admission.revocation.cluster_revocation import ClusterRevocation
-from orchid.admission.revocation.revocation_permission import RevocationPermission
-from orchid.admission.revocation.revoked_keys import RevokedKeys
-from orchid.admission.role_escalation import RoleEscalation
-from orchid.admission.service_account import PodAccount
-from orchid.admission.signing_keys.authority_material import PrivateKeys, SignerReferences
-from orchid.admission.signing_keys.chains import SigningKeyChains
-from orchid.admission.signing_keys.conditions import (
+from orchid.assembly.access import Access
+from orchid.assembly.controllers.controlling import signing_certificates
+from orchid.features.accounts.policies.bound_object import BoundObject
+from orchid.features.accounts.policies.service_account import PodAccount
+from orchid.features.accounts.token_secrets import TokenSecrets
+from orchid.features.approving.policies.four_eyes import FourEyes
+from orchid.features.approving.policies.kept_approvals import KeptApprovals
+from orchid.features.approving.policies.policy_forecast import PolicyForecast
+from orchid.features.authorities.authority_keys import AuthorityKeyIndex
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.authorities.platform_issuers import PlatformIssuers
+from orchid.features.authorities.policies.authority_names import AuthorityNames
+from orchid.features.authorities.policies.dependents import AuthorityDependents
+from orchid.features.authorities.policies.own_signers import OwnSigners
+from orchid.features.authorities.policies.unsealed_keys import REFUSAL, UnsealedKeys
+from orchid.features.certificates.inventory_metrics import IssuedCounts
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.certificates.kinds.pod_certificate_request import PodCertificateRequest
+from orchid.features.certificates.policies.record_issued import Issuers, RecordIssued
+from orchid.features.certificates.policies.signer_permission import SignerPermission
+from orchid.features.certificates.policies.subject_restriction import SubjectRestriction
+from orchid.features.clusters.policies.cluster_records import ClusterRecords
+from orchid.features.clusters.policies.cluster_revocation import ClusterRevocation
+from orchid.features.clusters.record_usage import ClusterRecordUsage
+from orchid.features.exchange.kinds.token_exchange_policy import TokenExchangePolicy
+from orchid.features.exchange.policies.exchange_policy_authors import ExchangePolicyAuthors
+from orchid.features.nodes.policies.node_restriction import NodeRestriction
+from orchid.features.objects.kinds import namespace
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.objects.policies.namespace_lifecycle import Ensure, NamespaceLifecycle
+from orchid.features.objects.policies.owner_permission import OwnerPermission
+from orchid.features.revoking.policies.certified_keys import CertifiedKeys
+from orchid.features.revoking.policies.revocation_permission import RevocationPermission
+from orchid.features.revoking.policies.revoked_keys import RevokedKeys
+from orchid.features.revoking.policies.revoked_requesters import RevokedRequesters
+from orchid.features.rights.policies.role_escalation import RoleEscalation
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.features.token_keys.long_tokens import LongTokens
+from orchid.features.token_keys.policies.authority_material import PrivateKeys, SignerReferences
+from orchid.features.token_keys.policies.chains import SigningKeyChains
+from orchid.features.token_keys.policies.conditions import (
     AuthorityKeyConditions,
     KeyConditions,
     TokenKeyConditions,
 )
-from orchid.admission.signing_keys.material import SigningKeyMaterial, recording_signer
-from orchid.admission.signing_keys.steps import SigningKeySteps
-from orchid.assembly.access import Access
-from orchid.assembly.controlling import signing_certificates
-from orchid.credentials.authorities.issuer_chain import subject_key_id
-from orchid.credentials.x509.verified_chain import key_fingerprint
-from orchid.engine.cache.feed import Feed
-from orchid.engine.catalog import Catalog
-from orchid.engine.interfaces import AdmissionPolicy
-from orchid.issuance.metrics.inventory import IssuedCounts
-from orchid.issuance.platform_issuers import PlatformIssuers
-from orchid.issuance.token_keys.long_tokens import LongTokens
-from orchid.kinds import namespace
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.pod_certificate_request import PodCertificateRequest
-from orchid.kinds.published_bundle import PublishedBundle
-from orchid.kinds.secret import Secret
-from orchid.kinds.signing_key import SigningKey
-from orchid.kinds.token_exchange_policy import TokenExchangePolicy
-from orchid.settings.checking import Settings
-from orchid.wire.references import SecretReference, belongs_to
-from orchid.wire.signing_key_status import KeyDependents
+from orchid.features.token_keys.policies.material import SigningKeyMaterial, recording_signer
+from orchid.features.token_keys.policies.steps import SigningKeySteps
+from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
+from orchid.kernel.credentials.authorities.issuer_chain import subject_key_id
+from orchid.kernel.credentials.x509.verified_chain import key_fingerprint
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.engine.catalog import Catalog
+from orchid.kernel.engine.interfaces import AdmissionPolicy
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.wire.references import SecretReference, belongs_to
+from orchid.kernel.wire.signing_key_status import KeyDependents
 
 
 class Policies:

@@ -3,23 +3,27 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from orchid.access.authorizers.authority_secrets import AuthoritySecrets
-from orchid.access.authorizers.configuration import WEBHOOK, AuthorizerSettings, default_name
-from orchid.access.authorizers.configured import ROLES, Authorization, Wanted
-from orchid.access.authorizers.implied_rights import ImpliedRights
-from orchid.access.authorizers.node import NodeAuthorizer
-from orchid.access.authorizers.rbac import RBAC
-from orchid.access.authorizers.union import ListingAuthorizer
-from orchid.access.authorizers.webhook import WebhookSettings
-from orchid.clock import Clock
-from orchid.controllers.running import CONTROLLERS
-from orchid.credentials.refusals import Refusal
-from orchid.engine.cache.feed import Feed
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
-from orchid.settings.given import Given
-from orchid.wire.naming import Naming
-from orchid.wire.references import SecretReference
+from orchid.assembly.controllers.running import CONTROLLERS
+from orchid.features.authorities.authorizers.authority_secrets import AuthoritySecrets
+from orchid.features.nodes.authorizers.node import NodeAuthorizer
+from orchid.features.rights.authorizers.configuration import (
+    WEBHOOK,
+    AuthorizerSettings,
+    default_name,
+)
+from orchid.features.rights.authorizers.configured import ROLES, Authorization, Wanted
+from orchid.features.rights.authorizers.implied_rights import ImpliedRights
+from orchid.features.rights.authorizers.rbac import RBAC
+from orchid.features.rights.authorizers.union import ListingAuthorizer
+from orchid.features.rights.authorizers.webhook import WebhookSettings
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.given import Given
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.references import SecretReference
 
 FLAGS = (
     "authorization_mode",

@@ -1,11 +1,11 @@
 """Encryption at rest, around the store, and the file with its keys.
 
 Without --encryption-provider-config the embedded store has a file of its own in the data directory,
-created at the first start (orchid/data_directory.py) apart from the database: a copy of one without
-the other reveals nothing. Servers over etcd must share their keys: there, nothing is encrypted
-unless a file is given. Without one the server warns at start, and refuses to create keys of
-authorities (admission/authorities/unsealed_keys.py). A file with the provider `identity` confirms
-plain text.
+created at the first start (kernel/settings/data_directory.py) apart from the database: a copy of
+one without the other reveals nothing. Servers over etcd must share their keys: there, nothing is
+encrypted unless a file is given. Without one the server warns at start, and refuses to create keys
+of authorities (features/authorities/policies/unsealed_keys.py). A file with the provider `identity`
+confirms plain text.
 
 `Sealing` follows the file while the server runs. A file that lacks a key with which values are
 still sealed is not loaded: the server goes on with the previous one until no value needs that key.
@@ -17,27 +17,27 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from orchid.credentials.files import fingerprint, read_private
-from orchid.credentials.refusals import Refusal
-from orchid.data_directory import DataDirectory
-from orchid.engine.cache.feed import Feed
-from orchid.engine.kind import Kind
-from orchid.kinds.lease import ServerKeys, opens_annotation, seals_annotation
-from orchid.kinds.secret import Secret
-from orchid.metrics import Family, Gauge, Joining, Metric, Sample
-from orchid.settings.checking import Settings
-from orchid.settings.encryption import InvalidEncryption, read_configuration
-from orchid.settings.errors import BadSettings
-from orchid.store.encryption import (
+from orchid.features.objects.kinds.lease import ServerKeys, opens_annotation, seals_annotation
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.sealing.encryption import InvalidEncryption, read_configuration
+from orchid.kernel.base.metrics import Family, Gauge, Joining, Metric, Sample
+from orchid.kernel.credentials.files import fingerprint, read_private
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.engine.kind import Kind
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.encryption import (
     EncryptedStore,
     IdentityProvider,
     Provider,
     Providers,
     key_name,
 )
-from orchid.store.interface import Store
-from orchid.store.resealing import Resealing
-from orchid.wire.naming import SEALED_VALUE, Naming
+from orchid.kernel.store.interface import Store
+from orchid.kernel.store.resealing import Resealing
+from orchid.kernel.wire.naming import SEALED_VALUE, Naming
 
 log = logging.getLogger(__name__)
 

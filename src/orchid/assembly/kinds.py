@@ -4,48 +4,39 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from orchid.access.authorizers.union import Union
-from orchid.approval.explaining import Explainer
-from orchid.engine.interfaces import TokenAuthenticator
-from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.offload import Offload
-from orchid.issuance.metrics.credentials import IssuanceMetrics
-from orchid.issuance.token_issuer import TokenIssuer
-from orchid.kinds import (
-    acme_account,
-    acme_order,
-    approval_policy,
-    approval_review,
-    certificate_authority,
+from orchid.features.accounts.kinds import service_account, token_request, token_review
+from orchid.features.accounts.token_issuer import TokenIssuer
+from orchid.features.acme.kinds import acme_account, acme_order
+from orchid.features.approval.explaining import Explainer
+from orchid.features.approving.kinds import approval_policy, approval_review
+from orchid.features.authorities.kinds import certificate_authority
+from orchid.features.certificates.credentials_metrics import IssuanceMetrics
+from orchid.features.certificates.kinds import (
     certificate_search,
     certificate_signing_request,
-    cluster,
-    cluster_trust_bundle,
-    config_map,
-    console_session,
-    credential_revocation,
-    event,
     issued_certificate,
-    lease,
-    namespace,
-    node,
     pod_certificate_request,
-    published_bundle,
+)
+from orchid.features.clusters.kinds import cluster
+from orchid.features.console.kinds import console_session
+from orchid.features.exchange.kinds import token_exchange_policy, token_exchange_review
+from orchid.features.objects.kinds import config_map, event, lease, namespace, node, secret
+from orchid.features.objects.kinds.pod import pod
+from orchid.features.revocation.kinds import credential_revocation
+from orchid.features.rights.authorizers.union import Union
+from orchid.features.rights.kinds import (
     role,
     role_binding,
-    secret,
-    self_subject_review,
     self_subject_rules_review,
-    service_account,
-    signing_key,
     subject_access_review,
-    token_exchange_policy,
-    token_exchange_review,
-    token_request,
-    token_review,
 )
-from orchid.kinds.pod import pod
-from orchid.wire.naming import Naming
+from orchid.features.sign_in.kinds import self_subject_review
+from orchid.features.token_keys.kinds import signing_key
+from orchid.features.trust_bundles.kinds import cluster_trust_bundle, published_bundle
+from orchid.kernel.engine.interfaces import TokenAuthenticator
+from orchid.kernel.engine.kind import Endpoint, Kind
+from orchid.kernel.engine.offload import Offload
+from orchid.kernel.wire.naming import Naming
 
 # A change of one of these may remove permissions, so open watches are checked again.
 PERMISSION_KINDS = (

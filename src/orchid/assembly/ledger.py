@@ -8,21 +8,21 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchid.clock import SystemClock
-from orchid.credentials.files import read_private
-from orchid.credentials.keys import read_private_key
-from orchid.credentials.refusals import Refusal, UnsupportedKey
-from orchid.data_directory import DataDirectory
-from orchid.ledger.reading import StoredLog
-from orchid.ledger.sequencing import LedgerBroken, Sequencer
-from orchid.ledger.signing_keys import LedgerKeys, announce
-from orchid.ledger.status import FILE, keep_newest, refuse_rolled_back, report_damaged
-from orchid.server.pages.ledger import LedgerPages
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings, NotAvailable
-from orchid.store.interface import Store, StoreError
-from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteRefused
+from orchid.features.ledger.pages.ledger import LedgerPages
+from orchid.features.ledger.reading import StoredLog
+from orchid.features.ledger.sequencing import LedgerBroken, Sequencer
+from orchid.features.ledger.signing_keys import LedgerKeys, announce
+from orchid.features.ledger.status import FILE, keep_newest, refuse_rolled_back, report_damaged
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.credentials.files import read_private
+from orchid.kernel.credentials.keys import read_private_key
+from orchid.kernel.credentials.refusals import Refusal, UnsupportedKey
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
+from orchid.kernel.settings.errors import BadSettings, NotAvailable
+from orchid.kernel.store.interface import Store, StoreError
+from orchid.kernel.tlog.checkpoints import Checkpoint
+from orchid.kernel.tlog.notes import NoteRefused
 
 log = logging.getLogger(__name__)
 

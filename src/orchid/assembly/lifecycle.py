@@ -8,23 +8,23 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchid import process_memory
-from orchid.access.policy.bootstrap import bootstrap_policy
-from orchid.access.policy.reconcile import reconcile
-from orchid.assembly import controlling
 from orchid.assembly.access import as_bad_settings
+from orchid.assembly.controllers import controlling
+from orchid.assembly.controllers.running import run_controllers
 from orchid.assembly.listeners import list_listener
 from orchid.assembly.platform.importing import import_authority, import_later, report_older
 from orchid.assembly.server import Assembly
-from orchid.controllers.running import run_controllers
-from orchid.credentials.refusals import Refusal
-from orchid.issuance.revocation_file import FileTooLarge
-from orchid.issuance.token_keys.key_import import TokenKeyFiles, TokenKeyImport
-from orchid.kinds.lease import Lease, server_prefix
-from orchid.ledger.known_keys import note_keys
-from orchid.server.sockets.listener import Listener
-from orchid.settings.errors import BadSettings, NotAvailable
-from orchid.wire.errors import NotFound, Unavailable
+from orchid.features.ledger.known_keys import note_keys
+from orchid.features.objects.kinds.lease import Lease, server_prefix
+from orchid.features.revoking.revocation_file import FileTooLarge
+from orchid.features.rights.bootstrap import bootstrap_policy
+from orchid.features.rights.reconcile import reconcile
+from orchid.features.token_keys.key_import import TokenKeyFiles, TokenKeyImport
+from orchid.kernel.base import process_memory
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.server.sockets.listener import Listener
+from orchid.kernel.settings.errors import BadSettings, NotAvailable
+from orchid.kernel.wire.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from orchid.assembly.console.listener import ServedConsole

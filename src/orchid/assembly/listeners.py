@@ -4,18 +4,18 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from orchid import process_memory
-from orchid.credentials.refusals import Refusal
-from orchid.data_directory import DataDirectory
-from orchid.engine.cache.feed import Feed
-from orchid.server.chain import Chain
-from orchid.server.failures import TIMEOUT, failed
-from orchid.server.pages import crl
-from orchid.server.sockets.descriptors import fitted
-from orchid.server.sockets.listener import ConnectionLimits, Listener
-from orchid.server.sockets.tls import TlsFiles
-from orchid.settings.checking import Settings, address
-from orchid.settings.errors import BadSettings
+from orchid.features.revoking.pages import crl
+from orchid.kernel.base import process_memory
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.server.chain import Chain
+from orchid.kernel.server.failures import TIMEOUT, failed
+from orchid.kernel.server.sockets.descriptors import fitted
+from orchid.kernel.server.sockets.listener import ConnectionLimits, Listener
+from orchid.kernel.server.sockets.tls import TlsFiles
+from orchid.kernel.settings.checking import Settings, address
+from orchid.kernel.settings.data_directory import DataDirectory
+from orchid.kernel.settings.errors import BadSettings
 
 log = logging.getLogger(__name__)
 

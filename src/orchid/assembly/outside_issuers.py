@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from orchid.access.oidc.authenticator import OidcAuthenticator
-from orchid.access.oidc.configuration import Configuration, from_flags, read_configuration
-from orchid.access.revocations import Revocations
-from orchid.clock import Clock
-from orchid.credentials.files import read_bounded
-from orchid.credentials.refusals import Refusal
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
-from orchid.settings.given import Given
-from orchid.settings.trusted_files import authorities
+from orchid.features.revocation.revocations import Revocations
+from orchid.features.sign_in.oidc.authenticator import OidcAuthenticator
+from orchid.features.sign_in.oidc.configuration import Configuration, from_flags, read_configuration
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.credentials.files import read_bounded
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.given import Given
+from orchid.kernel.settings.trusted_files import authorities
 
 
 class OutsideIssuers(NamedTuple):

@@ -5,91 +5,94 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from orchid.access.clusters.calls import ClusterCalls
-from orchid.access.clusters.reviews import ClusterReviews
-from orchid.access.impersonation.impersonation import Impersonation
-from orchid.access.token_keys import FileKeys
-from orchid.acme import door as acme_door
-from orchid.acme import links as acme_links
-from orchid.acme.door import AcmeDoor
-from orchid.assembly import controlling
 from orchid.assembly.access import EXCHANGE_PATH, OWN_USER, Access, as_bad_settings
 from orchid.assembly.admission import Policies
+from orchid.assembly.controllers import controlling
+from orchid.assembly.controllers.running import UnknownController, chosen
 from orchid.assembly.encryption import Sealing, encrypted
+from orchid.assembly.host_conditions import HostConditions
 from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener
 from orchid.assembly.platform.files import ServingKey, project
 from orchid.assembly.stores import AuditRecord
 from orchid.assembly.token_pages import issuer_documents, oauth_pages
-from orchid.clock import SystemClock
-from orchid.controllers.running import UnknownController, chosen
-from orchid.controllers.runtime.context import NoticeMetrics
-from orchid.data_directory import DataDirectory, certificate_files, renew
-from orchid.engine.admission import Admission
-from orchid.engine.cache.feed import Feed
-from orchid.engine.cache.objects import IsStale
-from orchid.engine.catalog import Catalog
-from orchid.engine.internal_writes import InternalObjects
-from orchid.engine.kind import Kind
-from orchid.engine.offload import Offload
-from orchid.engine.randomness import SystemRandomness
-from orchid.engine.verbs.all_verbs import Verbs
-from orchid.issuance import revocation_file
-from orchid.issuance.acme_accounts import AcmeAccounts, ExternalKeys
-from orchid.issuance.acme_orders import AcmeOrders
-from orchid.issuance.applied_revision import AppliedRevision
-from orchid.issuance.authorities.file_authorities import FileAuthorityObjects
-from orchid.issuance.certificate_search import CertificateIndex
-from orchid.issuance.cluster_status import ClusterStatusWriter
-from orchid.issuance.metrics.authorities import AuthorityEnds
-from orchid.issuance.metrics.credentials import IssuanceMetrics
-from orchid.issuance.metrics.token_keys import KeyMetrics
-from orchid.issuance.own_certificates import OwnCertificates, OwnFiles
-from orchid.issuance.renewal_information import RenewalInformation
-from orchid.issuance.replaced_keys import ReplacedKeys
-from orchid.issuance.revocation_copy import RevocationCopy
-from orchid.issuance.revocation_lists import RevocationLists
-from orchid.issuance.secret_token_uses import SecretTokenUses
-from orchid.issuance.token_keys.file_keys import FileKeyObjects
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.kinds.lease import keys_annotation, serves_annotation, signs_annotation
-from orchid.kinds.namespace import Namespace
-from orchid.kinds.signing_key import SigningKey
-from orchid.ledger import status as ledger_status
-from orchid.ledger.known_keys import note_keys
-from orchid.ledger.status import LedgerStatus
-from orchid.ledger.token_counts import TokenCounts
-from orchid.metrics import Metric
-from orchid.oauth import introspection, revocation
-from orchid.server.audit.trail import PolicyAudit
-from orchid.server.chain import Chain
-from orchid.server.discovery.documents import Discovery
-from orchid.server.dispatch import Dispatch
-from orchid.server.fairness import Fairness
-from orchid.server.loop_watchdog import LoopWatchdog
-from orchid.server.metrics.certificate_ends import CertificateEnds
-from orchid.server.metrics.host_conditions import HostConditions
-from orchid.server.metrics.page import MetricsPage, OtherProcesses
-from orchid.server.metrics.requests import CountedRequests
-from orchid.server.open_watches import OpenWatches
-from orchid.server.openapi.endpoints import OpenApi
-from orchid.server.pages import clusters, crl, openid, renewal
-from orchid.server.pages.health import Check, Health
-from orchid.server.pages.ledger import PREFIX as LEDGER
-from orchid.server.pages.readiness import Readiness
-from orchid.server.pages.site import Page, Pages
-from orchid.server.sockets.listener import Listener
-from orchid.server.sockets.messages import Handler, HttpRequest, Response, Stream
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
-from orchid.store.interface import Store
-from orchid.store.probing import StoreProbe
-from orchid.trust import door
-from orchid.trust import pages as trust_pages
-from orchid.trust.door import TrustDoor
-from orchid.wire.user import MASTERS, UserInfo
+from orchid.features.accounts.secret_token_uses import SecretTokenUses
+from orchid.features.acme import door as acme_door
+from orchid.features.acme import links as acme_links
+from orchid.features.acme.acme_accounts import AcmeAccounts, ExternalKeys
+from orchid.features.acme.acme_orders import AcmeOrders
+from orchid.features.acme.door import AcmeDoor
+from orchid.features.authorities.authorities_metrics import AuthorityEnds
+from orchid.features.authorities.file_authorities import FileAuthorityObjects
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.certificates.certificate_search import CertificateIndex
+from orchid.features.certificates.credentials_metrics import IssuanceMetrics
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.certificates.own_certificates import OwnCertificates, OwnFiles
+from orchid.features.certificates.pages import renewal
+from orchid.features.certificates.renewal_information import RenewalInformation
+from orchid.features.clusters.calls import ClusterCalls
+from orchid.features.clusters.cluster_status import ClusterStatusWriter
+from orchid.features.clusters.pages import clusters
+from orchid.features.clusters.reviews import ClusterReviews
+from orchid.features.introspection import introspection, revocation
+from orchid.features.ledger import status as ledger_status
+from orchid.features.ledger.known_keys import note_keys
+from orchid.features.ledger.pages.ledger import PREFIX as LEDGER
+from orchid.features.ledger.status import LedgerStatus
+from orchid.features.ledger.token_counts import TokenCounts
+from orchid.features.objects.kinds.lease import keys_annotation, serves_annotation, signs_annotation
+from orchid.features.objects.kinds.namespace import Namespace
+from orchid.features.revoking import revocation_file
+from orchid.features.revoking.applied_revision import AppliedRevision
+from orchid.features.revoking.pages import crl
+from orchid.features.revoking.replaced_keys import ReplacedKeys
+from orchid.features.revoking.revocation_copy import RevocationCopy
+from orchid.features.revoking.revocation_lists import RevocationLists
+from orchid.features.token_keys.file_keys import FileKeyObjects
+from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.features.token_keys.token_keys import FileKeys
+from orchid.features.token_keys.token_keys_metrics import KeyMetrics
+from orchid.features.trust_bundles import door
+from orchid.features.trust_bundles import pages as trust_pages
+from orchid.features.trust_bundles.door import TrustDoor
+from orchid.kernel.access.impersonation.impersonation import Impersonation
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.base.metrics import Metric
+from orchid.kernel.engine.admission import Admission
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.engine.cache.objects import IsStale
+from orchid.kernel.engine.catalog import Catalog
+from orchid.kernel.engine.internal_writes import InternalObjects
+from orchid.kernel.engine.kind import Kind
+from orchid.kernel.engine.offload import Offload
+from orchid.kernel.engine.randomness import SystemRandomness
+from orchid.kernel.engine.verbs.all_verbs import Verbs
+from orchid.kernel.runtime.context import NoticeMetrics
+from orchid.kernel.server.audit.trail import PolicyAudit
+from orchid.kernel.server.chain import Chain
+from orchid.kernel.server.discovery.documents import Discovery
+from orchid.kernel.server.dispatch import Dispatch
+from orchid.kernel.server.fairness import Fairness
+from orchid.kernel.server.loop_watchdog import LoopWatchdog
+from orchid.kernel.server.metrics.certificate_ends import CertificateEnds
+from orchid.kernel.server.metrics.page import MetricsPage, OtherProcesses
+from orchid.kernel.server.metrics.requests import CountedRequests
+from orchid.kernel.server.open_watches import OpenWatches
+from orchid.kernel.server.openapi.endpoints import OpenApi
+from orchid.kernel.server.pages import openid
+from orchid.kernel.server.pages.health import Check, Health
+from orchid.kernel.server.pages.readiness import Readiness
+from orchid.kernel.server.pages.site import Page, Pages
+from orchid.kernel.server.sockets.listener import Listener
+from orchid.kernel.server.sockets.messages import Handler, HttpRequest, Response, Stream
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory, certificate_files, renew
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.interface import Store
+from orchid.kernel.store.probing import StoreProbe
+from orchid.kernel.wire.user import MASTERS, UserInfo
 
 if TYPE_CHECKING:
     from orchid.assembly.token_exchange import TokenExchangeParts

@@ -1,6 +1,6 @@
 """Run a server until stopped.
 
-worker.py runs a worker of it, remote_controllers.py the controllers alone.
+worker.py runs a worker of it, assembly/controllers/remote_controllers.py the controllers alone.
 """
 
 import asyncio
@@ -9,16 +9,17 @@ import logging
 import socket
 from typing import Any
 
-from orchid import data_directory, helper_process, process_memory
 from orchid.assembly import lifecycle, setting_files
 from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import has_sealed, opened_audit, opened_store
-from orchid.clock import SystemClock
-from orchid.server.sockets.listener import bind
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
-from orchid.store.retention import Retention
+from orchid.kernel.base import helper_process, process_memory
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.server.sockets.listener import bind
+from orchid.kernel.settings import data_directory
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.retention import Retention
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
             log.warning("settings.contradict: %s", problem)
         await opened.enter_async_context(sequenced(settings, files, store))
         if settings.given.workers > 1:
-            from orchid.workers.parent import Parent  # noqa: PLC0415 -- most have one process
+            from orchid.kernel.workers.parent import Parent  # noqa: PLC0415 -- most have one process
 
             sockets = await _bound(settings)
             workers = Parent(settings, store, sockets, WORKER_PROGRAM, clock.monotonic)

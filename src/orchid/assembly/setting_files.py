@@ -12,27 +12,27 @@ from typing import Any, Final
 
 import msgspec
 
-from orchid.access.authenticators.static_token import StaticTokenAuthenticator
-from orchid.access.authorizers.configuration import read_configuration as read_authorizers
 from orchid.assembly import ledger
 from orchid.assembly.kinds import stored_kinds
-from orchid.credentials import keys
-from orchid.credentials.authorities import authority_keys
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import read_bounded, read_private
-from orchid.credentials.refusals import Refusal, UnreadableKey
-from orchid.credentials.x509.certification_path import ClientVerifier
-from orchid.expressions.cel import Compiler
-from orchid.outbound.remote import read_kubeconfig
-from orchid.outbound.tls import present, trusting
-from orchid.server.audit import policy as audit_policy
-from orchid.server.sockets.tls import TlsFiles
-from orchid.settings import trusted_files
-from orchid.settings.checking import Settings
-from orchid.settings.encryption import read_configuration as read_encryption
-from orchid.settings.errors import BadSettings
-from orchid.settings.given import Given
-from orchid.settings.trusted_files import require_certificate
+from orchid.features.rights.authorizers.configuration import read_configuration as read_authorizers
+from orchid.features.sealing.encryption import read_configuration as read_encryption
+from orchid.features.sign_in.authenticators.static_token import StaticTokenAuthenticator
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities import authority_keys
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import read_bounded, read_private
+from orchid.kernel.credentials.refusals import Refusal, UnreadableKey
+from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.expressions.cel import Compiler
+from orchid.kernel.outbound.remote import read_kubeconfig
+from orchid.kernel.outbound.tls import present, trusting
+from orchid.kernel.server.audit import policy as audit_policy
+from orchid.kernel.server.sockets.tls import TlsFiles
+from orchid.kernel.settings import trusted_files
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.given import Given
+from orchid.kernel.settings.trusted_files import require_certificate
 
 Reader = Callable[[Path, Settings], Any]
 OF_CONTROLLERS: Final = ("cluster-signing-", "pkcs11-", "notice-")

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from orchid.clock import Clock
-from orchid.credentials.files import read_private
-from orchid.credentials.refusals import Refusal
-from orchid.server.audit import policy as audit_policy
-from orchid.server.audit.log_file import AuditLog, AuditLogUnusable
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings, NotAvailable
-from orchid.store import format as store_format
-from orchid.store.first_revision import first_revision
-from orchid.store.interface import (
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.credentials.files import read_private
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.server.audit import policy as audit_policy
+from orchid.kernel.server.audit.log_file import AuditLog, AuditLogUnusable
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings, NotAvailable
+from orchid.kernel.store import format as store_format
+from orchid.kernel.store.first_revision import first_revision
+from orchid.kernel.store.interface import (
     ABSENT,
     Change,
     Record,
@@ -25,10 +25,10 @@ from orchid.store.interface import (
     StoreError,
     StoreUnavailable,
 )
-from orchid.store.memory import MemoryStore
-from orchid.store.migrate import MOVED, moved_text
-from orchid.store.sqlite.store import SQLiteStore
-from orchid.wire.naming import SEALED_VALUE
+from orchid.kernel.store.memory import MemoryStore
+from orchid.kernel.store.migrate import MOVED, moved_text
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.wire.naming import SEALED_VALUE
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ async def _open(settings: Settings, clock: Clock) -> Store:
 async def _open_etcd(settings: Settings) -> Store:
     # Imported on demand: most servers use SQLite, and protobuf takes a while to load.
     try:
-        from orchid.store.etcd.store import EtcdStore
+        from orchid.kernel.store.etcd.store import EtcdStore
     except ImportError:
         raise BadSettings(
             "--etcd-servers needs two more packages: pip install 'orchid-identity[etcd]'"

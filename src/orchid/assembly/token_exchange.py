@@ -5,33 +5,33 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchid.access.oidc.keys import KeySource
-from orchid.access.revocations import Revocations
-from orchid.client.client import Client
-from orchid.clock import Clock
-from orchid.credentials.files import read_bounded
-from orchid.credentials.refusals import Refusal
-from orchid.credentials.tokens import Payload
-from orchid.engine.cache.feed import Feed
-from orchid.engine.interfaces import Authorizer
-from orchid.engine.offload import Offload
-from orchid.issuance.exchange.exchanger import TokenExchanger
-from orchid.issuance.exchange.explainer import PolicyExchangeExplainer
-from orchid.issuance.exchange.judging import PolicyJudge
-from orchid.issuance.exchange.policy_index import ExchangePolicyIndex
-from orchid.issuance.exchange.subject_tokens import (
+from orchid.features.accounts.token_issuer import TokenIssuer
+from orchid.features.exchange import exchange
+from orchid.features.exchange.exchanger import TokenExchanger
+from orchid.features.exchange.explainer import PolicyExchangeExplainer
+from orchid.features.exchange.judging import PolicyJudge
+from orchid.features.exchange.policy_index import ExchangePolicyIndex
+from orchid.features.exchange.subject_tokens import (
     Configuration,
     SubjectTokens,
     configuration_reader,
 )
-from orchid.issuance.exchange.uses import PolicyUses
-from orchid.issuance.token_issuer import TokenIssuer
-from orchid.ledger.exchange_counts import ExchangeCounts
-from orchid.oauth import exchange
-from orchid.oauth.addresses import AddressLimits
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
-from orchid.store.interface import Store
+from orchid.features.exchange.uses import PolicyUses
+from orchid.features.introspection.addresses import AddressLimits
+from orchid.features.ledger.exchange_counts import ExchangeCounts
+from orchid.features.revocation.revocations import Revocations
+from orchid.features.sign_in.oidc.keys import KeySource
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.client.client import Client
+from orchid.kernel.credentials.files import read_bounded
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.tokens import Payload
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.engine.interfaces import Authorizer
+from orchid.kernel.engine.offload import Offload
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.interface import Store
 
 
 def subject_tokens(

@@ -2,19 +2,19 @@
 
 import logging
 
-from orchid.access.revocations import REVOKED_TOKEN, REVOKED_USER
-from orchid.access.token_keys import TokenKeys
 from orchid.assembly.access import Access
-from orchid.clock import Monotonic
-from orchid.credentials.tokens import KeySet
-from orchid.oauth import introspection, metadata, revocation
-from orchid.oauth.callers import Callers
-from orchid.oauth.introspection import Introspection
-from orchid.oauth.revocation import Acting, TokenRevocation
-from orchid.server.pages import openid
-from orchid.server.pages.site import Page, openid_page
-from orchid.settings.checking import Settings
-from orchid.wire.user import UserInfo
+from orchid.features.introspection import introspection, metadata, revocation
+from orchid.features.introspection.callers import Callers
+from orchid.features.introspection.introspection import Introspection
+from orchid.features.introspection.revocation import Acting, TokenRevocation
+from orchid.features.revocation.revocations import REVOKED_TOKEN, REVOKED_USER
+from orchid.features.token_keys.token_keys import TokenKeys
+from orchid.kernel.base.clock import Monotonic
+from orchid.kernel.credentials.tokens import KeySet
+from orchid.kernel.server.pages import openid
+from orchid.kernel.server.pages.site import Page, openid_page
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.wire.user import UserInfo
 
 log = logging.getLogger(__name__)
 

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import socket
 
-from orchid import data_directory
 from orchid.assembly import lifecycle
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import opened_audit, opened_store
-from orchid.clock import SystemClock
-from orchid.settings.checking import Settings
-from orchid.workers.counts import WorkerCounts
-from orchid.workers.remote_store import RemoteStore
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.settings import data_directory
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.workers.counts import WorkerCounts
+from orchid.kernel.workers.remote_store import RemoteStore
 
 
 async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio.Event) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from cryptography import x509
 
 from tests.rotation.faults.rounds import Lost, Report, Subject
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 IDENTITY = "/apis/identity.orch.io/v1alpha1"
 KEYS, AUTHORITIES = f"{IDENTITY}/signingkeys", f"{IDENTITY}/certificateauthorities"

@@ -25,7 +25,7 @@ from tests.e2e.serving import (
 )
 from tests.rotation.faults.killed_server import launcher
 from tests.rotation.faults.rounds import Report
-from tests.unit.store import etcd_process
+from tests.unit.kernel.store import etcd_process
 from tests.upgrades.population import FLAGS, SIGNING, problems
 from tests.upgrades.recording import Recording, put, recordings
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchid.store.etcd.store import EtcdStore
-from orchid.store.interface import Change
-from orchid.store.sqlite.store import SQLiteStore
+from orchid.kernel.store.etcd.store import EtcdStore
+from orchid.kernel.store.interface import Change
+from orchid.kernel.store.sqlite.store import SQLiteStore
 
 MODULE = "tests.rotation.faults.killed_server"
 

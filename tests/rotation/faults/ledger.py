@@ -14,15 +14,15 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchid.credentials.files import write_private
-from orchid.ledger.reading import StoredLog
-from orchid.store.interface import Store
-from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteVerifier
+from orchid.features.ledger.reading import StoredLog
+from orchid.kernel.credentials.files import write_private
+from orchid.kernel.store.interface import Store
+from orchid.kernel.tlog.checkpoints import Checkpoint
+from orchid.kernel.tlog.notes import NoteVerifier
 from tests.faults.decisions import APPROVED, REQUESTS, SIGNER, ledger_violations
 from tests.faults.systems import Machine
 from tests.rotation.faults.rounds import Report, Subject
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 OK, CREATED, CONFLICT = 200, 201, 409
 CHECKPOINT = "/ledger/checkpoint"

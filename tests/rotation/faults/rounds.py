@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 
-from orchid.store.interface import Store
+from orchid.kernel.store.interface import Store
 from tests.conformance.exchanges import tokens_by_user
 from tests.e2e.https import Https, Reply
 from tests.e2e.serving import ServerFailed

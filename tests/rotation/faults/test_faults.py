@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.store.interface import Change
+from orchid.kernel.store.interface import Change
 from tests.rotation.faults.killed_server import Fuse, described
 from tests.rotation.faults.run import run
 

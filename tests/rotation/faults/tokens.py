@@ -12,8 +12,8 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from orchid.issuance.token_keys.long_tokens import DAY, PREFIX
-from orchid.store.interface import Span, Store
+from orchid.features.token_keys.long_tokens import DAY, PREFIX
+from orchid.kernel.store.interface import Span, Store
 from tests.rotation.faults.rounds import Lost, Report, Subject
 from tests.rotation.token_load import AUDIENCE, JWKS, REVIEWS, kid_of
 

@@ -14,38 +14,37 @@ from typing import Any, ClassVar
 
 from cryptography import x509
 
-from orchid.client.client import Client, ListSelection
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.jwk import read_jwk_text
-from orchid.issuance import stored_edition
-from orchid.issuance.revocation_lists import RevocationLists
-from orchid.issuance.stored_edition import ConsumerList, SeenConsumer
-from orchid.kinds.acme_account import AcmeAccount
-from orchid.kinds.acme_order import AcmeOrder
-from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
-from orchid.kinds.config_map import ConfigMap
-from orchid.kinds.pod.pod import Pod
-from orchid.kinds.published_bundle import PublishedBundle
-from orchid.kinds.secret import Secret
-from orchid.kinds.service_account import ServiceAccount
-from orchid.kinds.signing_key import ACTIVE, SigningKey
-from orchid.wire.codec.documents import convert
-from orchid.wire.conditions import is_true
-from orchid.wire.meta import Object, ObjectMeta
-from orchid.wire.naming import ORCH
-from orchid.wire.references import belongs_to
-from orchid.wire.user import MASTERS, UserInfo
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.features.acme.kinds.acme_account import AcmeAccount
+from orchid.features.acme.kinds.acme_order import AcmeOrder
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.features.objects.kinds.config_map import ConfigMap
+from orchid.features.objects.kinds.pod.pod import Pod
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revoking.revocation_lists import RevocationLists
+from orchid.features.token_keys.kinds.signing_key import ACTIVE, SigningKey
+from orchid.features.trust_bundles import stored_edition
+from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
+from orchid.features.trust_bundles.stored_edition import ConsumerList, SeenConsumer
+from orchid.kernel.client.client import Client, ListSelection
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.jwk import read_jwk_text
+from orchid.kernel.wire.codec.documents import convert
+from orchid.kernel.wire.conditions import is_true
+from orchid.kernel.wire.meta import Object, ObjectMeta
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.references import belongs_to
+from orchid.kernel.wire.user import MASTERS, UserInfo
 from tests.api.world import ISSUER, Api
 from tests.security.adoption import table
 from tests.security.exchanging import review
-from tests.unit.acme.acme_client import AcmeClient, public
-from tests.unit.acme.conftest import KEY_TYPE, SECRET
-from tests.unit.controllers.beside import Beside
-from tests.unit.controllers.test_accounts import token_secret
-from tests.unit.controllers.test_authority_rotation import make_activatable, new_key, step
-from tests.unit.controllers.test_keep_authorities import (
+from tests.unit.features.accounts.test_accounts import token_secret
+from tests.unit.features.acme.acme_client import AcmeClient, public
+from tests.unit.features.acme.conftest import KEY_TYPE, SECRET
+from tests.unit.features.authorities.test_authority_rotation import make_activatable, new_key, step
+from tests.unit.features.authorities.test_keep_authorities import (
     DAY,
     KEEPER,
     SIGNING,
@@ -53,8 +52,9 @@ from tests.unit.controllers.test_keep_authorities import (
     until_not_ready,
     until_ready,
 )
-from tests.unit.controllers.test_publish_bundles import PUBLISHER, edition, publish, root
-from tests.unit.credentials import samples
+from tests.unit.features.beside import Beside
+from tests.unit.features.trust_bundles.test_publish_bundles import PUBLISHER, edition, publish, root
+from tests.unit.kernel.credentials import samples
 
 HOME = ORCH.system_namespace
 SIGNER_OF = {"alice": "alice.example.com/web", "bob": "bob.example.com/web"}

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchid.assembly.kinds import stored_kinds
-from orchid.wire.naming import ORCH
-from orchid.wire.schema import Fields, Leaf, Mapping, Node, Scalar, Sequence
+from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.schema import Fields, Leaf, Mapping, Node, Scalar, Sequence
 
 AUTHORITY, INTERMEDIATE, SECRET_OF_KEY, BUNDLE, ACME_AUTHORITY, ACME_ACCOUNT, ACCOUNT, BOUND = (
     "authority",
@@ -34,7 +34,7 @@ RECORD: Final = "recorded with its uid, and never looked up by name to give a ri
 USER: Final = "a user, whose name is the identity"
 SIGNER: Final = "a signer is a name: the verbs `sign` and `attest` on it decide"
 PATTERN: Final = "a pattern of names that may be requested"
-CLUSTER: Final = "created again within an hour it is the same: `is_of_removed` of kinds/cluster.py"
+CLUSTER: Final = "created again within an hour it is the same: `is_of_removed` of features/clusters/kinds/cluster.py"
 NO_REFERENCE: Final = "refers to nothing"
 
 # Kinds and fields (`*` for any rest); the name of a scenario, a test, or a reason.
@@ -93,7 +93,7 @@ REFERENCES: Final[dict[str, str]] = {
     "Node *": NO_REFERENCE,
     "Pod spec.*": IN_ITS_NAMESPACE,
     "PodCertificateRequest spec.*": (
-        "tests/unit/controllers/test_sign_pod_requests.py::test_everything_in_a_request_is_checked"
+        "tests/unit/features/certificates/test_sign_pod_requests.py::test_everything_in_a_request_is_checked"
     ),
     "PublishedBundle spec.sources[].labelSelector.*": "the labels of trust bundles",
     "PublishedBundle spec.sources[].name": "any trust bundle of that name, as the source says",
@@ -117,38 +117,38 @@ REFERENCES: Final[dict[str, str]] = {
 
 # Modules that create objects with an owner, and the scenario in which the owner is replaced.
 OWNERS: Final[dict[str, str]] = {
-    "acme/accounts.py": ACCOUNT,
-    "acme/orders.py": ACME_ACCOUNT,
-    "admission/signing_keys/material.py": AUTHORITY,
-    "controllers/keep_authorities.py": AUTHORITY,
-    "controllers/publish_bundles.py": AUTHORITY,
-    "issuance/authorities/file_authorities.py": "of the files of the server",
-    "issuance/platform_key_import.py": "the authority of the platform is never deleted",
-    "issuance/stored_edition.py": BUNDLE,
+    "features/acme/accounts.py": ACCOUNT,
+    "features/acme/orders.py": ACME_ACCOUNT,
+    "features/token_keys/policies/material.py": AUTHORITY,
+    "features/authorities/controllers/keep_authorities.py": AUTHORITY,
+    "features/trust_bundles/controllers/publish_bundles.py": AUTHORITY,
+    "features/authorities/file_authorities.py": "of the files of the server",
+    "features/authorities/platform_key_import.py": "the authority of the platform is never deleted",
+    "features/trust_bundles/stored_edition.py": BUNDLE,
 }
 
 # Modules that go on after AlreadyExists, and what they look at before.
 AFTER_ALREADY_EXISTS: Final[dict[str, str]] = {
-    "access/policy/reconcile.py": "reads the role or binding again, and compares its rules",
-    "acme/accounts.py": "key, authority, and service account by uid",
-    "acme/door.py": "whether the Secret has a key; the name is used for nothing else",
-    "acme/orders.py": "an order: all of its spec, and its account by uid; a request: the user by "
+    "features/rights/reconcile.py": "reads the role or binding again, and compares its rules",
+    "features/acme/accounts.py": "key, authority, and service account by uid",
+    "features/acme/door.py": "whether the Secret has a key; the name is used for nothing else",
+    "features/acme/orders.py": "an order: all of its spec, and its account by uid; a request: the user by "
     "uid, the signer and the content",
-    "acme/revoking.py": "the server names another revocation of this certificate",
-    "admission/revocation/repeated_revocations.py": "raises it, after comparing what is revoked",
-    "controllers/create_default_accounts.py": "any account of that name is the default one",
-    "controllers/keep_approvals.py": "the server names another revocation of this certificate",
-    "controllers/keep_authorities.py": "tries again with the next name",
-    "controllers/publish_bundles.py": "owner by uid, and sources or content",
-    "controllers/publish_root_ca.py": "reads it again, and compares the content",
-    "controllers/publish_trust_bundles.py": "reads it again, and compares the content",
-    "controllers/record_cluster_certificates.py": "the name is a hash of the certificate",
-    "controllers/rotate_keys.py": "tries again with the next name",
-    "engine/internal_writes.py": "roles and namespaces, which have no owner",
-    "engine/verbs/create.py": "raises it",
-    "engine/verbs/patching.py": "applies to the object that is there, as the caller",
-    "issuance/token_lifetimes.py": "reads it again; other content makes the lifetimes unknown",
-    "oauth/revocation.py": "the server names another revocation of this token",
+    "features/acme/revoking.py": "the server names another revocation of this certificate",
+    "features/revoking/policies/repeated_revocations.py": "raises it, after comparing what is revoked",
+    "features/accounts/controllers/create_default_accounts.py": "any account of that name is the default one",
+    "features/approving/controllers/keep_approvals.py": "the server names another revocation of this certificate",
+    "features/authorities/controllers/keep_authorities.py": "tries again with the next name",
+    "features/trust_bundles/controllers/publish_bundles.py": "owner by uid, and sources or content",
+    "features/trust_bundles/controllers/publish_root_ca.py": "reads it again, and compares the content",
+    "features/trust_bundles/controllers/publish_trust_bundles.py": "reads it again, and compares the content",
+    "features/clusters/controllers/record_cluster_certificates.py": "the name is a hash of the certificate",
+    "features/token_keys/controllers/rotate_keys.py": "tries again with the next name",
+    "kernel/engine/internal_writes.py": "roles and namespaces, which have no owner",
+    "kernel/engine/verbs/create.py": "raises it",
+    "kernel/engine/verbs/patching.py": "applies to the object that is there, as the caller",
+    "features/accounts/token_lifetimes.py": "reads it again; other content makes the lifetimes unknown",
+    "features/introspection/revocation.py": "the server names another revocation of this token",
 }
 
 _NAME = re.compile(

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.wire.naming import ORCH
+from orchid.kernel.wire.naming import ORCH
 from tests.api import clusters
 from tests.api.world import BOB
 from tests.e2e.outside_issuer import AUDIENCE
@@ -45,9 +45,9 @@ from tests.security.ends.uses import (
 from tests.security.exchanging import POLICIES, exchange, make_policy
 from tests.security.signing_in import CLIENT, SESSIONS
 from tests.security.test_revocations import REQUESTS, jti_of, revoked
-from tests.unit.acme.acme_client import AcmeClient
-from tests.unit.acme.conftest import KEY_TYPE, SECRET
-from tests.unit.credentials import samples
+from tests.unit.features.acme.acme_client import AcmeClient
+from tests.unit.features.acme.conftest import KEY_TYPE, SECRET
+from tests.unit.kernel.credentials import samples
 
 POD = {"containers": [{"name": "c", "image": "i"}]}
 ACCOUNTS = "system:serviceaccount"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orchid
 from orchid.commands.records.stored_data import STORED
-from orchid.kinds.credential_revocation import CredentialRevocationSpec
+from orchid.features.revocation.kinds.credential_revocation import CredentialRevocationSpec
 from tests.security.ends import table
 
 SOURCE = Path(orchid.__file__).parent

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from orchid.credentials.authorities.authority import Authority
-from orchid.wire.naming import ORCH
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.wire.naming import ORCH
 from tests.api.callers import authority, front_proxy_settings
 from tests.api.clusters import cluster
 from tests.api.world import ADMIN, Answer, Api
@@ -26,8 +26,8 @@ from tests.security.certified import Certified
 from tests.security.exchanging import AGREES
 from tests.security.signing_in import CLIENT, SignInProvider
 from tests.security.test_revoked_users import allowed
-from tests.unit.acme.acme_client import BASE
-from tests.unit.acme.conftest import AUTHORITIES
+from tests.unit.features.acme.acme_client import BASE
+from tests.unit.features.acme.conftest import AUTHORITIES
 
 ISSUER = "https://orchid.test"
 NAMESPACE = "ends"

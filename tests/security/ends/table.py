@@ -72,8 +72,8 @@ class Credential:
     spared: dict[tuple[End, Path], str] = field(default_factory=dict)  # exceptions, and why
 
 
-TOKENS: Final = "access/authenticators/service_account_token.py"
-CERTIFICATES: Final = "access/authenticators/client_certificate.py"
+TOKENS: Final = "features/accounts/authenticators/service_account_token.py"
+CERTIFICATES: Final = "features/certificates/authenticators/client_certificate.py"
 TOKEN: Final = (API, WATCH, REVIEW, INTROSPECTION, WAITING)
 CERTIFICATE: Final = (API, WATCH, WAITING)
 OF_ACCOUNT: Final = {ITSELF: ENDED, ACCOUNT: ENDED, DELETED: ENDED, KEY: ENDED}
@@ -116,7 +116,7 @@ CREDENTIALS: Final = (
     ),
     Credential(
         "token in a Secret",
-        ("access/authenticators/secret_token.py",),
+        ("features/accounts/authenticators/secret_token.py",),
         TOKEN,
         {ACCOUNT: ENDED, DELETED: ENDED, BOUND: ENDED, KEY: ENDED},
         ("secrets",),
@@ -155,7 +155,7 @@ CREDENTIALS: Final = (
     ),
     Credential(
         "certificate of a Pod",
-        ("access/authenticators/pod_certificate.py",),
+        ("features/certificates/authenticators/pod_certificate.py",),
         CERTIFICATE,
         {ITSELF: ENDED, ACCOUNT: ENDED, SIGNER: ENDED, DELETED: ENDED, BOUND: ENDED},
         ("podcertificaterequests", "pods"),
@@ -173,7 +173,7 @@ CREDENTIALS: Final = (
     ),
     Credential(
         "join token",
-        ("access/authenticators/bootstrap_token.py",),
+        ("features/sign_in/authenticators/bootstrap_token.py",),
         TOKEN,
         {USER: ENDED, BOUND: ENDED},
         ("secrets",),
@@ -181,60 +181,60 @@ CREDENTIALS: Final = (
     ),
     Credential(
         "ID token of a person",
-        ("access/oidc/authenticator.py", "issuance/exchange/subject_tokens.py"),
+        ("features/sign_in/oidc/authenticator.py", "features/exchange/subject_tokens.py"),
         (*TOKEN, EXCHANGE),
         {ITSELF: ENDED, USER: ENDED},
     ),
     Credential(
         "console session",
-        ("console/served.py",),
+        ("features/console/served.py",),
         (CONSOLE, LIVE),
         {USER: ENDED, BOUND: ENDED},
         ("consolesessions",),
     ),
     Credential(
         "ACME account",
-        ("issuance/acme_accounts.py",),
+        ("features/acme/acme_accounts.py",),
         (ORDER,),
         {ACCOUNT: ENDED, DELETED: ENDED, BOUND: ENDED, DEACTIVATED: ENDED},
         ("acmeaccounts", "acmeorders"),
     ),
     Credential(
         "external account key",
-        ("issuance/acme_accounts.py",),
+        ("features/acme/acme_accounts.py",),
         (REGISTRATION,),
         {ACCOUNT: ENDED, DELETED: ENDED, BOUND: ENDED},
         ("secrets",),
     ),
     Credential(
         "static token",
-        ("access/authenticators/static_token.py",),
+        ("features/sign_in/authenticators/static_token.py",),
         TOKEN,
         {USER: ENDED},
     ),
     Credential(
         "user of a front proxy",
-        ("access/authenticators/request_header.py",),
+        ("features/certificates/authenticators/request_header.py",),
         CERTIFICATE,
         {USER: ENDED, PROXY: ENDED},
         spared={(PROXY, WAITING): REMAINS},
     ),
     Credential(
         "token that a webhook knows",
-        ("access/authenticators/webhook_token.py",),
+        ("features/sign_in/authenticators/webhook_token.py",),
         TOKEN,
         {ITSELF: ENDED, USER: ENDED},
     ),
     Credential(
         "token of a cluster",
-        ("access/clusters/revoked.py",),
+        ("features/clusters/revoked.py",),
         (WEBHOOK,),
         {ITSELF: ENDED, ACCOUNT: ENDED},
         ("clusters",),
     ),
     Credential(
         "certificate of a cluster",
-        ("access/clusters/revoked.py",),
+        ("features/clusters/revoked.py",),
         (WEBHOOK,),
         {ITSELF: ENDED, USER: ENDED},
         ("clusters",),
@@ -274,18 +274,18 @@ TOGETHER: Final = (KEY,)
 
 # What accepts no credential of its own, and why.
 NO_CREDENTIAL: Final = {
-    "access/authenticators/anonymous.py": "none",
-    "access/authenticators/audiences.py": "helps others",
-    "access/authenticators/bearer.py": "helps others",
-    "access/authenticators/in_process.py": "controllers of the server itself",
-    "access/authenticators/union.py": "asks the others",
-    "access/clusters/calls.py": "counts",
-    "access/clusters/record_usage.py": "counts",
-    "access/clusters/reviews.py": "reads the reviews of the webhook",
-    "access/oidc/claim_configuration.py": "helps others",
-    "access/oidc/configuration.py": "helps others",
-    "access/oidc/keys.py": "helps others",
-    "access/oidc/mapping.py": "helps others",
+    "kernel/access/authenticators/anonymous.py": "none",
+    "kernel/access/authenticators/audiences.py": "helps others",
+    "kernel/access/authenticators/bearer.py": "helps others",
+    "kernel/access/authenticators/in_process.py": "controllers of the server itself",
+    "kernel/access/authenticators/union.py": "asks the others",
+    "features/clusters/calls.py": "counts",
+    "features/clusters/record_usage.py": "counts",
+    "features/clusters/reviews.py": "reads the reviews of the webhook",
+    "features/sign_in/oidc/claim_configuration.py": "helps others",
+    "features/sign_in/oidc/configuration.py": "helps others",
+    "features/sign_in/oidc/keys.py": "helps others",
+    "features/sign_in/oidc/mapping.py": "helps others",
 }
 # Stored kinds whose deletion ends no credential, and why.
 NO_END: Final = {

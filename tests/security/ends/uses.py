@@ -9,7 +9,7 @@ from http.client import HTTPResponse
 from pathlib import Path as File
 from typing import Any
 
-from orchid.wire.naming import ORCH
+from orchid.kernel.wire.naming import ORCH
 from tests.api.world import Answer
 from tests.e2e.https import Https
 from tests.security.ends import table
@@ -17,10 +17,10 @@ from tests.security.ends.stage import CORE, ISSUER, NAMESPACE, Browser, Stage, s
 from tests.security.exchanging import exchange, review
 from tests.security.test_introspection import introspect
 from tests.security.test_revocations import REQUESTS, WHO
-from tests.unit.credentials import samples
+from tests.unit.kernel.credentials import samples
 
 PATIENCE = 20.0
-SOON = 8.0  # seconds: less than until the next regular check of watches (server/open_watches.py)
+SOON = 8.0  # seconds: less than until the next regular check of watches (kernel/server/open_watches.py)
 WATCHED = f"{CORE}/configmaps?watch=1"
 LIVE = "/live?of=credentialrevocations"
 

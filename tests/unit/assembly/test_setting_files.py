@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from orchid.assembly.setting_files import READERS, problems, require_usable
-from orchid.credentials import keys
-from orchid.credentials.authorities.authority import Authority
-from orchid.data_directory import kubeconfig_text
-from orchid.settings.checking import Settings, check
-from orchid.settings.errors import BadSettings
-from orchid.settings.given import Given
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.settings.checking import Settings, check
+from orchid.kernel.settings.data_directory import kubeconfig_text
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.given import Given
 
 # Settings that name what the server writes, or its directory; the start checks them itself.
 WRITTEN = {"data-dir", "audit-log-path"}

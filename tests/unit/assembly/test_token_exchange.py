@@ -15,7 +15,11 @@ async def main():
 
 asyncio.run(main())
 """
-OF_EXCHANGE = ("orchid.issuance.exchange", "orchid.oauth.exchange", "orchid.oauth.addresses")
+OF_EXCHANGE = (
+    "orchid.issuance.exchange",
+    "orchid.features.exchange.exchange",
+    "orchid.features.introspection.addresses",
+)
 
 
 def test_nothing_of_token_exchange_is_imported_when_it_is_off(tmp_path: Path) -> None:
@@ -26,5 +30,5 @@ def test_nothing_of_token_exchange_is_imported_when_it_is_off(tmp_path: Path) ->
 
     assert done.returncode == 0, done.stderr
     loaded = done.stdout.split()
-    assert "orchid.oauth.revocation" in loaded
+    assert "orchid.features.introspection.revocation" in loaded
     assert [name for name in loaded if name.startswith(OF_EXCHANGE)] == []

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("asyncio", "uvloop", "cryptography", "orchid.server", "orchid.assembly")
+HEAVY = ("asyncio", "uvloop", "cryptography", "orchid.kernel.server", "orchid.assembly")
 PROGRAM = """
 import sys
 from orchid import cli

@@ -14,38 +14,38 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchid.assembly.console.provider import openid_provider
-from orchid.assembly.controlling import CONSOLE
+from orchid.assembly.controllers.controlling import CONSOLE
 from orchid.assembly.server import Assembly
-from orchid.console import guard
-from orchid.console.api import JSON, Api, Refused, Unreachable
-from orchid.console.messages import (
+from orchid.features.console import guard
+from orchid.features.console.api import JSON, Api, Refused, Unreachable
+from orchid.features.console.messages import (
     LARGEST_BODY,
     UnreadableRequest,
     WebRequest,
     WebResponse,
     parse_target,
 )
-from orchid.console.pages import PAGES
-from orchid.console.rendering import Renderer
-from orchid.console.served import CertificateDoor, OpenIdDoor, PublicDoor
-from orchid.console.sessions import Sessions
-from orchid.console.site import Site
-from orchid.credentials.refusals import Refusal
-from orchid.credentials.secret import SecretValue
-from orchid.outbound.answer import Answer
-from orchid.outbound.failures import CallFailed
-from orchid.outbound.https_client import Pieces
-from orchid.server.failures import TIMEOUT, failed
-from orchid.server.memory.head_memo import facts_of
-from orchid.server.respond import compressed
-from orchid.server.sockets.descriptors import fitted
-from orchid.server.sockets.in_process import InProcessTransport
-from orchid.server.sockets.listener import ConnectionLimits, Listener
-from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Sink, Stream
-from orchid.server.sockets.tls import TlsFiles
-from orchid.settings.checking import address
-from orchid.settings.errors import BadSettings
-from orchid.version import __version__
+from orchid.features.console.pages import PAGES
+from orchid.features.console.rendering import Renderer
+from orchid.features.console.served import CertificateDoor, OpenIdDoor, PublicDoor
+from orchid.features.console.sessions import Sessions
+from orchid.features.console.site import Site
+from orchid.kernel.base.version import __version__
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.secret import SecretValue
+from orchid.kernel.outbound.answer import Answer
+from orchid.kernel.outbound.failures import CallFailed
+from orchid.kernel.outbound.https_client import Pieces
+from orchid.kernel.server.failures import TIMEOUT, failed
+from orchid.kernel.server.memory.head_memo import facts_of
+from orchid.kernel.server.respond import compressed
+from orchid.kernel.server.sockets.descriptors import fitted
+from orchid.kernel.server.sockets.in_process import InProcessTransport
+from orchid.kernel.server.sockets.listener import ConnectionLimits, Listener
+from orchid.kernel.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Sink, Stream
+from orchid.kernel.server.sockets.tls import TlsFiles
+from orchid.kernel.settings.checking import address
+from orchid.kernel.settings.errors import BadSettings
 
 log = logging.getLogger(__name__)
 

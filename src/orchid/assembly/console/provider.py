@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import Final
 
-from orchid.access.oidc.configuration import IssuerSettings
 from orchid.assembly import outside_issuers
-from orchid.clock import Monotonic
-from orchid.console.openid import OpenIdProvider, OpenIdSettings, calling
-from orchid.console.served import CALLBACK
-from orchid.credentials.files import read_private
-from orchid.credentials.refusals import Refusal
-from orchid.credentials.secret import SecretValue
-from orchid.outbound.remote import InvalidRemote, Remote, trusting
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
+from orchid.features.console.openid import OpenIdProvider, OpenIdSettings, calling
+from orchid.features.console.served import CALLBACK
+from orchid.features.sign_in.oidc.configuration import IssuerSettings
+from orchid.kernel.base.clock import Monotonic
+from orchid.kernel.credentials.files import read_private
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.secret import SecretValue
+from orchid.kernel.outbound.remote import InvalidRemote, Remote, trusting
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings
 
 LARGEST_SECRET: Final = 4096
 

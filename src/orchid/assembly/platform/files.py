@@ -1,27 +1,27 @@
 """The files of this server that follow from the keys of the authority `cluster`.
 
-`project` writes them: ca.crt, the serving certificate and admin.kubeconfig. platform/importing.py
-brings ca.crt and ca.key into the store, once.
+`project` writes them: ca.crt, the serving certificate and admin.kubeconfig.
+assembly/platform/importing.py brings ca.crt and ca.key into the store, once.
 """
 
 import logging
 from datetime import datetime
 from pathlib import Path
 
-from orchid import data_directory
-from orchid.access.platform_authority import PlatformKeys
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.authorities.issuer_chain import (
+from orchid.features.authorities.platform_authority import PlatformKeys
+from orchid.features.token_keys.kinds.signing_key import authority_key_id
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.authorities.issuer_chain import (
     issuer_key_id,
     may_certify,
     subject_key_id,
 )
-from orchid.credentials.files import Reloading, read_bounded
-from orchid.credentials.refusals import Refusal
-from orchid.credentials.x509 import certificates
-from orchid.data_directory import DataDirectory
-from orchid.kinds.signing_key import authority_key_id
-from orchid.settings.checking import Settings
+from orchid.kernel.credentials.files import Reloading, read_bounded
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.x509 import certificates
+from orchid.kernel.settings import data_directory
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
 
 log = logging.getLogger(__name__)
 

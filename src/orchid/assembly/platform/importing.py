@@ -10,14 +10,14 @@ import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
-from orchid import data_directory
 from orchid.assembly.server import Assembly
-from orchid.credentials.authorities.authority import FIRST_NAME, Authority
-from orchid.credentials.refusals import Refusal
-from orchid.data_directory import DataDirectory
-from orchid.issuance.platform_key_import import PlatformFiles, PlatformKeyImport
-from orchid.settings.errors import BadSettings
-from orchid.store.interface import StoreError
+from orchid.features.authorities.platform_key_import import PlatformFiles, PlatformKeyImport
+from orchid.kernel.credentials.authorities.authority import FIRST_NAME, Authority
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.settings import data_directory
+from orchid.kernel.settings.data_directory import DataDirectory
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.store.interface import StoreError
 
 log = logging.getLogger(__name__)
 

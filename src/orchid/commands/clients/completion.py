@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchid.commands.terminal import objects
-from orchid.commands.terminal.connection import connect
-from orchid.commands.terminal.output import Complaint, name_of, say
-from orchid.commands.terminal.parser_tree import subparsers
+from orchid.kernel.terminal import objects
+from orchid.kernel.terminal.connection import connect
+from orchid.kernel.terminal.output import Complaint, name_of, say
+from orchid.kernel.terminal.parser_tree import subparsers
 
 ASKED: Final = "words"
 MOST_NAMES: Final = 500

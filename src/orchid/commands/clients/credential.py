@@ -19,18 +19,18 @@ import os
 
 from cryptography import x509
 
-from orchid.commands.accounts import token
-from orchid.commands.certificates import requesting
-from orchid.commands.certificates.responses import certificate_of, wait_for
-from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import Json, add_flags, connect
-from orchid.commands.terminal.flags import add_certificate_and_key, add_duration, add_lifetime
-from orchid.commands.terminal.objects import account_of, completed
-from orchid.commands.terminal.output import USAGE, Complaint, remark, say
-from orchid.credentials import files
-from orchid.credentials.refusals import Refusal
-from orchid.credentials.secret import SecretValue
-from orchid.wire.naming import EXEC_GROUP, EXEC_INFO
+from orchid.features.accounts.commands import token
+from orchid.features.certificates.commands import requesting
+from orchid.features.certificates.commands.responses import certificate_of, wait_for
+from orchid.kernel.credentials import files
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.secret import SecretValue
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.connection import Json, add_flags, connect
+from orchid.kernel.terminal.flags import add_certificate_and_key, add_duration, add_lifetime
+from orchid.kernel.terminal.objects import account_of, completed
+from orchid.kernel.terminal.output import USAGE, Complaint, remark, say
+from orchid.kernel.wire.naming import EXEC_GROUP, EXEC_INFO
 
 VERSIONS = ("v1", "v1beta1")
 WAIT = 10

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from orchid.commands.diagnosis.findings import Finding, Installation, good, note, soon
-from orchid.commands.terminal.connection import path
+from orchid.kernel.terminal.connection import path
+from orchid.kernel.terminal.findings import Finding, Installation, good, note, soon
 
 MOST_NAMED: Final = 5
 

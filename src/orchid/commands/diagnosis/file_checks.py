@@ -18,7 +18,27 @@ import apsw
 
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.setting_files import problems
-from orchid.commands.diagnosis.findings import (
+from orchid.features.ledger import status as ledger_status
+from orchid.features.revoking import revocation_file
+from orchid.features.sealing.encryption import InvalidEncryption, read_configuration
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import UNREADABLE, read_private, refuse_exposed
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.server.sockets.tls import TlsFiles, TlsFilesUnusable
+from orchid.kernel.settings.data_directory import (
+    certificate_files,
+    unaccepted_clients,
+    unverified_tokens,
+)
+from orchid.kernel.settings.signing_files import signing_files
+from orchid.kernel.store.encryption import NotOpened, Provider
+from orchid.kernel.store.interface import NewerFormat, StoreError
+from orchid.kernel.store.migrate import MOVED, moved_text
+from orchid.kernel.store.sqlite import file as sqlite_file
+from orchid.kernel.store.sqlite import restore as sqlite_restore
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.findings import (
     Check,
     Finding,
     Installation,
@@ -27,22 +47,6 @@ from orchid.commands.diagnosis.findings import (
     soon,
     wrong,
 )
-from orchid.commands.terminal import times
-from orchid.credentials import keys
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import UNREADABLE, read_private, refuse_exposed
-from orchid.credentials.refusals import Refusal
-from orchid.data_directory import certificate_files, unaccepted_clients, unverified_tokens
-from orchid.issuance import revocation_file
-from orchid.ledger import status as ledger_status
-from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
-from orchid.settings.encryption import InvalidEncryption, read_configuration
-from orchid.settings.signing_files import signing_files
-from orchid.store.encryption import NotOpened, Provider
-from orchid.store.interface import NewerFormat, StoreError
-from orchid.store.migrate import MOVED, moved_text
-from orchid.store.sqlite import file as sqlite_file
-from orchid.store.sqlite import restore as sqlite_restore
 
 SOON: Final = datetime.timedelta(days=30)
 SKEW: Final = datetime.timedelta(minutes=5)

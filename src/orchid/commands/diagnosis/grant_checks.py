@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchid.commands.diagnosis.findings import Finding, Installation, good, note, soon
-from orchid.commands.rights import grants
-from orchid.commands.terminal.connection import Json, ServerConnection, path
+from orchid.features.rights.commands import grants
+from orchid.kernel.terminal.connection import Json, ServerConnection, path
+from orchid.kernel.terminal.findings import Finding, Installation, good, note, soon
 
 MOST_NAMED: Final = 5
 

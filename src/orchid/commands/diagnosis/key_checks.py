@@ -4,10 +4,10 @@ import datetime
 from collections.abc import Iterator
 from typing import Any, Final
 
-from orchid.commands.diagnosis.findings import Finding, Installation, good, note, soon, wrong
-from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import ServerConnection, path
-from orchid.commands.terminal.older_servers import older_servers
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.connection import ServerConnection, path
+from orchid.kernel.terminal.findings import Finding, Installation, good, note, soon, wrong
+from orchid.kernel.terminal.older_servers import older_servers
 
 ACTIVE, FILE = "Active", "File"
 OVERDUE: Final = 1.5  # periods

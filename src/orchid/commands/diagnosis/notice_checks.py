@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from orchid.commands.diagnosis.findings import Finding, Installation, good, note, wrong
-from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, path
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.connection import NOT_FOUND, CommandRefused, Json, path
+from orchid.kernel.terminal.findings import Finding, Installation, good, note, wrong
 
 NAME: Final = "notices"
 ENTRY: Final = "progress.json"

@@ -13,8 +13,18 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchid.commands.accounts import sealing_key
-from orchid.commands.diagnosis.findings import (
+from orchid.commands.diagnosis.key_checks import url_of
+from orchid.features.sealing.commands import sealing_key
+from orchid.features.sealing.encryption import InvalidEncryption, key_names
+from orchid.kernel.credentials.files import read_private
+from orchid.kernel.credentials.keys import read_private_key
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.x509 import certificates
+from orchid.kernel.outbound import kubeconfig
+from orchid.kernel.outbound.kubeconfig import UnusableKubeconfig
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.connection import NOT_FOUND, path
+from orchid.kernel.terminal.findings import (
     Check,
     Finding,
     Installation,
@@ -23,18 +33,8 @@ from orchid.commands.diagnosis.findings import (
     soon,
     wrong,
 )
-from orchid.commands.diagnosis.key_checks import url_of
-from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import NOT_FOUND, path
-from orchid.credentials.files import read_private
-from orchid.credentials.keys import read_private_key
-from orchid.credentials.refusals import Refusal
-from orchid.credentials.x509 import certificates
-from orchid.outbound import kubeconfig
-from orchid.outbound.kubeconfig import UnusableKubeconfig
-from orchid.settings.encryption import InvalidEncryption, key_names
-from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteRefused, NoteSigner
+from orchid.kernel.tlog.checkpoints import Checkpoint
+from orchid.kernel.tlog.notes import NoteRefused, NoteSigner
 
 SOON: Final = datetime.timedelta(days=30)
 YEAR: Final = datetime.timedelta(days=365)

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from orchid.access.oidc.keys import KeyLocation, KeySource, fetching
 from orchid.assembly import outside_issuers, token_exchange
-from orchid.clock import SystemClock
-from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, wrong
-from orchid.settings.errors import BadSettings
+from orchid.features.sign_in.oidc.keys import KeyLocation, KeySource, fetching
+from orchid.kernel.base.clock import SystemClock
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.terminal.findings import Check, Finding, Installation, good, wrong
 
 SECONDS: Final = 10.0
 

@@ -15,28 +15,28 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
-from orchid.access.policy.bootstrap import bootstrap_policy
-from orchid.assembly.controlling import controller_rights
+from orchid.assembly.controllers.controlling import controller_rights
 from orchid.commands.diagnosis.bundle_checks import bundles
-from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
 from orchid.commands.diagnosis.grant_checks import grants_of_accounts
 from orchid.commands.diagnosis.key_checks import stored_keys, url_of
 from orchid.commands.diagnosis.notice_checks import notices
 from orchid.commands.server import status
-from orchid.commands.terminal import kubeconfig_file, times
-from orchid.commands.terminal.connection import (
+from orchid.features.rights.bootstrap import bootstrap_policy
+from orchid.kernel.base.version import __version__
+from orchid.kernel.credentials import keys
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
+from orchid.kernel.terminal import kubeconfig_file, times
+from orchid.kernel.terminal.connection import (
     UNAUTHORIZED,
     CommandRefused,
     ServerConnection,
     path,
 )
-from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
-from orchid.commands.terminal.output import Complaint
-from orchid.credentials import keys
-from orchid.data_directory import DataDirectory
-from orchid.settings.checking import Settings
-from orchid.tlog.checkpoints import Checkpoint
-from orchid.version import __version__
+from orchid.kernel.terminal.findings import Check, Finding, Installation, good, note, wrong
+from orchid.kernel.terminal.kubeconfig_file import FoundKubeconfig
+from orchid.kernel.terminal.output import Complaint
+from orchid.kernel.tlog.checkpoints import Checkpoint
 
 SKEW: Final = datetime.timedelta(seconds=60)
 NONE: Final = datetime.timedelta()

@@ -12,8 +12,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from orchid.commands.terminal.output import USAGE, Complaint, remark, say
-from orchid.store.sqlite.file import DATABASE
+from orchid.kernel.store.sqlite.file import DATABASE
+from orchid.kernel.terminal.output import USAGE, Complaint, remark, say
 
 ENCRYPTION: Final = "encryption.yaml"
 REVOCATIONS: Final = "revocations.jsonl"
@@ -91,8 +91,8 @@ def run(chosen: argparse.Namespace) -> int:
 
 def refuse_moved(database: Path) -> None:
     """Refuse a database whose objects were moved to another store."""
-    from orchid.store.migrate import MOVED, moved_text
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.store.migrate import MOVED, moved_text
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     found = sqlite_restore.values_if_readable(database, MOVED).get(MOVED)
     if found is not None:
@@ -106,8 +106,8 @@ def beside(backup: Path) -> Path:
 
 def copy_private(source: Path, target: Path) -> None:
     """Copy a file that others must not read; the copy has mode 0600."""
-    from orchid.credentials.files import read_private, write_private
-    from orchid.credentials.refusals import Refusal
+    from orchid.kernel.credentials.files import read_private, write_private
+    from orchid.kernel.credentials.refusals import Refusal
 
     try:
         write_private(target, read_private(source, LARGEST_FILE))
@@ -118,8 +118,8 @@ def copy_private(source: Path, target: Path) -> None:
 
 def _refuse_newer_format(database: Path) -> None:
     """Refuse a database of a later version before anything is written."""
-    from orchid.store.interface import StoreError
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.store.interface import StoreError
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     try:
         sqlite_restore.require_known_format(database)
@@ -128,9 +128,9 @@ def _refuse_newer_format(database: Path) -> None:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    from orchid.store.interface import StoreError
-    from orchid.store.sqlite import file as sqlite_file
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.store.interface import StoreError
+    from orchid.kernel.store.sqlite import file as sqlite_file
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     try:
         sqlite_file.copy(source, target)
@@ -167,8 +167,8 @@ def _copy_everything(source: Path, target: Path, keys: Path) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    from orchid.credentials.files import read_bounded, write_private
-    from orchid.credentials.refusals import Refusal
+    from orchid.kernel.credentials.files import read_bounded, write_private
+    from orchid.kernel.credentials.refusals import Refusal
 
     try:
         write_private(target, read_bounded(source, LARGEST_FILE))

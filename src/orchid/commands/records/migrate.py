@@ -5,8 +5,8 @@
 
 Encrypted values stay encrypted: the servers of the target need the same keys, and the command says
 so. No server may run on either side meanwhile, and the target must be empty. The source gets a
-mark, with which no server starts; `--undo` removes it. store/migrate.py describes what is moved and
-how it is verified.
+mark, with which no server starts; `--undo` removes it. kernel/store/migrate.py describes what is
+moved and how it is verified.
 """
 
 import argparse
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 from orchid.commands.records import revived
 from orchid.commands.records.backup import ENCRYPTION
-from orchid.commands.terminal import times
-from orchid.commands.terminal.output import USAGE, Complaint, say
-from orchid.commands.terminal.progress import Bar
-from orchid.store.sqlite.file import DATABASE
-from orchid.wire.naming import SEALED_VALUE
+from orchid.kernel.store.sqlite.file import DATABASE
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.output import USAGE, Complaint, say
+from orchid.kernel.terminal.progress import Bar
+from orchid.kernel.wire.naming import SEALED_VALUE
 
 if TYPE_CHECKING:
-    from orchid.store.interface import Store
-    from orchid.store.migrate import Migrated, Progress
+    from orchid.kernel.store.interface import Store
+    from orchid.kernel.store.migrate import Migrated, Progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def run(chosen: argparse.Namespace) -> int:
         _refuse_unstored(chosen.source)
     if chosen.target:
         chosen.target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    from orchid.store.interface import StoreError
+    from orchid.kernel.store.interface import StoreError
 
     try:
         done = asyncio.run(_migrate(chosen))
@@ -78,7 +78,7 @@ def _undo(chosen: argparse.Namespace) -> int:
         raise Complaint("--undo moves nothing: name only the source", USAGE)
     if chosen.source:
         _require_database(chosen.source)
-    from orchid.store.interface import StoreError
+    from orchid.kernel.store.interface import StoreError
 
     try:
         was_moved = asyncio.run(_unmark(chosen))
@@ -92,7 +92,7 @@ def _undo(chosen: argparse.Namespace) -> int:
 
 
 async def _unmark(chosen: argparse.Namespace) -> bool:
-    from orchid.store.migrate import unmark
+    from orchid.kernel.store.migrate import unmark
 
     store = await (_embedded(chosen.source) if chosen.source else _etcd(chosen))
     try:
@@ -117,8 +117,8 @@ def _name_of(chosen: argparse.Namespace, directory: Path | None) -> str:
 
 def _refuse_unstored(source: Path) -> None:
     """Refuse if revocations are only in the file beside the database, as after a restore."""
-    from orchid.issuance import revocation_file
-    from orchid.store.interface import StoreError
+    from orchid.features.revoking import revocation_file
+    from orchid.kernel.store.interface import StoreError
 
     try:
         found = revocation_file.read(source / revocation_file.FILE)
@@ -141,7 +141,7 @@ def _with_their_key(source: Path | None) -> str:
 
 
 async def _migrate(chosen: argparse.Namespace) -> "Migrated":
-    from orchid.store.migrate import mark_moved, migrate
+    from orchid.kernel.store.migrate import mark_moved, migrate
 
     async with AsyncExitStack() as opened:
         embedded = await _embedded(chosen.source or chosen.target)
@@ -161,8 +161,8 @@ async def _migrate(chosen: argparse.Namespace) -> "Migrated":
 
 
 async def _embedded(directory: Path) -> "Store":
-    from orchid.store.first_revision import first_revision
-    from orchid.store.sqlite.store import SQLiteStore
+    from orchid.kernel.store.first_revision import first_revision
+    from orchid.kernel.store.sqlite.store import SQLiteStore
 
     return await SQLiteStore.open(
         directory / DATABASE, first=first_revision(times.now().timestamp())
@@ -171,7 +171,7 @@ async def _embedded(directory: Path) -> "Store":
 
 async def _etcd(chosen: argparse.Namespace) -> "Store":
     try:
-        from orchid.store.etcd.store import EtcdStore
+        from orchid.kernel.store.etcd.store import EtcdStore
     except ImportError:
         raise Complaint(
             "etcd needs two more packages: pip install 'orchid-identity[etcd]'", USAGE
@@ -188,8 +188,8 @@ async def _etcd(chosen: argparse.Namespace) -> "Store":
 
 
 def _refuse_exposed(key: Path) -> None:
-    from orchid.credentials.files import read_private
-    from orchid.credentials.refusals import Refusal
+    from orchid.kernel.credentials.files import read_private
+    from orchid.kernel.credentials.refusals import Refusal
 
     try:
         read_private(key)

@@ -1,10 +1,10 @@
 """`orchid restore`: replace the embedded store by a backup.
 
 Refused while a server has the store open. The previous database is renamed, and clients with a
-later revision have to list again: see store/sqlite/restore.py. A restore makes credentials valid
-that were deleted after the backup; records of certificates that were issued after it are kept,
-because those are still valid. The command reports them, as far as the previous database shows them,
-and can revoke their tokens (commands/records/revived.py).
+later revision have to list again: see kernel/store/sqlite/restore.py. A restore makes credentials
+valid that were deleted after the backup; records of certificates that were issued after it are
+kept, because those are still valid. The command reports them, as far as the previous database shows
+them, and can revoke their tokens (commands/records/revived.py).
 """
 
 import argparse
@@ -24,9 +24,9 @@ from orchid.commands.records.backup import (
 )
 from orchid.commands.records.stored_data import KEPT_PREFIXES, NEWER
 from orchid.commands.records.unknown_dependents import keys_in_use
-from orchid.commands.terminal import times
-from orchid.commands.terminal.output import USAGE, Complaint, remark, say
-from orchid.store.sqlite.file import DATABASE
+from orchid.kernel.store.sqlite.file import DATABASE
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.output import USAGE, Complaint, remark, say
 
 ALL, DELETED = "all", "deleted"
 
@@ -63,8 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from orchid.store.interface import StoreError
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.store.interface import StoreError
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     database = chosen.source / DATABASE if chosen.source.is_dir() else chosen.source
     if not database.is_file():
@@ -109,10 +109,10 @@ def _restore(
     unnoted: dict[str, bytes],
     found: revived.Revived,
 ) -> None:
-    from orchid.issuance import revocation_file
-    from orchid.store.first_revision import first_revision
-    from orchid.store.interface import AlreadyInUse
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.features.revoking import revocation_file
+    from orchid.kernel.store.first_revision import first_revision
+    from orchid.kernel.store.interface import AlreadyInUse
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     now = times.now()
@@ -148,7 +148,7 @@ def _restore(
 
 def _revoked(directory: Path) -> dict[str, bytes] | None:
     """All revocations in the file beside the database, by key; None: no file."""
-    from orchid.issuance import revocation_file
+    from orchid.features.revoking import revocation_file
 
     path = directory / REVOCATIONS
     if not path.exists():
@@ -167,7 +167,7 @@ def _revoked(directory: Path) -> dict[str, bytes] | None:
 
 def _unnoted(directory: Path, revoked: dict[str, bytes] | None) -> dict[str, bytes]:
     """Revocations of the previous database that the file lacks: the disk was full, or a crash."""
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     there = sqlite_restore.values_if_readable(directory / DATABASE, revived.REVOKED)
     noted = revoked or {}
@@ -183,10 +183,10 @@ def _report_revocations(revoked: dict[str, bytes], database: Path) -> None:
 
 def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
     """Report that the ledger goes back; the server then signs nothing until that is accepted."""
-    from orchid.ledger import store_keys
-    from orchid.ledger.status import accept, read_kept
-    from orchid.store.sqlite import restore as sqlite_restore
-    from orchid.tlog.checkpoints import Checkpoint
+    from orchid.features.ledger.status import accept, read_kept
+    from orchid.kernel.engine.ledger import store_keys
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.tlog.checkpoints import Checkpoint
 
     known = read_kept(directory / CHECKPOINT)
     note = sqlite_restore.value_of(database, store_keys.HEAD)
@@ -208,8 +208,8 @@ def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
 
 def _restore_file(source: Path, target: Path) -> None:
     """Restore a file of the backup, unless it exists: that one is newer."""
-    from orchid.credentials.files import read_private, write_private
-    from orchid.credentials.refusals import Refusal
+    from orchid.kernel.credentials.files import read_private, write_private
+    from orchid.kernel.credentials.refusals import Refusal
 
     if not source.exists() or target.exists():
         return

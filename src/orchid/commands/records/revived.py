@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from orchid.commands.records.stored_data import DROPPED, REVIVED, decisive
-from orchid.commands.terminal import times
-from orchid.commands.terminal.output import remark, say
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.output import remark, say
 
 ACCOUNTS: Final = "core/serviceaccounts/"
 ISSUED: Final = "identity/issuedcertificates/"
@@ -42,7 +42,7 @@ class Revived(msgspec.Struct, frozen=True):
 
 def compare(backup: Path, in_place: Path) -> Revived:
     """Find objects of the backup that the previous database lacks; raises StoreUnusable."""
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     then = sqlite_restore.uids(backup, [*REVIVED, ISSUED])
     now = sqlite_restore.uids_if_readable(in_place, [*REVIVED, ISSUED])
@@ -66,7 +66,7 @@ def compare(backup: Path, in_place: Path) -> Revived:
 
 def _changed(backup: Path, in_place: Path, same: set[str]) -> dict[str, list[str]]:
     """Objects that decide otherwise about credentials since the backup, by prefix."""
-    from orchid.store.sqlite.restore import values_if_readable
+    from orchid.kernel.store.sqlite.restore import values_if_readable
 
     changed: dict[str, list[str]] = {}
     for prefix in REVIVED:
@@ -84,7 +84,7 @@ def _changed(backup: Path, in_place: Path, same: set[str]) -> dict[str, list[str
 
 def dropped(database: Path) -> list[str]:
     """The keys of a backup that are not restored."""
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     sessions = sqlite_restore.uids(database, DROPPED)
     return [*token_lifetimes(), *published_editions(database), *sessions]
@@ -100,7 +100,7 @@ def uid_of(data: bytes) -> bytes:
 
 def lacking(revoked: dict[str, bytes], database: Path) -> list[str]:
     """The names of revocations that a database does not have."""
-    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     there = sqlite_restore.uids(database, [REVOKED])
     keys = [key for key, data in revoked.items() if there.get(key) not in (b"", uid_of(data))]
@@ -116,12 +116,13 @@ class _Identified(msgspec.Struct):
 
 
 def token_lifetimes() -> list[str]:
-    """The keys of the longest lifetime of tokens, in both namings (issuance/token_lifetimes.py).
+    """The keys of the longest lifetime of tokens, in both namings
+    (features/accounts/token_lifetimes.py).
 
     It may be outdated in the backup. Without it, the expiry of existing accounts' tokens is
     unknown.
     """
-    from orchid.wire.naming import KUBERNETES, ORCH
+    from orchid.kernel.wire.naming import KUBERNETES, ORCH
 
     return [
         f"core/configmaps/{names.system_namespace}/token-lifetimes" for names in (ORCH, KUBERNETES)
@@ -132,11 +133,11 @@ def published_editions(database: Path) -> list[str]:
     """The keys of the editions of published bundles in a backup, in both namings.
 
     Clients may have received later ones. Without them, the server stores each bundle under a new
-    sequence (controllers/publish_bundles.py).
+    sequence (features/trust_bundles/controllers/publish_bundles.py).
     """
-    from orchid.issuance.stored_edition import EDITIONS, is_edition
-    from orchid.store.sqlite import restore as sqlite_restore
-    from orchid.wire.naming import KUBERNETES, ORCH
+    from orchid.features.trust_bundles.stored_edition import EDITIONS, is_edition
+    from orchid.kernel.store.sqlite import restore as sqlite_restore
+    from orchid.kernel.wire.naming import KUBERNETES, ORCH
 
     prefixes = [
         f"core/configmaps/{names.system_namespace}/{EDITIONS}" for names in (ORCH, KUBERNETES)
@@ -147,9 +148,9 @@ def published_editions(database: Path) -> list[str]:
 
 def ledger_entries(key: str, value: bytes) -> list[tuple[str, bytes]]:
     """The ledger entry of a kept certificate: the restore rolls the ledger back."""
-    from orchid.kinds import issued_certificate
-    from orchid.ledger import store_keys
-    from orchid.wire.naming import ORCH
+    from orchid.features.certificates.kinds import issued_certificate
+    from orchid.kernel.engine.ledger import store_keys
+    from orchid.kernel.wire.naming import ORCH
 
     if not key.startswith(ISSUED):
         return []
@@ -195,12 +196,12 @@ def report(found: Revived) -> None:
 
 def revoke(file: Path, accounts: Iterable[str], now: datetime) -> None:
     """Make the server revoke every token of some accounts that was issued until now."""
-    from orchid.issuance import revocation_file
-    from orchid.kinds import credential_revocation as revocations
-    from orchid.wire.codec.documents import encode
-    from orchid.wire.meta import ObjectMeta
-    from orchid.wire.naming import ORCH
-    from orchid.wire.revoked_credentials import RevokedAccount
+    from orchid.features.revocation.kinds import credential_revocation as revocations
+    from orchid.features.revoking import revocation_file
+    from orchid.kernel.wire.codec.documents import encode
+    from orchid.kernel.wire.meta import ObjectMeta
+    from orchid.kernel.wire.naming import ORCH
+    from orchid.kernel.wire.revoked_credentials import RevokedAccount
 
     kind, moment = revocations.declare(ORCH), now.replace(microsecond=0)
     lines, stamp = [], f"{moment:%Y%m%dt%H%M%Sz}"

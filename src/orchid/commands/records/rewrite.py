@@ -10,7 +10,7 @@ written; so it can be interrupted and repeated at any time.
 
 import argparse
 
-from orchid.commands.terminal.connection import (
+from orchid.kernel.terminal.connection import (
     CONFLICT,
     NOT_FOUND,
     CommandRefused,
@@ -20,8 +20,8 @@ from orchid.commands.terminal.connection import (
     connect,
     path,
 )
-from orchid.commands.terminal.output import USAGE, Complaint, say
-from orchid.commands.terminal.progress import Bar
+from orchid.kernel.terminal.output import USAGE, Complaint, say
+from orchid.kernel.terminal.progress import Bar
 
 GROUPS = {"secrets": ("api", "v1"), "configmaps": ("api", "v1"), "serviceaccounts": ("api", "v1")}
 TRIES = 5

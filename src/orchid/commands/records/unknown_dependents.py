@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from orchid.commands.records.revived import KEYS, token_lifetimes
-from orchid.credentials.refusals import Refusal
+from orchid.kernel.credentials.refusals import Refusal
 
 AUTHORITIES: Final = "identity/certificateauthorities/"
 UNKNOWN: Final = timedelta(days=365)  # Pods get tokens for a year
@@ -20,8 +20,8 @@ UNKNOWN: Final = timedelta(days=365)  # Pods get tokens for a year
 
 def keys_in_use(database: Path, now: datetime) -> dict[str, bytes]:
     """The keys of a backup that were in use, with `unknownUntil`, by store key."""
-    from orchid.kinds.signing_key import RETIRED
-    from orchid.store.sqlite.restore import values_if_readable
+    from orchid.features.token_keys.kinds.signing_key import RETIRED
+    from orchid.kernel.store.sqlite.restore import values_if_readable
 
     tokens, authorities = _token_lifetime(database), _durations(database)
     changed = {}
@@ -49,8 +49,8 @@ def _with_unknown(key: dict[str, Any], until: datetime) -> bytes:
 
 def _token_lifetime(database: Path) -> timedelta:
     """The longest lifetime of tokens. It may be longer than in the backup, so at least a year."""
-    from orchid.issuance.token_lifetimes import LONGEST
-    from orchid.store.sqlite.restore import value_of
+    from orchid.features.accounts.token_lifetimes import LONGEST
+    from orchid.kernel.store.sqlite.restore import value_of
 
     longest = UNKNOWN
     for key in token_lifetimes():
@@ -65,9 +65,9 @@ def _token_lifetime(database: Path) -> timedelta:
 
 def _durations(database: Path) -> dict[str, timedelta]:
     """The longest lifetime of certificates of each authority."""
-    from orchid.kinds import certificate_authority
-    from orchid.store.sqlite.restore import values_if_readable
-    from orchid.wire.naming import ORCH
+    from orchid.features.authorities.kinds import certificate_authority
+    from orchid.kernel.store.sqlite.restore import values_if_readable
+    from orchid.kernel.wire.naming import ORCH
 
     decoder = certificate_authority.declare(ORCH).decoder
     durations = {}

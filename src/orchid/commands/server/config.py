@@ -10,10 +10,10 @@ import typing
 import msgspec
 
 from orchid.commands.server.serving_flags import add_settings, flags_of, settings_of, shown
-from orchid.commands.terminal.connection import FORMS
-from orchid.commands.terminal.output import Cell, print_for_programs, table
-from orchid.settings.given import Given
-from orchid.settings.reading import written_in
+from orchid.kernel.settings.given import Given
+from orchid.kernel.settings.reading import written_in
+from orchid.kernel.terminal.connection import FORMS
+from orchid.kernel.terminal.output import Cell, print_for_programs, table
 
 FLAG, FILE, DEFAULT = "flag", "file", "default"
 

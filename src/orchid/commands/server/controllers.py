@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 from orchid.commands.server.serving_flags import add_settings, until_signal
-from orchid.settings.checking import Settings
+from orchid.kernel.settings.checking import Settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Work until a signal."""
-    from orchid.assembly import remote_controllers
+    from orchid.assembly.controllers import remote_controllers
 
     async def control(settings: Settings, stop: asyncio.Event) -> None:
         default = settings.data_dir / "admin.kubeconfig"

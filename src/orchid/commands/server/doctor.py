@@ -11,11 +11,11 @@ import pwd
 from typing import TYPE_CHECKING
 
 from orchid.commands.server.serving_flags import add_settings, settings_of
-from orchid.commands.terminal.connection import Json
-from orchid.commands.terminal.output import REFUSED, USAGE, Cell, Complaint, say, say_json, table
+from orchid.kernel.terminal.connection import Json
+from orchid.kernel.terminal.output import REFUSED, USAGE, Cell, Complaint, say, say_json, table
 
 if TYPE_CHECKING:
-    from orchid.commands.diagnosis.findings import Finding, Installation
+    from orchid.kernel.terminal.findings import Finding, Installation
 
 MOODS = {"good": "good", "note": "", "soon": "waiting", "wrong": "bad"}
 
@@ -40,10 +40,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 def installation(chosen: argparse.Namespace) -> "Installation":
     """The files of the settings, and the server if it responds."""
-    from orchid.commands.diagnosis.findings import Installation
     from orchid.commands.diagnosis.server_checks import connected
-    from orchid.commands.terminal import times
-    from orchid.data_directory import located
+    from orchid.kernel.settings.data_directory import located
+    from orchid.kernel.terminal import times
+    from orchid.kernel.terminal.findings import Installation
 
     settings = settings_of(chosen)
     root = settings.data_dir
@@ -69,11 +69,11 @@ def _other_user(uid: int) -> str:
 def examined(here: "Installation") -> list[tuple[str, "Finding"]]:
     """Every finding with the name of its check; a check that fails is a finding too."""
     from orchid.commands.diagnosis.file_checks import FILE_CHECKS
-    from orchid.commands.diagnosis.findings import wrong
     from orchid.commands.diagnosis.other_key_checks import OTHER_KEY_CHECKS
     from orchid.commands.diagnosis.outside_checks import OUTSIDE_CHECKS
     from orchid.commands.diagnosis.server_checks import SERVER_CHECKS
-    from orchid.credentials.refusals import Refusal
+    from orchid.kernel.credentials.refusals import Refusal
+    from orchid.kernel.terminal.findings import wrong
 
     found: list[tuple[str, Finding]] = []
     checks = {**FILE_CHECKS, **SERVER_CHECKS, **OTHER_KEY_CHECKS, **OUTSIDE_CHECKS}

@@ -10,18 +10,18 @@ import os
 
 from orchid.commands.server.serving_flags import add_settings as configure
 from orchid.commands.server.serving_flags import settings_of
-from orchid.commands.terminal import times
-from orchid.commands.terminal.output import USAGE, Complaint, say
-from orchid.settings.checking import Settings
-from orchid.settings.errors import BadSettings
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.output import USAGE, Complaint, say
 
 __all__ = ["configure", "run"]
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from orchid import data_directory
-    from orchid.store.interface import AlreadyInUse
-    from orchid.store.sqlite.file import hold
+    from orchid.kernel.settings import data_directory
+    from orchid.kernel.store.interface import AlreadyInUse
+    from orchid.kernel.store.sqlite.file import hold
 
     settings = settings_of(chosen)
     try:
@@ -47,9 +47,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _refuse_sealed(settings: Settings) -> None:
     """Refuse to create a sealing key beside Secrets that another one has sealed."""
-    from orchid import data_directory
-    from orchid.store.sqlite.restore import values_if_readable
-    from orchid.wire.naming import SEALED_VALUE
+    from orchid.kernel.settings import data_directory
+    from orchid.kernel.store.sqlite.restore import values_if_readable
+    from orchid.kernel.wire.naming import SEALED_VALUE
 
     if data_directory.makes_sealing_key(settings):
         there = values_if_readable(data_directory.located(settings).database, "")

@@ -13,16 +13,16 @@ from typing import Any
 
 from orchid.commands.server.serving_flags import add_settings as configure
 from orchid.commands.server.serving_flags import until_signal
-from orchid.commands.terminal.output import say
-from orchid.settings.checking import Settings
-from orchid.wire.naming import CLIENT
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.terminal.output import say
+from orchid.kernel.wire.naming import CLIENT
 
 __all__ = ["configure", "run"]
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Serve until a signal."""
-    from orchid import process_memory
+    from orchid.kernel.base import process_memory
 
     process_memory.prepare()  # before the imports, which are most of the start
     from orchid.assembly import serving

@@ -1,7 +1,7 @@
 """Shared by commands with server settings: flags, and work until a signal.
 
-There is one flag for each setting, made from its declaration in settings/given.py. An invalid
-setting ends the start with one line and exit code 2; a store that does not respond, with 1.
+There is one flag for each setting, made from its declaration in kernel/settings/given.py. An
+invalid setting ends the start with one line and exit code 2; a store that does not respond, with 1.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from orchid.commands.terminal.output import REFUSED, USAGE, Complaint
-from orchid.settings.checking import Settings, check
-from orchid.settings.errors import BadSettings, NotAvailable
-from orchid.settings.given import Given, Many
-from orchid.settings.reading import read
+from orchid.kernel.settings.checking import Settings, check
+from orchid.kernel.settings.errors import BadSettings, NotAvailable
+from orchid.kernel.settings.given import Given, Many
+from orchid.kernel.settings.reading import read
+from orchid.kernel.terminal.output import REFUSED, USAGE, Complaint
 
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 _NOT_SETTINGS = ("run", "config", "kubeconfig", "output")
@@ -60,7 +60,7 @@ def until_signal(chosen: argparse.Namespace, work: Work) -> int:
     """Run a command until SIGTERM or SIGINT."""
     import uvloop
 
-    from orchid import telemetry
+    from orchid.kernel.base import telemetry
 
     settings = settings_of(chosen)
     # No core dump: it would hold every key and every secret.

@@ -9,9 +9,9 @@ import argparse
 import datetime
 import re
 
-from orchid.commands.accounts import whoami
-from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import (
+from orchid.features.sign_in.commands import whoami
+from orchid.kernel.terminal import times
+from orchid.kernel.terminal.connection import (
     FORBIDDEN,
     CommandRefused,
     Json,
@@ -20,7 +20,7 @@ from orchid.commands.terminal.connection import (
     connect,
     path,
 )
-from orchid.commands.terminal.output import REFUSED, Cell, facts, print_for_programs
+from orchid.kernel.terminal.output import REFUSED, Cell, facts, print_for_programs
 
 WELL = 200
 DECIDED = ("Approved", "Denied")

@@ -8,11 +8,11 @@ import pytest
 
 from orchid import cli
 from orchid.commands.records.backup import CHECKPOINT, PRIVATE, PUBLIC, REVOCATIONS
-from orchid.ledger.status import keep_newest
-from orchid.store.interface import ABSENT, Change, Span
-from orchid.store.sqlite.file import DATABASE
-from orchid.store.sqlite.store import SQLiteStore
-from tests.unit.ledger.logs import grow
+from orchid.features.ledger.status import keep_newest
+from orchid.kernel.store.interface import ABSENT, Change, Span
+from orchid.kernel.store.sqlite.file import DATABASE
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from tests.unit.features.ledger.logs import grow
 
 FILES = (CHECKPOINT, REVOCATIONS, *PUBLIC, *PRIVATE)
 OBJECT = json.dumps({"metadata": {"uid": "1"}}).encode()

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchid.commands.records import revived
-from orchid.issuance import revocation_file
-from orchid.kinds import credential_revocation
-from orchid.store.interface import ABSENT, Change
-from orchid.store.sqlite.store import SQLiteStore
-from orchid.wire.naming import ORCH
+from orchid.features.revocation.kinds import credential_revocation
+from orchid.features.revoking import revocation_file
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.wire.naming import ORCH
 
 
 async def holding(path: Path, accounts: dict[str, str]) -> Path:

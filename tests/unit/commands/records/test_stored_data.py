@@ -16,7 +16,7 @@ from orchid.commands.records.stored_data import (
     STORED,
     decisive,
 )
-from orchid.wire.naming import KUBERNETES, ORCH, Naming
+from orchid.kernel.wire.naming import KUBERNETES, ORCH, Naming
 
 SOURCE = Path(orchid.__file__).parent
 # A store key in the source that begins with "~": it is no object, and sorts behind all of them.

@@ -17,16 +17,16 @@ from orchid import cli
 from orchid.assembly.kinds import stored_kinds
 from orchid.commands.diagnosis import file_checks, other_key_checks
 from orchid.commands.diagnosis.file_checks import FILE_CHECKS
-from orchid.commands.diagnosis.findings import Installation
 from orchid.commands.diagnosis.server_checks import SERVER_CHECKS
 from orchid.commands.server import doctor
-from orchid.credentials import keys
-from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import write_private
-from orchid.settings.encryption import read_configuration
-from orchid.store.interface import ABSENT, Change
-from orchid.store.sqlite.store import SQLiteStore
-from orchid.wire.naming import ORCH, SEALED_VALUE
+from orchid.features.sealing.encryption import read_configuration
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import write_private
+from orchid.kernel.store.interface import ABSENT, Change
+from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.terminal.findings import Installation
+from orchid.kernel.wire.naming import ORCH, SEALED_VALUE
 from tests.e2e.serving import sealing_flags
 
 DAY = datetime.timedelta(days=1)

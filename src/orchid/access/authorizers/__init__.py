@@ -1,1 +1,0 @@
-"""Authorizers, one per file."""

@@ -1,1 +1,0 @@
-"""Tokens of external OpenID Connect issuers: configuration, keys, mapping of claims to users."""

@@ -1,1 +1,0 @@
-"""Rules that need more than one object; one policy per file."""

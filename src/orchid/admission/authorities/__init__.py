@@ -1,1 +1,0 @@
-"""CertificateAuthorities: who may declare one, with which key, and what depends on it."""

@@ -1,1 +1,0 @@
-"""Certificate requests, their approval, and the records of issued certificates."""

@@ -1,1 +1,0 @@
-"""Nodes: limits of what a node may write."""

@@ -1,1 +1,0 @@
-"""Revocations: who may create and lift them, and how often."""

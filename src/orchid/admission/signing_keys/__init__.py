@@ -1,1 +1,0 @@
-"""SigningKeys: creation, import and the steps of a rotation."""

@@ -1,1 +1,0 @@
-"""Commands for service accounts, their tokens and keys."""

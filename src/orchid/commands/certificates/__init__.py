@@ -1,1 +1,0 @@
-"""Commands for certificate requests, policies, authorities, inventory and revocation."""

@@ -1,1 +1,0 @@
-"""Kubernetes clusters whose credentials can be revoked here."""

@@ -1,1 +1,0 @@
-"""Hosts outside of Kubernetes."""

@@ -1,1 +1,0 @@
-"""Background work beside the server, through the client only."""

@@ -1,0 +1,74 @@
+"""TokenSecrets: index of the Secrets that hold a token, by the key that signed it.
+
+Tokens in Secrets never end, so a key cannot be Retired while a Secret holds one of its tokens. The
+index follows the cache of Secrets; only those of the token type are decoded.
+"""
+
+import binascii
+from typing import Final
+
+import msgspec
+
+from orchid.features.objects.kinds.secret import Secret
+from orchid.kernel.access.cache_index import CacheIndex
+from orchid.kernel.credentials.keys import b64url_decode
+from orchid.kernel.engine.cache.entry import Entry
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.wire.naming import Naming
+
+TOKEN: Final = "token"  # noqa: S105 - the key in a Secret
+LONGEST_HEADER: Final = 2048
+
+
+class _Header(msgspec.Struct):
+    kid: str = ""
+
+
+_header = msgspec.json.Decoder(_Header).decode
+
+
+class TokenSecrets:
+    """The Secrets that hold tokens, by the id of the key that signed them."""
+
+    def __init__(self, feed: Feed, names: Naming) -> None:
+        cache = feed.of(Secret)
+        self._decode = cache.kind.decoder.stored
+        self._prefix = len(cache.kind.key_prefix)
+        self._type = names.token_secret_type
+        self._mark = msgspec.json.encode(self._type)
+        self._cleared()
+        self._index = CacheIndex(cache, self._changed, self._cleared)
+
+    def of_key(self, kid: str) -> list[str]:
+        """Namespace and name of each Secret that holds a token of a key."""
+        self._index.catch_up()
+        return sorted(key[self._prefix :] for key in self._by_key.get(kid, ()))
+
+    def _cleared(self) -> None:
+        self._by_key: dict[str, set[str]] = {}
+        self._kids: dict[str, str] = {}  # by the Secret
+
+    def _changed(self, key: str, entry: Entry[Secret] | None) -> None:
+        before = self._kids.pop(key, "")
+        if before:
+            self._by_key[before].discard(key)
+            if not self._by_key[before]:
+                del self._by_key[before]
+        if entry is None or self._mark not in entry.tail:
+            return
+        secret = self._decode(entry.data)
+        kid = _kid(secret.data.get(TOKEN, b"")) if secret.type == self._type else ""
+        if kid:
+            self._kids[key] = kid
+            self._by_key.setdefault(kid, set()).add(key)
+
+
+def _kid(token: bytes) -> str:
+    """The key id in the header of a token; empty if there is none."""
+    head = token.partition(b".")[0]
+    if len(head) > LONGEST_HEADER:
+        return ""
+    try:
+        return _header(b64url_decode(head)).kid
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        return ""

@@ -1,0 +1,36 @@
+"""The profiles of the platform's signers, by their names in a naming."""
+
+from datetime import timedelta
+
+from orchid.features.approval.case import SignerTerms, TermsOf
+from orchid.kernel.credentials.authorities import profiles
+from orchid.kernel.credentials.authorities.profiles import Profile
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.user import ACCOUNT_PREFIX, MASTERS, NODE_PREFIX, NODES, groups_of_accounts
+
+
+def platform_profiles(names: Naming) -> dict[str, Profile]:
+    """The profile of every platform signer of CertificateSigningRequests, by its name."""
+    node = {"nodes_group": NODES, "node_user_prefix": NODE_PREFIX}
+    made = (
+        profiles.client(names.client_signer, (MASTERS,)),
+        profiles.node_client(names.node_client_signer, **node),
+        profiles.node_serving(names.node_serving_signer, **node),
+        profiles.legacy(names.legacy_signer, (MASTERS,)),
+    )
+    return {profile.signer_name: profile for profile in made}
+
+
+def pod_profiles(names: Naming) -> dict[str, Profile]:
+    """The profile of the platform signer of PodCertificateRequests, by its name."""
+    signer = names.pod_client_signer
+    made = profiles.pods(signer, account_prefix=ACCOUNT_PREFIX, groups_of=groups_of_accounts)
+    return {signer: made}
+
+
+def signer_terms(names: Naming, longest: timedelta) -> TermsOf:
+    """The terms of each signer of ours, for checks before the signing."""
+    known = {
+        name: SignerTerms(profile, longest) for name, profile in platform_profiles(names).items()
+    }
+    return known.get

@@ -1,0 +1,557 @@
+"""Create the keys of certificate authorities, publish their trust bundles, and set their status.
+
+Reads   certificateauthorities, their SigningKeys and Secrets; credentialrevocations that name a
+        key; clustertrustbundles of their signers; the publishedbundles of their names
+Writes  the SigningKey of the first key, which the server creates with it, or of the present key;
+        a trust bundle for each key in use; /status: the keys and the certificate of the signer;
+        Ready, with the problem; Expiring, in the last third of its life; whether it may sign
+        revocation lists
+Never   creates a successor (rotate_authority_keys.py), nor signs
+        (features/certificates/controllers/sign_requests.py)
+
+The present key of an authority without SigningKeys, as an earlier version left it, becomes its
+first SigningKey. If a user replaces the key in the Secret of an authority, the new one becomes a
+SigningKey that signs immediately.
+
+Keys and bundles are owned by their authority and deleted with it. A bundle is deleted when its key
+is Retired, or when it expires: certificates may still need it. Secrets of the system namespace,
+where keys usually are, are watched; a Secret elsewhere is read when its authority changes and every
+half minute, so that the controller needs no permission to watch all Secrets. With more than 300
+authorities each is read less often, so that the load does not grow with their number.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from orchid.features.authorities.authority_conditions import (
+    ABNORMAL,
+    BUNDLE_TAKEN,
+    PARENT_REPLACED,
+    CertificateRevoked,
+    ChainMissing,
+    KeyLost,
+    KeyNotSealed,
+    NoKey,
+    SignerTaken,
+    bundle_problem,
+    of_certificate,
+    of_relations,
+    turning_points,
+)
+from orchid.features.authorities.controllers.follow_authorities import (
+    AUTHORITIES,
+    AuthoritiesBySigner,
+    SecretMissing,
+    cross_certificates,
+    read_authority,
+    read_secret,
+)
+from orchid.features.authorities.kinds.certificate_authority import (
+    EXPIRING,
+    UNSEALED_STORE,
+    CertificateAuthority,
+    parent_problem,
+    parent_reference,
+    secret_location,
+)
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.features.token_keys.kinds.signing_key import (
+    MADE,
+    RETIRED,
+    KeySelection,
+    SigningKey,
+    SigningKeySpec,
+    authority_public_key,
+    key_location,
+    revoked_identities,
+    select,
+)
+from orchid.features.trust_bundles.controllers.publish_trust_bundles import (
+    bundle_name,
+    is_past,
+    top_of_chain,
+)
+from orchid.features.trust_bundles.kinds.cluster_trust_bundle import (
+    ClusterTrustBundle,
+    ClusterTrustBundleSpec,
+)
+from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.authorities.hsm import NO_HSM, KeysOfHsm
+from orchid.kernel.credentials.authorities.issuer_chain import (
+    refuse_out_of_time,
+    spki_of,
+)
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.x509 import certificates
+from orchid.kernel.runtime.context import ControllerContext
+from orchid.kernel.runtime.declaration import ControllerDeclaration
+from orchid.kernel.runtime.events import NORMAL, WARNING, EventRecorder
+from orchid.kernel.runtime.loop import Controller, Key, Trigger, TryAgain
+from orchid.kernel.wire.authority_status import AuthorityKeyReference, AuthorityParentReference
+from orchid.kernel.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
+from orchid.kernel.wire.errors import AlreadyExists, Forbidden, Invalid
+from orchid.kernel.wire.meta import Object, ObjectMeta, OwnerReference
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.policy_rules import CORE, READ, may_record_events, rule
+from orchid.kernel.wire.references import SecretReference, belongs_to, owner_reference
+from orchid.kernel.wire.revoked_credentials import RevokedKey
+from orchid.kernel.wire.rules.key_names import next_name
+from orchid.kernel.wire.struct import replace
+
+LOOK_AGAIN_SECONDS: Final = 30.0  # for a Secret that is not watched
+LONGEST_PAUSE_SECONDS: Final = 3600.0  # in case the clock steps, or an old bundle expires
+SECONDS_EACH: Final = 0.1  # at most ten authorities are checked per second, however many there are
+HOW_TO_SEAL: Final = "start every server with the same --encryption-provider-config"
+ISSUING: Final = "Issuing"
+
+
+class KeepAuthorities(Controller[CertificateAuthority]):
+    name = "certificate-authority"
+    workers = 2  # generating an RSA key keeps a processor busy for a while
+
+    def __init__(
+        self,
+        client: Client,
+        names: Naming,
+        clock: Clock,
+        events: EventRecorder,
+        hsm: KeysOfHsm = NO_HSM,
+    ) -> None:
+        super().__init__(client, AUTHORITIES)
+        self._hsm = hsm
+        self._names = names
+        self._clock = clock
+        self._events = events
+        self._index = AuthoritiesBySigner()
+        self._secret_of: dict[str, SecretReference] = {}  # by the name of the authority
+        self._kept: dict[SecretReference, set[str]] = {}  # the names of the authorities by Secret
+        self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
+        self._keys: dict[str, dict[str, SigningKey]] = {}  # by authority and name
+        self._named: dict[str, str] = {}  # the authority of every key, by name
+        self._names_taken: set[str] = set()  # the names of all authorities
+        self._holders: dict[SecretReference, str] = {}  # authorities by the Secret of a key
+        self._revoked: dict[str, RevokedKey] = {}  # by the name of the revocation
+        # By the SHA-256 of a certificate: names of revocations; authorities, with names of keys.
+        self._revoked_certificates: dict[str, set[str]] = {}
+        self._chains: dict[str, set[tuple[str, str]]] = {}
+        self.listed = asyncio.Event()  # set once every authority is in the index
+        self._home = home = names.system_namespace
+        self.triggers = (
+            Trigger(ListSelection(SigningKey), self._key_changed),
+            Trigger(ListSelection(CredentialRevocation), self._key_revoked),
+            Trigger(ListSelection(ClusterTrustBundle), self._owner_of),
+            Trigger(ListSelection(PublishedBundle, existing=False), self._published),
+            # Every authority is processed at the start, so only changes matter.
+            Trigger(ListSelection(Secret, home, existing=False, read_as=Object), self._kept_in),
+        )
+
+    def starting(self) -> None:
+        self.listed.clear()
+        self._index.clear()
+        self._secret_of.clear()
+        self._names_taken.clear()
+        self._kept.clear()
+
+    async def all_listed(self) -> None:
+        self.listed.set()
+        for signer in self._index.signers:
+            for found in self._index.claims(signer):
+                self.queue.add(("", found.name), found)
+
+    def take(self, event: WatchedChange[CertificateAuthority]) -> None:
+        found = event.object
+        if event.type == DELETED:
+            self._names_taken.discard(found.name)
+        else:
+            self._names_taken.add(found.name)
+        if found.is_file:
+            return
+        self._index.take(event)
+        self._move(
+            found.name, None if event.type == DELETED else secret_location(found, self._names)
+        )
+        if not self.listed.is_set():
+            return  # the authority of each signer is not yet decided
+        super().take(event)
+        for signer in found.signers:
+            for rival in self._index.claims(signer):
+                if rival.name != found.name:  # it may have got the signer, or lost it
+                    self.queue.add(("", rival.name))
+        for below in self._index.below(found.name):  # it may have got a parent, or lost it
+            self.queue.add(("", below))
+
+    def _move(self, name: str, location: SecretReference | None) -> None:
+        """Index the Secret of an authority's key."""
+        before = self._secret_of.pop(name, None)
+        if before is not None:
+            self._kept[before].discard(name)
+            if not self._kept[before]:
+                del self._kept[before]
+        if location is not None:
+            self._secret_of[name] = location
+            self._kept.setdefault(location, set()).add(name)
+
+    async def reconcile(self, found: CertificateAuthority) -> float | None:
+        if found.metadata.deletion_timestamp is not None or found.is_file:
+            return None
+        if not self.listed.is_set():
+            raise TryAgain("not every certificate authority is known yet")
+        now = self._clock.now()
+        status = replace(found.status, parent=self._remembered_parent(found))
+        try:
+            self._refuse_second(found)
+            await self._adopt(found)
+            status = replace(status, request=self._request(found))
+            chosen = select(self._keys_of(found), self._revoked_keys(), found.name)
+            authority = await self._signer(found, chosen)
+            status = replace(
+                status,
+                certificate=authority.chain_pem.decode("ascii"),
+                not_after=min(link.not_valid_after_utc for link in authority.chain),
+                trust_bundle=await self._publish(found, chosen),
+                keys=tuple(map(_reference, chosen.verifying)),
+                cross_certificates=cross_certificates(chosen)
+                + self._cross_of_parent(found, authority),
+            )
+            refuse_out_of_time(authority.chain, now)
+            self._refuse_revoked(authority, chosen)
+            ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(found))
+        except Refusal as refusal:
+            # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
+            reason, message = type(refusal).__name__, str(refusal)
+            ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
+        related = of_relations(found, await self._problems(found))
+        conditions = ready, *of_certificate(status.certificate, now), *related
+        reported = with_conditions(replace(found, status=status), conditions, now)
+        await self._report(found, reported)
+        return self._pause(found, status.certificate, now)
+
+    def _pause(self, found: CertificateAuthority, chain: str, now: datetime) -> float:
+        """Seconds until the authority is checked again without an event."""
+        is_watched = secret_location(found, self._names).namespace == self._home
+        key = found.spec.key
+        if (key and not key.is_made) or any(one.hsm_label for one in self._keys_of(found)):
+            is_watched = False  # an HSM may fail, or come back, at any time
+        least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
+        pause = max(least, len(self._secret_of) * SECONDS_EACH)
+        moments = (moment - now for moment in turning_points(chain))
+        return min([pause, *(left.total_seconds() for left in moments if left > timedelta())])
+
+    async def _problems(self, found: CertificateAuthority) -> dict[str, str]:
+        """What belongs to somebody else, by the type of its condition."""
+        bundle = await self._client.find(PublishedBundle, found.name)
+        named = self._index.parent(found)
+        replaced = parent_problem(found, named) if named else ""
+        return {BUNDLE_TAKEN: bundle_problem(found, bundle), PARENT_REPLACED: replaced}
+
+    def _remembered_parent(self, found: CertificateAuthority) -> AuthorityParentReference | None:
+        """The parent, by uid; an earlier version of the server did not remember it."""
+        named = self._index.parent(found)
+        if found.status.parent or named is None or parent_problem(found, named):
+            return found.status.parent
+        return parent_reference(named)
+
+    # -- the key -----------------------------------------------------------------------------
+
+    def _refuse_revoked(self, authority: Authority, chosen: KeySelection) -> None:
+        """Refuse a chain with a revoked certificate; roots are removed from bundles instead."""
+        assert chosen.signer is not None
+        for link in authority.chain[:-1]:
+            if certificates.fingerprint(link) in self._revoked_certificates:
+                raise CertificateRevoked(
+                    f"a certificate in the chain of {chosen.signer.name} is revoked; to have "
+                    f"another key sign, revoke the key, too: orchid revoke key/{chosen.signer.name}"
+                )
+
+    def _refuse_second(self, found: CertificateAuthority) -> None:
+        for signer in found.signers:
+            for other in self._index.claims(signer):
+                if other.seniority < found.seniority:
+                    raise SignerTaken(f"the authority {other.name} has the signer {signer} already")
+
+    def _keys_of(self, found: CertificateAuthority) -> list[SigningKey]:
+        keys = self._keys.get(found.name, {}).values()
+        return [key for key in keys if belongs_to(key, found)]
+
+    def _request(self, found: CertificateAuthority) -> str:
+        """The request that an authority elsewhere has to sign, if there is one."""
+        requests = (key.status.request for key in self._keys_of(found) if _waits(key))
+        return next(requests, "")
+
+    def _cross_of_parent(self, found: CertificateAuthority, authority: Authority) -> str:
+        """The cross certificates of the authority above, if its present key signed this one."""
+        above = self._index.parent(found)
+        cross = above.status.cross_certificates if above else ""
+        if not cross or above is None or parent_problem(found, above):
+            return ""
+        certified = spki_of(certificates.parse_blocks(cross)[0])
+        return cross if certified in map(spki_of, authority.chain[1:2]) else ""
+
+    async def _adopt(self, found: CertificateAuthority) -> None:
+        """Have a SigningKey for the present key of an authority."""
+        stored = self._keys_of(found)
+        if stored and found.spec.key is not None:
+            return  # the others are created as SigningKeys
+        if not found.has_own_secret:
+            # Without a source, the server creates the first key, or takes that in the HSM.
+            await self._create_key(found, SigningKeySpec())
+            return
+        try:
+            own = await self._present(found)
+        except Refusal:
+            if stored:
+                return  # reported if the signer is in that Secret
+            raise
+        chain = own.chain_pem.decode("ascii")
+        public = authority_public_key(chain)  # its issuer chooses the key identifier
+        same = [key for key in stored if key.status.public_key == public]
+        if not same:
+            try:
+                await self._create_key(found, SigningKeySpec())
+            except NoKey:
+                if not stored:  # such as a retired key, in place of which another one signs
+                    raise
+        elif same[0].status.certificate != chain and same[0].state != RETIRED:
+            renewed = replace(same[0], status=replace(same[0].status, certificate=chain))
+            await self._client.update_status(renewed)
+            self._take_key(renewed)
+
+    async def _create_key(self, found: CertificateAuthority, spec: SigningKeySpec) -> None:
+        name = next_name(self._named, found.name, self._names_taken)
+        new = SigningKey(metadata=ObjectMeta(name=name), spec=replace(spec, authority=found.name))
+        try:
+            self._take_key(await self._client.create(new))
+        except AlreadyExists:
+            raise TryAgain(f"there is a SigningKey {name} already") from None
+        except Invalid as refused:
+            raise NoKey(str(refused)) from None
+        except Forbidden as refused:
+            if UNSEALED_STORE in str(refused):
+                raise KeyNotSealed(f"{UNSEALED_STORE}: {HOW_TO_SEAL}") from None
+            raise
+
+    async def _present(self, found: CertificateAuthority) -> Authority:
+        """The authority in its own Secret."""
+        try:
+            return await read_secret(self._client, secret_location(found, self._names))
+        except SecretMissing as missing:
+            if found.spec.key is None:
+                raise
+            raise _lost(missing) from None
+
+    async def _signer(self, found: CertificateAuthority, chosen: KeySelection) -> Authority:
+        if chosen.signer is None:
+            waiting = [key.name for key in self._keys_of(found) if _waits(key)]
+            if waiting:
+                raise ChainMissing(f"the request of {waiting[0]} waits for a signature elsewhere")
+            raise NoKey("every key of the authority is revoked")
+        try:
+            return await read_authority(self._client, chosen.signer, self._names, hsm=self._hsm)
+        except SecretMissing as missing:
+            if chosen.signer.status.source == MADE:
+                raise _lost(missing) from None
+            raise
+
+    def _owner(self, found: CertificateAuthority) -> OwnerReference:
+        return owner_reference(found, self._client.catalog.of(CertificateAuthority).api_version)
+
+    # -- the trust bundle --------------------------------------------------------------------
+
+    async def _publish(self, found: CertificateAuthority, chosen: KeySelection) -> str:
+        """Create or correct the bundle of each key in use; return the name of the signer's."""
+        first, *others = (top_of_chain(key.status.certificate) for key in chosen.verifying)
+        texts = [first, *(text for text in others if not is_past(text, self._clock.now()))]
+        specs = {
+            bundle_name(signer, text): ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
+            for signer in found.signers
+            for text in texts
+        }
+        for name, spec in specs.items():
+            there = await self._client.find(ClusterTrustBundle, name)
+            if there is None:
+                meta = ObjectMeta(name=name, owner_references=(self._owner(found),))
+                await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
+            elif there.spec != spec or not belongs_to(there, found):
+                # An earlier version published those of the platform without an owner.
+                owned = there.with_meta(owner_references=(self._owner(found),))
+                await self._client.update(replace(owned, spec=spec))
+        await self._remove_past(found, frozenset(specs))
+        return next(iter(specs))
+
+    async def _remove_past(self, found: CertificateAuthority, current: frozenset[str]) -> None:
+        """Delete the bundles of keys that nobody trusts any more, or that have expired."""
+        revoked = self._revoked_keys()
+        unused = {
+            top_of_chain(key.status.certificate)
+            for key in self._keys_of(found)
+            if key.state == RETIRED or key.is_revoked(revoked)
+        }
+        for name in self._bundles.get(found.metadata.uid, set()) - current:
+            bundle = await self._client.find(ClusterTrustBundle, name)
+            if bundle is None or not belongs_to(bundle, found):
+                continue
+            text = bundle.spec.trust_bundle
+            if text in unused or is_past(text, self._clock.now()):
+                await self._client.delete_gone(ClusterTrustBundle, bundle)
+
+    async def _key_changed(self, event: WatchedChange[SigningKey]) -> AsyncIterator[Key]:
+        found = event.object
+        if event.type == DELETED:
+            self._named.pop(found.name, None)
+        else:
+            self._named[found.name] = found.group
+        if not found.spec.authority or found.is_file:
+            return
+        if event.type == DELETED:
+            self._keys.get(found.spec.authority, {}).pop(found.name, None)
+            for digest in _fingerprints(found):
+                self._chains.get(digest, set()).discard((found.spec.authority, found.name))
+            self._holders.pop(key_location(found, self._home), None)
+        else:
+            self._take_key(found)
+        yield "", found.spec.authority
+
+    def _take_key(self, found: SigningKey) -> None:
+        self._keys.setdefault(found.spec.authority, {})[found.name] = found
+        self._named[found.name] = found.spec.authority
+        self._holders[key_location(found, self._home)] = found.spec.authority
+        for digest in _fingerprints(found):
+            self._chains.setdefault(digest, set()).add((found.spec.authority, found.name))
+
+    async def _key_revoked(self, event: WatchedChange[CredentialRevocation]) -> AsyncIterator[Key]:
+        if event.object.spec.certificate and not event.object.spec.cluster:
+            for key in self._certificate_revoked(event, event.object.spec.certificate.sha256):
+                yield key
+        named = event.object.spec.key
+        if named is None:
+            return
+        if event.type == DELETED:
+            self._revoked.pop(event.object.name, None)
+        else:
+            self._revoked[event.object.name] = named
+        identities = revoked_identities(named)
+        for authority, keys in list(self._keys.items()):
+            if any(key.is_revoked(identities) for key in keys.values()):
+                yield "", authority
+
+    def _revoked_keys(self) -> set[str]:
+        named = self._revoked.values()
+        return {identity for key in named for identity in revoked_identities(key)}
+
+    def _certificate_revoked(
+        self, event: WatchedChange[CredentialRevocation], digest: str
+    ) -> Iterator[Key]:
+        names = self._revoked_certificates.setdefault(digest, set())
+        if event.type == DELETED:  # a hold
+            names.discard(event.object.name)
+        else:
+            names.add(event.object.name)
+        if not names:
+            del self._revoked_certificates[digest]
+        for authority, _ in self._chains.get(digest, ()):
+            yield "", authority
+
+    async def _owner_of(self, event: WatchedChange[ClusterTrustBundle]) -> AsyncIterator[Key]:
+        kind = self._client.catalog.of(CertificateAuthority).name
+        for owner in event.object.metadata.owner_references:
+            if owner.kind == kind:
+                self._index_bundle(owner.uid, event)
+                yield "", owner.name
+
+    def _index_bundle(self, owner: str, event: WatchedChange[ClusterTrustBundle]) -> None:
+        if event.type != DELETED:
+            self._bundles.setdefault(owner, set()).add(event.object.name)
+        elif owner in self._bundles:
+            self._bundles[owner].discard(event.object.name)
+            if not self._bundles[owner]:
+                del self._bundles[owner]
+
+    async def _published(self, event: WatchedChange[PublishedBundle]) -> AsyncIterator[Key]:
+        if event.object.name in self._secret_of:
+            yield "", event.object.name
+
+    async def _kept_in(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
+        changed = SecretReference(name=event.object.name, namespace=event.object.namespace)
+        for name in tuple(self._kept.get(changed, ())):
+            yield "", name
+        if changed in self._holders:
+            yield "", self._holders[changed]
+
+    # -- the status --------------------------------------------------------------------------
+
+    async def _report(self, before: CertificateAuthority, after: CertificateAuthority) -> None:
+        if after.status == before.status:
+            return
+        await self._client.update_status(after)
+        old = {one.type: one for one in before.status.conditions}
+        for one in after.status.conditions:
+            said = old.get(one.type)
+            if said is None or (said.status, said.reason) != (one.status, one.reason):
+                self._record(after, one)
+
+    def _record(self, about: CertificateAuthority, condition: Condition) -> None:
+        is_good = condition.status == (FALSE if condition.type in ABNORMAL else TRUE)
+        if condition.type == READY:
+            type_ = NORMAL if is_good else WARNING
+            self._events.record(self.name, about, condition.reason, condition.message, type_=type_)
+        elif not is_good:
+            reason = EXPIRING if condition.type == EXPIRING else condition.reason
+            self._events.record(self.name, about, reason, condition.message, type_=WARNING)
+
+
+def _waits(key: SigningKey) -> bool:
+    """Whether a key waits for a certificate from elsewhere."""
+    return bool(key.status.request) and not key.status.certificate and key.state != RETIRED
+
+
+def _fingerprints(key: SigningKey) -> list[str]:
+    """SHA-256 of each certificate in the chain of a key below its root."""
+    try:
+        links = certificates.parse_blocks(key.status.certificate) if key.status.certificate else []
+    except Refusal:
+        return []
+    return [certificates.fingerprint(link) for link in links[:-1]]
+
+
+def _lost(missing: SecretMissing) -> KeyLost:
+    return KeyLost(f"{missing}; restore it, or delete the authority")
+
+
+def _reference(key: SigningKey) -> AuthorityKeyReference:
+    return AuthorityKeyReference(
+        name=key.name, state=key.state, revocation_list=key.status.revocation_list
+    )
+
+
+def _issues(found: CertificateAuthority) -> str:
+    return f"Issues certificates for {', '.join(found.signers)}."
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepAuthorities:
+    return KeepAuthorities(client, context.names, context.clock, events, context.hsm)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="certificate-authority",
+    long_name="certificateauthority-controller",
+    account="certificate-authority-controller",
+    rights=lambda names: (
+        rule((*READ, "attest"), names.identity, ("certificateauthorities",)),
+        rule(("attest",), names.certificates, ("signers",), *names.issuing_signers),
+        rule(("update",), names.identity, ("certificateauthorities/status", "signingkeys/status")),
+        rule(("create", *READ), names.identity, ("signingkeys",)),
+        rule(("list", "watch"), names.identity, ("credentialrevocations",)),
+        rule(READ, names.identity, ("publishedbundles",)),
+        rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
+        may_record_events(names),
+    ),
+    rights_at_home=lambda names: (rule(("list", "watch"), CORE, ("secrets",)),),
+    reads_authority_keys=True,
+    build=build,
+)

@@ -1,0 +1,60 @@
+"""Delete the records of certificates that expired long ago.
+
+Reads    all issuedcertificates, at start and then every hour; the clusters of those that have one
+Deletes  those whose certificate, or whose cluster's authorities, expired more than
+         `--issued-retention` ago
+         (of removed clusters: features/clusters/controllers/clean_clusters.py)
+Never    the record of a valid certificate; the server would refuse that too
+"""
+
+from datetime import datetime, timedelta
+
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.clusters.kinds.cluster import Cluster, authorities_end, record_end
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.client.client import Client, ListSelection
+from orchid.kernel.runtime.declaration import ControllerDeclaration
+from orchid.kernel.runtime.loop import Sweeper
+from orchid.kernel.wire.policy_rules import READ, rule
+
+
+class CleanIssued(Sweeper):
+    name = "issued-cleaner"
+    every = timedelta(hours=1)
+
+    def __init__(self, client: Client, clock: Clock, retention: timedelta) -> None:
+        self._client = client
+        self._clock = clock
+        self._retention = retention
+
+    async def sweep(self) -> None:
+        oldest = self._clock.now() - self._retention
+        ends: dict[str, datetime | None] = {}
+        async for issued in self._client.scan(ListSelection(IssuedCertificate)):
+            end = await self._end(issued, ends)
+            if end is not None and end < oldest:
+                await self._client.delete_gone(IssuedCertificate, issued)
+
+    async def _end(
+        self, issued: IssuedCertificate, ends: dict[str, datetime | None]
+    ) -> datetime | None:
+        """When a record ends; `ends`: of the authorities of clusters, as far as they are known."""
+        name = issued.spec.cluster
+        if name and name not in ends:
+            cluster = await self._client.find(Cluster, name)
+            ends[name] = authorities_end(cluster) if cluster else None
+        return record_end(issued.spec.not_after, ends.get(name))
+
+
+CONTROLLER = ControllerDeclaration(
+    name="issued-cleaner",
+    long_name="issuedcertificate-cleaner-controller",
+    account="issued-cleaner",
+    rights=lambda names: (
+        rule(("delete", *READ), names.identity, ("issuedcertificates",)),
+        rule(("get",), names.identity, ("clusters",)),
+    ),
+    build=lambda client, context, events: CleanIssued(
+        client, context.clock, context.issued_retention
+    ),
+)

@@ -1,0 +1,293 @@
+"""Record the certificates that clusters issue, for the inventory and for revocation.
+
+Reads   clusters; the Secret of each with a kubeconfig; the certificate requests of each cluster
+Writes  an IssuedCertificate for each certificate that a client authority of the cluster issued;
+        the condition Inventoried; the Secret, when the token in it is renewed
+Never   changes anything in a cluster
+
+A cluster is listed and watched, and listed again every hour and after any failure: what is recorded
+depends on its requests, not on events. It removes requests some time after they were decided, so
+certificates are missed that it issued while no controller ran for that long.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.features.certificates.kinds.issued_certificate import (
+    IssuedCertificate,
+    IssuedCertificateSpec,
+    IssuedFor,
+    Requester,
+    cluster_record_name,
+)
+from orchid.features.clusters.controllers.cluster_token import renewal, successor, token_in
+from orchid.features.clusters.kinds.cluster import INVENTORIED, Cluster
+from orchid.features.objects.kinds.secret import Secret
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.telemetry import failure_story
+from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.kernel.credentials.refusals import CertificateRefused, Refusal, library_errors_as
+from orchid.kernel.credentials.x509 import certificates
+from orchid.kernel.credentials.x509.issued_facts import IssuedFacts, read_issued
+from orchid.kernel.credentials.x509.verified_chain import has_issued
+from orchid.kernel.outbound.failures import AnswerRefused, CallFailed
+from orchid.kernel.outbound.remote import InvalidRemote
+from orchid.kernel.runtime.context import ClusterConnection, ControllerContext
+from orchid.kernel.runtime.declaration import ControllerDeclaration
+from orchid.kernel.runtime.events import EventRecorder
+from orchid.kernel.runtime.loop import Running
+from orchid.kernel.wire.codec import yaml_text
+from orchid.kernel.wire.conditions import FALSE, TRUE, Condition, with_conditions
+from orchid.kernel.wire.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooLarge,
+)
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.policy_rules import READ, rule
+from orchid.kernel.wire.struct import replace
+
+log = logging.getLogger(__name__)
+
+KEY: Final = "kubeconfig"  # in the Secret
+LISTED_AGAIN: Final = 3600.0  # seconds
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds after a failure
+LONGEST_REASON: Final = 1024  # characters of a condition; others write what it quotes
+MOST_WARNINGS: Final = 10  # of single certificates, for each time that a cluster is listed
+REQUESTS: Final = ListSelection(CertificateSigningRequest)
+
+Connect = Callable[[bytes, str], ClusterConnection]
+
+
+class CannotRecord(Exception):
+    """The certificates of a cluster cannot be recorded; the text says why."""
+
+
+class RecordClusterCertificates(Running):
+    name = "cluster-inventory"
+
+    def __init__(self, client: Client, connect: Connect, clock: Clock, names: Naming) -> None:
+        self._client = client
+        self._connect = connect
+        self._clock = clock
+        self._home = names.system_namespace
+
+    async def run(self) -> None:
+        """Follow the clusters; one task for each that has an inventory."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    await self._follow_clusters(tasks)
+            except* Expired:
+                pause = FIRST_PAUSE
+            except* (ApiError, CallFailed) as problems:
+                extra = {"controller": self.name, "why": str(problems.exceptions[0])}
+                log.warning("controller.lost", extra=extra)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _follow_clusters(self, tasks: asyncio.TaskGroup) -> None:
+        running: dict[str, tuple[object, asyncio.Task[None]]] = {}
+        async with contextlib.aclosing(self._client.follow(ListSelection(Cluster))) as batches:
+            async for batch in batches:
+                for event in batch:
+                    found = event.object
+                    wanted = found.spec if event.type != DELETED and found.spec.inventory else None
+                    before, task = running.get(found.name, (None, None))
+                    if wanted == before:
+                        continue  # only its status has changed
+                    if task is not None:
+                        task.cancel()
+                        del running[found.name]
+                    if wanted is not None:
+                        running[found.name] = wanted, tasks.create_task(self._keep(found))
+
+    async def _keep(self, cluster: Cluster) -> None:
+        """Record the certificates of one cluster, until cancelled.
+
+        Whatever its API server answers, no exception leaves this task: it would end the others.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                async with asyncio.timeout(LISTED_AGAIN):
+                    await self._record_all(cluster)
+            except TimeoutError:
+                pause = FIRST_PAUSE
+                continue
+            except Exception as failure:
+                problem = _reason(failure)
+            log.warning("cluster.not_recorded", extra={"cluster": cluster.name, "why": problem})
+            with contextlib.suppress(ApiError, CallFailed):
+                await self._report(cluster.name, FALSE, "CannotRead", problem)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _record_all(self, cluster: Cluster) -> None:
+        assert cluster.spec.inventory is not None
+        secret_name = cluster.spec.inventory.secret_name
+        try:
+            secret = await self._client.get(Secret, secret_name, self._home)
+        except NotFound:
+            raise CannotRecord(f"there is no Secret {self._home}/{secret_name}") from None
+        if KEY not in secret.data:
+            raise CannotRecord(f"the Secret {self._home}/{secret_name} has no key {KEY!r}")
+        connection = self._connect(secret.data[KEY], f"Secret {secret_name}")
+        await self._renew(secret, connection)
+        authorities = _authorities(cluster, self._clock.now())
+        listing = _Listing()
+        try:
+            async with contextlib.aclosing(connection.client.follow(REQUESTS)) as batches:
+                async for batch in batches:
+                    for event in batch:
+                        if event.type != DELETED:
+                            await self._record(cluster.name, authorities, event, listing)
+                        await asyncio.sleep(0)  # each is work, and nobody knows how many there are
+                    if not batch:
+                        await self._report(cluster.name, TRUE, "Listed", listing.text)
+        finally:
+            await connection.transport.close()
+
+    async def _record(
+        self,
+        cluster: str,
+        authorities: list[Any],
+        event: WatchedChange[CertificateSigningRequest],
+        listing: "_Listing",
+    ) -> None:
+        """Create the record of a certificate, unless it is there."""
+        try:
+            request = event.object
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            listing.unread += 1
+            return
+        facts = _facts(request, authorities)
+        if facts is None or facts.not_after <= self._clock.now():
+            return
+        name = cluster_record_name(cluster, facts.sha256)
+        if await self._client.find(IssuedCertificate, name) is not None:
+            return
+        asked, meta = request.spec, request.metadata
+        spec = IssuedCertificateSpec(
+            signer_name=asked.signer_name,
+            cluster=cluster,
+            certificate=facts.data,
+            request=IssuedFor(name=meta.name, uid=meta.uid, created=meta.creation_timestamp),
+            requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
+        )
+        try:
+            await self._client.create(IssuedCertificate(metadata=ObjectMeta(name=name), spec=spec))
+        except AlreadyExists:
+            return  # its name is the hash of the certificate: another record cannot have it
+        except Forbidden as refusal:
+            raise CannotRecord(f"a certificate cannot be recorded: {refusal}") from None
+        except (Invalid, TooLarge) as refusal:  # of this one; or the authorities have changed
+            listing.unread += 1
+            if listing.unread <= MOST_WARNINGS:
+                extra = {"cluster": cluster, "request": meta.name, "why": str(refusal)}
+                log.warning("cluster.certificate_not_recorded", extra=extra)
+
+    async def _report(self, name: str, status: str, reason: str, message: str) -> None:
+        """Set the condition Inventoried, if it differs."""
+        with contextlib.suppress(Conflict, NotFound):  # written again with the next list
+            found = await self._client.get(Cluster, name)
+            condition = Condition(type=INVENTORIED, status=status, reason=reason, message=message)
+            reported = with_conditions(found, [condition], self._clock.now())
+            if reported != found:
+                await self._client.update_status(reported)
+
+    # -- the token ----------------------------------------------------------------------------
+
+    async def _renew(self, secret: Secret, connection: ClusterConnection) -> None:
+        """Replace a token of an account of the cluster when half of its lifetime has passed."""
+        document = yaml_text.load(secret.data[KEY])[0]
+        token, now = token_in(document), self._clock.now().timestamp()
+        if token is None or not token.is_due(now):
+            return
+        path, body = renewal(token)
+        answer = await connection.transport.send("POST", path, body)
+        try:
+            document["users"][0]["user"]["token"] = successor(answer, token, now)
+        except AnswerRefused as problem:
+            extra = {"secret": secret.name, "status": answer.status, "why": str(problem)}
+            log.warning("cluster.token_not_renewed", extra=extra)
+            return
+        changed = {**secret.data, KEY: yaml_text.dump(document)}
+        await self._client.update(replace(secret, data=changed))
+
+
+class _Listing:
+    """One list of the requests of a cluster, and the watch after it."""
+
+    def __init__(self) -> None:
+        self.unread = 0  # requests or certificates that could not be read or recorded
+
+    @property
+    def text(self) -> str:
+        if not self.unread:
+            return "Its certificates are recorded."
+        return f"Its certificates are recorded, except {self.unread} that cannot be read."
+
+
+def _reason(failure: Exception) -> str:
+    """Why a cluster cannot be recorded, for its condition and the log."""
+    if isinstance(failure, CannotRecord):
+        return str(failure)
+    if not isinstance(failure, ApiError | CallFailed | InvalidRemote | Refusal):
+        log.error("cluster.recording_failed", extra={"story": failure_story(failure)})
+        return f"its certificate requests cannot be read: {type(failure).__name__}"
+    text = f"its certificate requests cannot be read: {failure}"
+    return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_REASON])
+
+
+def _authorities(cluster: Cluster, now: datetime) -> list[Any]:
+    text = cluster.spec.client_authorities
+    found = certificates.parse_blocks(text) if text else []
+    return [one for one in found if one.not_valid_after_utc > now]
+
+
+def _facts(request: CertificateSigningRequest, authorities: list[Any]) -> IssuedFacts | None:
+    """The certificate of a request, if a client authority of the cluster issued it."""
+    if not request.status.certificate:
+        return None
+    try:
+        with library_errors_as(CertificateRefused, "x509: certificate cannot be read"):
+            facts = read_issued(request.status.certificate)
+            issued = any(has_issued(one, facts.certificate) for one in authorities)
+    except Refusal:
+        return None
+    return facts if issued else None
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
+    if context.cluster_client is None:
+        return None
+    return RecordClusterCertificates(client, context.cluster_client, context.clock, context.names)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="cluster-inventory",
+    long_name="cluster-inventory-controller",
+    account="cluster-inventory",
+    # The Secret of each cluster: a Role of `orchid cluster add` for that one.
+    rights=lambda names: (
+        rule(READ, names.identity, ("clusters",)),
+        rule(("update",), names.identity, ("clusters/status",)),
+        rule(("create", "get"), names.identity, ("issuedcertificates",)),
+    ),
+    build=build,
+)

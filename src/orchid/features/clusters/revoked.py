@@ -1,0 +1,142 @@
+"""ClusterRevocations: revoked credentials of clusters, by what a cluster's API server reports.
+
+An API server reports the user name, and the credential id of tokens (`JTI=…`) and certificates
+(`X509SHA256=…`). `find` needs one or two dictionary accesses, however many revocations there are.
+The index follows the cache of CredentialRevocation (kernel/access/cache_index.py), as new as the
+feed.
+
+It does not report when a credential was issued. A revocation of a user spares certificates that
+the inventory has and that were requested later; every other credential of the user is refused.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from orchid.features.certificates.kinds.issued_certificate import (
+    IssuedCertificate,
+    cluster_record_name,
+)
+from orchid.features.revocation.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+)
+from orchid.kernel.access.cache_index import CacheIndex
+from orchid.kernel.engine.cache.entry import Entry
+from orchid.kernel.engine.cache.feed import Feed
+
+ANY_USER = ""
+CERTIFICATE, TOKEN = "X509SHA256=", "JTI="
+ACCOUNT_USER = "system:serviceaccount:"
+BACKDATED: Final = timedelta(hours=1)  # signers let a certificate begin before they sign it
+
+V = TypeVar("V")
+Named = dict[str, V]  # by the key of the revocation
+
+
+class _Cluster(msgspec.Struct):
+    """The revocations of one cluster."""
+
+    credentials: dict[str, Named[str]] = {}  # by credential id: the user whose it is, or ANY_USER
+    users: dict[str, Named[datetime | None]] = {}  # by name: issued until then; None: all
+
+
+class ClusterRevocations:
+    """Every revocation of a credential of a cluster."""
+
+    def __init__(self, feed: Feed) -> None:
+        cache = feed.of(CredentialRevocation)
+        self._decode = cache.kind.decoder.stored
+        self._prefix = cache.kind.key_prefix
+        self._records = feed.of(IssuedCertificate)
+        self._cleared()
+        self._index = CacheIndex(cache, self._changed, self._cleared)
+
+    def find(self, cluster: str, username: str, credential_ids: Sequence[str]) -> str | None:
+        """The name of a revocation of the credential; None if there is none."""
+        self._index.catch_up()
+        found = self._clusters.get(cluster)
+        if found is None:
+            return None
+        for one in credential_ids:
+            for key, user in found.credentials.get(one, {}).items():
+                if user in (ANY_USER, username):
+                    return key.removeprefix(self._prefix)
+        for key, until in found.users.get(username, {}).items():
+            if until is None or not self._is_newer(cluster, credential_ids, until):
+                return key.removeprefix(self._prefix)
+        return None
+
+    def names(self, spec: CredentialRevocationSpec) -> list[str]:
+        """The existing revocations of the same credential, by their keys."""
+        self._index.catch_up()
+        found = self._clusters.get(spec.cluster)
+        if found is None:
+            return []
+        there: dict[str, Any] = {}
+        for one in _credential_ids(spec):
+            there |= found.credentials.get(one, {})
+        if username := spec.username:
+            there |= found.users.get(username, {})
+        return list(there)
+
+    def _is_newer(self, cluster: str, credential_ids: Sequence[str], until: datetime) -> bool:
+        """Whether it is a recorded certificate that was requested and issued after a moment."""
+        return bool(credential_ids) and all(
+            self._was_issued_after(until, cluster, one) for one in credential_ids
+        )
+
+    def _was_issued_after(self, moment: datetime, cluster: str, credential_id: str) -> bool:
+        if not credential_id.startswith(CERTIFICATE):
+            return False
+        name = cluster_record_name(cluster, credential_id.removeprefix(CERTIFICATE))
+        record = self._records.get("", name)
+        if record is None:
+            return False
+        requested, begins = record.object.spec.request.created, record.object.spec.not_before
+        # A later request can be given an old certificate, by those who may sign it.
+        return bool(requested and begins and requested > moment and begins - moment > -BACKDATED)
+
+    # -- following the cache ------------------------------------------------------------------
+
+    def _cleared(self) -> None:
+        self._clusters: dict[str, _Cluster] = {}
+        self._indexed: dict[str, list[tuple[dict[str, dict[str, Any]], str]]] = {}
+
+    def _changed(self, key: str, entry: Entry[CredentialRevocation] | None) -> None:
+        for index, target in self._indexed.pop(key, ()):
+            index[target].pop(key, None)
+            if not index[target]:
+                del index[target]
+        if entry is None or b'"cluster":' not in entry.tail:
+            return  # most are of our own credentials: they are not decoded here
+        spec = self._decode(entry.data).spec
+        if spec.cluster:
+            self._add(key, spec)
+
+    def _add(self, key: str, spec: CredentialRevocationSpec) -> None:
+        found = self._clusters.setdefault(spec.cluster, _Cluster())
+        owner = account_user(spec.token.namespace, spec.token.name) if spec.token else ANY_USER
+        for one in _credential_ids(spec):
+            self._put(key, found.credentials, one, owner)
+        if username := spec.username:
+            until = spec.user.issued_before if spec.user else None
+            self._put(key, found.users, username, until)
+
+    def _put(self, key: str, index: dict[str, Named[V]], target: str, value: V) -> None:
+        index.setdefault(target, {})[key] = value
+        self._indexed.setdefault(key, []).append((index, target))
+
+
+def account_user(namespace: str, name: str) -> str:
+    """The user name of an account; ANY_USER if it is not named."""
+    return f"{ACCOUNT_USER}{namespace}:{name}" if name else ANY_USER
+
+
+def _credential_ids(spec: CredentialRevocationSpec) -> list[str]:
+    if spec.token:
+        return [f"{TOKEN}{spec.token.jti}"]
+    named = spec.certificate
+    return [f"{CERTIFICATE}{one}" for one in (named.sha256, *named.other_sha256)] if named else []

@@ -1,0 +1,99 @@
+"""Delete the objects of namespaces that are being deleted, then the namespaces.
+
+Reads    namespaces
+Deletes  every object of every kind in one that is being deleted
+Writes   remaining objects as conditions of its status; finally /finalize without our finalizer
+Never    removes a finalizer of others: an object with one blocks its namespace; or deletes anything
+         in a namespace that was created again
+"""
+
+from typing import Any
+
+from orchid.features.objects.kinds.namespace import Namespace, NamespaceCondition
+from orchid.kernel.base.clock import Clock, whole_seconds
+from orchid.kernel.client.client import Client, ListSelection
+from orchid.kernel.runtime.declaration import ControllerDeclaration
+from orchid.kernel.runtime.loop import Controller, TryAgain
+from orchid.kernel.wire.errors import NotFound
+from orchid.kernel.wire.meta import Object
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.policy_rules import CORE, READ, rule
+from orchid.kernel.wire.struct import replace
+
+REMAINING = "NamespaceContentRemaining"
+
+
+class FinishNamespaces(Controller[Namespace]):
+    name = "namespace"
+
+    def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
+        super().__init__(client, ListSelection(Namespace))
+        self._clock = clock
+        self._finalizer = names.namespace_finalizer
+        self._kinds: tuple[Any, ...] = tuple(
+            kind
+            for kind in client.catalog.stored
+            if kind.namespaced and {"list", "deletecollection"} <= set(kind.verbs)
+        )
+
+    async def reconcile(self, found: Namespace) -> None:
+        if not found.metadata.deletion_timestamp or self._finalizer not in found.spec.finalizers:
+            return
+        for kind in self._kinds:
+            # Another server may have finished it: the namespace of this name is a new one then.
+            live = await self._client.find(Namespace, found.name)
+            if live is None or live.metadata.uid != found.metadata.uid:
+                return
+            await self._client.delete_collection(kind.type, found.name)
+        left = await self._left(found.name)
+        if left:
+            await self._report(found, left)
+            raise TryAgain(f"still there: {', '.join(left)}")
+        finalizers = tuple(one for one in found.spec.finalizers if one != self._finalizer)
+        empty = replace(found, spec=replace(found.spec, finalizers=finalizers))
+        try:
+            await self._client.update(empty, "finalize")
+        except NotFound:
+            return
+
+    async def _left(self, namespace: str) -> list[str]:
+        """The resources of which objects remain."""
+        left = []
+        for kind in self._kinds:
+            page = await self._client.page(
+                ListSelection[Any](kind.type, namespace, read_as=Object), limit=1
+            )
+            if page.items:
+                left.append(f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
+        return left
+
+    async def _report(self, namespace: Namespace, left: list[str]) -> None:
+        message = f"Some resources are remaining: {', '.join(left)}"
+        before = [one for one in namespace.status.conditions if one.type == REMAINING]
+        if before and before[0].message == message:
+            return
+        said = NamespaceCondition(
+            type=REMAINING,
+            status="True",
+            reason="SomeResourcesRemain",
+            message=message,
+            last_transition_time=(
+                before[0].last_transition_time if before else whole_seconds(self._clock.now())
+            ),
+        )
+        others = tuple(one for one in namespace.status.conditions if one.type != REMAINING)
+        status = replace(namespace.status, conditions=(*others, said))
+        await self._client.update_status(replace(namespace, status=status))
+
+
+CONTROLLER = ControllerDeclaration(
+    name="namespace",
+    long_name="namespace-controller",
+    account="namespace-controller",
+    rights=lambda names: (
+        rule(("delete", "update", *READ), CORE, ("namespaces",)),
+        rule(("update",), CORE, ("namespaces/finalize", "namespaces/status")),
+        rule(("delete", "deletecollection", "get", "list"), "*", ("*",)),
+    ),
+    build=lambda client, context, events: FinishNamespaces(client, context.clock, context.names),
+)

@@ -1,0 +1,82 @@
+"""Delete revocations that are no longer needed: the revoked credential has expired.
+
+Reads    all credentialrevocations, at start and then every hour
+Deletes  those past `status.expires` (of certificates: a week later, when CRLs no longer need
+         them), and those that another one of the same target repeats or extends (of removed
+         clusters: features/clusters/controllers/clean_clusters.py)
+Never    one without a known expiry: of tokens that never expire; one because its account is gone: a
+         restore brings the account back, with its tokens
+"""
+
+import logging
+from datetime import timedelta
+
+from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.client.client import Client, ListSelection
+from orchid.kernel.runtime.declaration import ControllerDeclaration
+from orchid.kernel.runtime.loop import Sweeper
+from orchid.kernel.wire.errors import Forbidden
+from orchid.kernel.wire.policy_rules import READ, rule
+
+log = logging.getLogger(__name__)
+
+LEEWAY = timedelta(hours=1)  # a server whose clock is behind would accept the credential again
+
+
+class CleanRevocations(Sweeper):
+    name = "revocation-cleaner"
+    every = timedelta(hours=1)
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def sweep(self) -> None:
+        oldest = self._clock.now() - LEEWAY
+        # The name of one that stays, by target. A first one with a lesser reason stays, too, since
+        # CRLs have its date.
+        first: dict[tuple[tuple[str, ...], int], str] = {}
+        async for found in self._client.scan(ListSelection(CredentialRevocation)):
+            if found.has_expired(oldest):
+                await self._delete(found)
+                continue
+            key = found.target, found.gravity
+            if (name := first.setdefault(key, found.name)) != found.name:
+                first[key] = await self._stays(found, name)
+
+    async def _stays(self, found: CredentialRevocation, name: str) -> str:
+        """Delete one of two revocations of a target if the other supersedes it; return the
+        other.
+        """
+        other = await self._client.find(CredentialRevocation, name)
+        if other is None:
+            return found.name
+        if found.is_superseded_by(other):
+            await self._delete_superseded(found)
+            return other.name
+        if other.is_superseded_by(found):
+            await self._delete_superseded(other)
+            return found.name
+        return other.name
+
+    async def _delete_superseded(self, found: CredentialRevocation) -> None:
+        # Deleting a hold would be recorded as its release; CRLs have the date of a signer's
+        # revocation.
+        if not found.is_hold and not found.spec.authority:
+            await self._delete(found)
+
+    async def _delete(self, found: CredentialRevocation) -> None:
+        try:
+            await self._client.delete_gone(CredentialRevocation, found)
+        except Forbidden as problem:  # the server knows of a later expiry; continue with the others
+            log.debug("revocation.stays", extra={"revocation": found.name, "why": str(problem)})
+
+
+CONTROLLER = ControllerDeclaration(
+    name="revocation-cleaner",
+    long_name="credentialrevocation-cleaner-controller",
+    account="revocation-cleaner",
+    rights=lambda names: (rule(("delete", *READ), names.identity, ("credentialrevocations",)),),
+    build=lambda client, context, events: CleanRevocations(client, context.clock),
+)

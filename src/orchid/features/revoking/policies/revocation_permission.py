@@ -1,0 +1,507 @@
+"""Revoking a credential of ours needs the verb `revoke`, which no other verb implies.
+
+revoked credential      required permission: `revoke` on
+certificate, authority  `signers`, named as the signer or as every signer of its domain; for a
+                        certificate without its signer, or without a record: on every signer;
+                        for the caller's own client certificate: none
+token, account          `serviceaccounts`, of that namespace and name; for a token without its
+                        account: on every account
+user                    `users`, of that name
+key                     `signingkeys`, of that name
+
+The permission is checked before anything is looked up (`admit`): for a certificate that is named
+without its signer, on every signer. A serial number or request without a certificate is refused, an
+unknown fingerprint causes a warning. A revocation that another one already covers is refused (409)
+with the name of the other. Only a hold and the revocation of a user can be lifted by deleting them,
+by users who may revoke; all others stay until `status.expires`, or until another one supersedes
+them.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.features.certificates.kinds.issued_certificate import (
+    IssuedCertificate,
+    IssuedCertificateSpec,
+)
+from orchid.features.exchange.kinds.token_exchange_policy import LONGEST
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revocation.kinds.credential_revocation import (
+    SPEC,
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    completed,
+)
+from orchid.features.revoking.policies.certified_keys import CertifiedKeys
+from orchid.features.revoking.policies.repeated_revocations import (
+    Already,
+    RepeatedRevocations,
+    stays,
+)
+from orchid.features.token_keys.kinds.signing_key import RETIRED, SigningKey
+from orchid.kernel.access.rights import CallerRights, signer_targets
+from orchid.kernel.credentials.x509.certificates import fingerprint, parse_blocks
+from orchid.kernel.engine.cache.entry import Entry
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.engine.interfaces import AdmissionPolicy, Authorizer
+from orchid.kernel.engine.kind import Kind
+from orchid.kernel.engine.request import OwnCertificate, Request, Target
+from orchid.kernel.wire.errors import Forbidden, Invalid
+from orchid.kernel.wire.fields import FieldError, invalid, not_found
+from orchid.kernel.wire.meta import Object
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.revoked_credentials import (
+    RevokedAccount,
+    RevokedCertificate,
+    RevokedKey,
+    RevokedToken,
+    RevokedUser,
+)
+from orchid.kernel.wire.struct import replace
+from orchid.kernel.wire.text import quote
+
+T = TypeVar("T", bound=Object)
+
+REVOKE = "revoke"
+CERTIFICATE = SPEC / "certificate"
+
+
+class RevocationPermission(AdmissionPolicy):
+    admits = (CredentialRevocation,)
+    reviews = (CredentialRevocation,)
+    accompanies_new = (CredentialRevocation,)
+
+    def __init__(
+        self,
+        names: Naming,
+        feed: Feed,
+        authorizer: Authorizer,
+        *,
+        already: Already,
+        certified: CertifiedKeys,
+        is_ours: Callable[[str], bool],
+        listed_keys: Callable[[str], Collection[str]],
+        tokens_end: Callable[[datetime, datetime | None], datetime | None],
+        clients_end: Callable[[], datetime],
+        users_end: Callable[[], datetime | None],
+        issuers: Callable[[], Collection[str]],
+        may_be_exchanged: Callable[[], bool],
+        accepts_outside_tokens: bool,
+    ) -> None:
+        """`already`: the keys of all revocations of the same credential. `certified`: of keys that
+        other keys certified. `is_ours`: whether a
+        signer, by name, belongs to this server. `listed_keys`: the identifiers of a signer's keys:
+        its CRL lists their certificates. `tokens_end`: the expiry of all tokens issued up to a
+        time, of an account with that creation time, or of any; None if unknown. `clients_end`: the
+        expiry of the last CA for client certificates. `users_end`: the expiry of the last
+        credential of a user, or None. `issuers`: the accepted issuers of tokens, ours and others'.
+        `may_be_exchanged`: whether a token of another issuer may have been exchanged for one of
+        ours, which depends on it. `accepts_outside_tokens`: whether a token without an account may
+        have an unknown expiry.
+        """
+        self._feed = feed
+        self._records = feed.of(IssuedCertificate)
+        self._accounts = feed.of(ServiceAccount)
+        self._keys = feed.of(SigningKey)
+        self._secrets = feed.of(Secret)
+        self._rights = CallerRights(names, authorizer)
+        self._repeated = RepeatedRevocations(feed.of(CredentialRevocation), already)
+        self._certified = certified
+        self._is_ours = is_ours
+        self._listed_keys = listed_keys
+        self._all_ended = tokens_end
+        self._clients_end = clients_end
+        self._users_end = users_end
+        self._issuers = issuers
+        self._may_be_exchanged = may_be_exchanged
+        self._accepts_outside_tokens = accepts_outside_tokens
+        self._names = names
+        self._account_annotation = names.account_name_annotation
+        self._holder_annotation = names.own("revoked-by-holder")
+
+    async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
+        if old is not None or len(new.spec.targets) != 1 or new.spec.cluster:
+            # Not ours (features/clusters/policies/cluster_revocation.py), or the rules of the kind
+            # refuse it.
+            unchanged: Object = new
+            return unchanged
+        await self._feed.fresh()
+        spec = completed(new.spec, request.now)
+        if spec.certificate:
+            spec, expires = await self._certificate(request, kind, new, spec.certificate)
+        elif spec.key:
+            await self._require(request, kind, new.name, spec)
+            # Its tokens may never end, and copies of the key may be anywhere.
+            spec, expires = replace(spec, key=self._token_key(kind, new, spec.key)), None
+        else:
+            await self._require(request, kind, new.name, spec)
+            expires = await self._end(request, kind, new, spec)
+        done: CredentialRevocation = replace(
+            new, spec=spec, status=replace(new.status, expires=expires)
+        )
+        self._repeated.refuse_repeated(request, kind, done)
+        return done
+
+    async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
+        if new is None and not old.spec.cluster:
+            await self._review_deletion(request, kind, old)
+
+    async def companions(
+        self, request: Request, kind: Kind[Any], new: Any, old: Any
+    ) -> tuple[Object, ...]:
+        if new.spec.key is None:
+            return ()
+        return self._certified.revocations(request, new, new.spec.key.name)
+
+    # -- deletion -----------------------------------------------------------------------------
+
+    async def _review_deletion(
+        self, request: Request, kind: Kind[Any], old: CredentialRevocation
+    ) -> None:
+        if await self._has_ended(old, request.now):
+            return
+        if old.can_be_lifted:
+            await self._require(request, kind, old.name, old.spec)
+            return
+        if not self._repeated.is_superseded(old):
+            raise stays(kind, old)
+
+    async def _has_ended(self, old: CredentialRevocation, now: datetime) -> bool:
+        """Whether the credential is refused without the revocation, too."""
+        await self._feed.fresh()
+        if old.spec.authority:
+            # A certificate of the same second may expire later than was known; and records of
+            # that time may be missing after a restore.
+            last = await self._last_end(old.spec.authority.signer_name)
+            return all(end is None or end <= now for end in (last, old.status.expires))
+        if old.spec.key:
+            return False  # a Secret, a file or an import may bring the key back
+        last = await self._certificates_end(old.spec)
+        if last is not None and last > now:
+            return False
+        # A deleted account is no end: a restore brings it back, with its tokens.
+        expires = old.status.expires
+        if expires is not None and old.spec.certificate and not old.spec.certificate.serial_number:
+            # It may be from a CA that was added later and expires later.
+            expires = max(expires, self._clients_end())
+        return expires is not None and expires <= now
+
+    # -- the target ---------------------------------------------------------------------------
+
+    async def _end(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CredentialRevocation,
+        spec: CredentialRevocationSpec,
+    ) -> datetime | None:
+        """Expiry of the last credential of a signer, an account or a user, or of a token."""
+        if spec.user:
+            return self._end_of_user(spec.user)
+        if spec.authority:
+            signer = spec.authority.signer_name
+            if signer and not self._is_ours(signer):
+                _refuse(kind, new, not_found(SPEC / "authority" / "signerName", signer))
+            return await self._last_end(signer)
+        if spec.token and spec.token.issuer and spec.token.issuer not in self._issuers():
+            _refuse(kind, new, not_found(SPEC / "token" / "issuer", spec.token.issuer))
+        named = spec.account or spec.token
+        assert named is not None
+        if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
+            path = SPEC / "".join(spec.targets) / "name"
+            _refuse(kind, new, not_found(path, f"{named.namespace}/{named.name}"))
+        end, last = await self._tokens_end(spec, request.now), await self._certificates_end(spec)
+        return max(end, last) if end and last else end
+
+    def _end_of_user(self, user: RevokedUser) -> datetime | None:
+        """When the last credential of a user ends that was issued in time; None if not known."""
+        assert user.issued_before is not None
+        last = self._users_end()
+        return max(user.issued_before, last) if last else None
+
+    def _token_key(
+        self, kind: Kind[Any], new: CredentialRevocation, named: RevokedKey
+    ) -> RevokedKey:
+        """The key with its id."""
+        entry = self._keys.get("", named.name) if named.name else None
+        path = SPEC / "key" / "name"
+        if entry is None:
+            if named.name:
+                _refuse(kind, new, not_found(path, named.name))
+            return named  # the rules of the kind refuse it
+        if entry.object.is_file:
+            text = "it is a key of the servers' files: replace the files"
+            _refuse(kind, new, invalid(path, named.name, text))
+        found = entry.object.key_id
+        if named.key_id not in ("", found):
+            text = f"{named.name} has {quote(found)}"
+            _refuse(kind, new, invalid(SPEC / "key" / "keyID", named.key_id, text))
+        return replace(named, key_id=found, sha256=entry.object.public_key_sha256)
+
+    async def _certificate(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CredentialRevocation,
+        named: RevokedCertificate,
+    ) -> tuple[CredentialRevocationSpec, datetime | None]:
+        """The spec with all recorded attributes of the certificate, and its expiry.
+
+        Nothing is revealed about another signer than the named one to users without permission.
+        """
+        own = self._own(request, named)
+        if own is None:
+            await self._require(request, kind, new.name, new.spec)
+        else:
+            request.annotate(self._holder_annotation, own.sha256)
+        recorded = await self._recorded(named, own)
+        found = [one for one in recorded if named.signer_name in ("", one.signer_name)]
+        if not found:
+            return await self._unseen(request, kind, new, named, recorded)
+        if len(found) > 1:
+            numbers = ", ".join(one.serial_number for one in found[:10])
+            text = f"several certificates were issued for requests of that name: {numbers}"
+            _refuse(kind, new, invalid(CERTIFICATE / "requestName", named.request_name, text))
+        record = found[0]
+        certificate = RevokedCertificate(
+            sha256=record.sha256,
+            signer_name=record.signer_name,
+            serial_number=record.serial_number,
+            request_name=record.request.name,
+            authority_key=record.authority_key,
+        )
+        for field in named.__struct_fields__:
+            given, actual = getattr(named, field), getattr(certificate, field)
+            if given and given != actual:
+                text = f"that certificate has {quote(actual)}"
+                _refuse(kind, new, invalid(CERTIFICATE / field, given, text))
+        self._warn_of_key(request, record)
+        if not self._is_ours(record.signer_name):
+            self._without_list(request, kind, new, certificate)
+        elif (
+            keys := self._listed_keys(certificate.signer_name)
+        ) and certificate.authority_key not in keys:
+            text = f"the authority of {certificate.signer_name} has another key now"
+            request.warn(f"{text}: no revocation list can name it; only this server refuses it")
+        return replace(new.spec, certificate=certificate), record.not_after
+
+    def _warn_of_key(self, request: Request, record: IssuedCertificateSpec) -> None:
+        """Warn if the certificate is that of an authority's key, with which the server signs."""
+        entry = self._keys.get("", record.intermediate) if record.intermediate else None
+        key = entry.object if entry else None
+        if key is None or key.state == RETIRED or not key.status.certificate:
+            return
+        if fingerprint(parse_blocks(key.status.certificate)[0]) == record.sha256:
+            request.warn(
+                f"it certifies the key {key.name} of the authority {key.spec.authority}, which is "
+                "not revoked: to have another key sign, revoke it, too: "
+                f"orchid revoke key/{key.name}"
+            )
+
+    def _without_list(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CredentialRevocation,
+        certificate: RevokedCertificate,
+    ) -> None:
+        """Refuse, or warn, if the authority of a certificate was deleted: no key signs its CRL."""
+        signer = certificate.signer_name
+        text = f"the authority of {signer} was deleted: no revocation list can name it"
+        if new.spec.certificate and new.spec.certificate.sha256:
+            request.warn(f"{text}; only this server refuses the certificate")
+            return
+        more = (
+            f"{text}; to have only this server refuse it, name it by sha256: {certificate.sha256}"
+        )
+        _refuse(kind, new, invalid(CERTIFICATE, certificate.serial_number, more))
+
+    async def _unseen(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CredentialRevocation,
+        named: RevokedCertificate,
+        recorded: list[IssuedCertificateSpec],
+    ) -> tuple[CredentialRevocationSpec, datetime | None]:
+        """A certificate without a record: it must be given by its fingerprint.
+
+        `recorded`: its record with another signer than the named one. Revoked as unknown it would
+        be on no CRL.
+        """
+        for field, wire in (("serial_number", "serialNumber"), ("request_name", "requestName")):
+            if given := getattr(named, field):
+                _refuse(kind, new, not_found(CERTIFICATE / wire, given))
+        # Signer and expiry are unknown: a given signer is ignored, and the expiry of the CAs is
+        # the limit.
+        spec = replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256))
+        if self._own(request, named) is None:
+            await self._require(request, kind, new.name, spec)
+        if recorded:
+            text = f"that certificate has {quote(recorded[0].signer_name)}"
+            _refuse(kind, new, invalid(CERTIFICATE / "signerName", named.signer_name, text))
+        if named.sha256:
+            request.warn("no certificate with this fingerprint was issued here")
+        return spec, self._clients_end()
+
+    def _own(self, request: Request, named: RevokedCertificate) -> OwnCertificate | None:
+        """The client certificate of the caller, if exactly that one is named."""
+        own = request.certificate
+        if own is None or named.serial_number not in ("", own.serial):
+            return None
+        if named.sha256:
+            return own if named.sha256 == own.sha256 else None
+        recorded = self._of_serial(named.serial_number)
+        return own if recorded and recorded[0].sha256 == own.sha256 else None
+
+    def _of_serial(self, serial: str) -> list[IssuedCertificateSpec]:
+        entry = self._records.get("", serial) if serial else None
+        return [entry.object.spec] if entry else []
+
+    async def _recorded(
+        self, named: RevokedCertificate, own: OwnCertificate | None
+    ) -> list[IssuedCertificateSpec]:
+        """The records of a certificate: several only for the name of a request."""
+        if own is not None:
+            return [one for one in self._of_serial(own.serial) if one.sha256 == own.sha256]
+        if named.serial_number:
+            return self._of_serial(named.serial_number)
+        if named.sha256:
+            found = await self._records_with(b'"sha256":"%b"' % named.sha256.encode())
+            return [one for one in found if one.sha256 == named.sha256][:1]
+        if not named.request_name:
+            return []
+        needle = b'"request":{"name":%b' % msgspec.json.encode(named.request_name)
+        found = await self._records_with(needle)
+        return [one for one in found if one.request.name == named.request_name]
+
+    async def _records_with(self, needle: bytes) -> list[IssuedCertificateSpec]:
+        found = await _holding(list(self._records.entries.values()), needle)
+        specs = (entry.object.spec for entry in found)
+        return [spec for spec in specs if not spec.cluster]
+
+    # -- expiry -------------------------------------------------------------------------------
+
+    async def _last_end(self, signer: str) -> datetime | None:
+        """Expiry of the last certificate of a signer."""
+        entries, decode = list(self._records.entries.values()), self._records.kind.decoder.stored
+
+        def found() -> datetime | None:
+            records = (decode(entry.data).spec for entry in entries)
+            ours = (one for one in records if one.signer_name == signer and not one.cluster)
+            ends = (one.not_after for one in ours)
+            return max((end for end in ends if end is not None), default=None)
+
+        return await asyncio.to_thread(found)
+
+    async def _tokens_end(self, spec: CredentialRevocationSpec, now: datetime) -> datetime | None:
+        """Expiry of the last token that the revocation can affect; None if unknown."""
+        named = spec.token or spec.account
+        assert named is not None
+        if spec.token and (spec.token.expires or self._may_be_outside(spec.token)):
+            return self._end_of_token(spec.token)
+        if spec.account and await self._has_secrets(spec.account):
+            return None  # tokens of Secrets never expire
+        there = self._accounts.get(named.namespace, named.name)
+        made = there.meta.creation_timestamp if there else None
+        until = spec.account.issued_before if spec.account else None
+        return self._all_ended(until or now, made)
+
+    async def _certificates_end(self, spec: CredentialRevocationSpec) -> datetime | None:
+        """Expiry of the last recorded certificate that a revocation of its account affects."""
+        until, user = spec.account.issued_before if spec.account else None, spec.username
+        if until is None:
+            return None
+        entries = list(self._records.entries.values())
+
+        def last() -> datetime | None:
+            records = [entry.object for entry in entries if user.encode() in entry.tail]
+            named = [one for one in records if one.username == user and not one.spec.cluster]
+            issued = [one for one in named if (one.metadata.creation_timestamp or until) <= until]
+            return max((end for one in issued if (end := one.spec.not_after)), default=None)
+
+        return await asyncio.to_thread(last)
+
+    def _end_of_token(self, token: RevokedToken) -> datetime | None:
+        """Expiry of a token and, if it is not of an account of ours, of tokens exchanged for it."""
+        if token.expires is None or token.name or not self._may_be_exchanged():
+            return token.expires
+        return token.expires + LONGEST
+
+    def _may_be_outside(self, token: RevokedToken) -> bool:
+        return not token.name and self._accepts_outside_tokens
+
+    async def _has_secrets(self, account: RevokedAccount) -> bool:
+        """Whether there are Secrets with tokens of an account."""
+        key, value = self._account_annotation.encode(), msgspec.json.encode(account.name)
+        entries = list(self._secrets.scan(account.namespace))
+        return bool(await _holding(entries, b'"%b":%b' % (key, value)))
+
+    # -- permissions --------------------------------------------------------------------------
+
+    async def _require(
+        self, request: Request, kind: Kind[Any], name: str, spec: CredentialRevocationSpec
+    ) -> None:
+        targets = self._targets(spec)
+        if await self._rights.include_any(request, targets):
+            return
+        first = targets[0]
+        what = first.name and f" {quote(_full_name(first))}"
+        raise Forbidden(
+            kind.about(name),
+            f"user not permitted to revoke credentials of {first.resource}"
+            + (what or " that are not named"),
+        )
+
+    def _targets(self, spec: CredentialRevocationSpec) -> Sequence[Target]:
+        """The targets of the verb: permission on any of these suffices."""
+        if named := spec.certificate or spec.authority:
+            return signer_targets(self._names, REVOKE, named.signer_name)
+        if spec.user:
+            name = spec.user.username
+            return [Target(verb=REVOKE, is_resource=True, version="*", resource="users", name=name)]
+        if spec.key:
+            return [
+                Target(
+                    verb=REVOKE,
+                    is_resource=True,
+                    group=self._names.identity,
+                    version="*",
+                    resource="signingkeys",
+                    name=spec.key.name,
+                )
+            ]
+        account = spec.account or spec.token
+        assert account is not None
+        return [
+            Target(
+                verb=REVOKE,
+                is_resource=True,
+                version="*",
+                resource="serviceaccounts",
+                namespace=account.namespace,
+                name=account.name,
+            )
+        ]
+
+
+async def _holding(entries: list[Entry[T]], needle: bytes) -> list[Entry[T]]:
+    """The entries that contain these bytes; searched in a thread, since there may be very many."""
+
+    def found() -> list[Entry[T]]:
+        return [entry for entry in entries if needle in entry.tail]
+
+    return await asyncio.to_thread(found)
+
+
+def _full_name(target: Target) -> str:
+    return "/".join(filter(None, (target.namespace, target.name)))
+
+
+def _refuse(kind: Kind[Any], new: Object, problem: FieldError) -> None:
+    raise Invalid(kind.about_kind(new.name), [problem])

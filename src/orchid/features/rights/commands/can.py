@@ -1,0 +1,133 @@
+"""`orchid can USER VERB RESOURCE`: check a permission, as the server would decide.
+
+    orchid can alice list certificatesigningrequests
+    orchid can ci/builder create serviceaccounts/token --namespace ci --name deployer
+    orchid can alice get /metrics
+
+USER is a user name, or NAMESPACE/NAME of an account, whose groups are known. The server resolves
+the API group of a resource. Exit code 0 means yes, 1 means no.
+"""
+
+import argparse
+
+from orchid.features.rights.commands import grants
+from orchid.kernel.terminal.connection import (
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+    connect,
+)
+from orchid.kernel.terminal.objects import completed
+from orchid.kernel.terminal.output import (
+    REFUSED,
+    USAGE,
+    Cell,
+    Complaint,
+    print_for_programs,
+    remark,
+    say,
+)
+from orchid.kernel.wire.user import AUTHENTICATED
+
+MOST_NAMESPACES = 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("user", metavar="USER|NAMESPACE/ACCOUNT"), "account")
+    parser.add_argument("verb", metavar="VERB", help="get, list, watch, create, update, delete, …")
+    parser.add_argument(
+        "resource", metavar="RESOURCE", help="like secrets, serviceaccounts/token or /metrics"
+    )
+    parser.add_argument("--name", default="", help="a single object (default: any)")
+    parser.add_argument("--namespace", "-n", default="", help="the namespace (default: all)")
+    parser.add_argument(
+        "--group", action="append", default=[], help="a group of the user; may be repeated"
+    )
+    add_flags(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    server = connect(chosen)
+    spec: Json = {**_who(chosen), **_what(chosen, server)}
+    body = {
+        "apiVersion": server.api_version("authorization", "v1"),
+        "kind": "SubjectAccessReview",
+        "spec": spec,
+    }
+    answer = server.post(server.group("authorization", "v1", "subjectaccessreviews"), body)
+    status = answer.get("status") or {}
+    allowed = status.get("allowed") is True
+    if not print_for_programs(chosen.output, answer):
+        say("yes" if allowed else "no")
+        if status.get("reason"):
+            remark(Cell(status["reason"]).text)
+        elif not allowed and (found := _namespaces(server, body)):
+            remark(f"not in all namespaces, but in these: {', '.join(found)}")
+        elif not allowed and not chosen.group and "/" not in chosen.user:
+            remark("a person's groups are known from their credential alone: name them by --group")
+    return 0 if allowed else REFUSED
+
+
+def _namespaces(server: ServerConnection, body: Json) -> list[str]:
+    """The namespaces with a role of the user in which it is allowed; of many, the first few."""
+    spec = body["spec"]
+    attributes = spec.get("resourceAttributes")
+    if attributes is None or attributes.get("namespace"):
+        return []
+    try:
+        found = {each["metadata"]["namespace"] for each in grants.of_user(server, spec)}
+        return [
+            namespace
+            for namespace in sorted(found)[:MOST_NAMESPACES]
+            if _is_allowed(server, body, {**attributes, "namespace": namespace})
+        ]
+    except CommandRefused:  # the right to review is not the right to list bindings
+        return []
+
+
+def _is_allowed(server: ServerConnection, body: Json, attributes: Json) -> bool:
+    asked = {**body, "spec": {**body["spec"], "resourceAttributes": attributes}}
+    answer = server.post(server.group("authorization", "v1", "subjectaccessreviews"), asked)
+    return (answer.get("status") or {}).get("allowed") is True
+
+
+def _who(chosen: argparse.Namespace) -> Json:
+    namespace, slash, name = chosen.user.partition("/")
+    if slash and namespace and name and not {"/", ":", "@"} & set(namespace + name):
+        groups = [*grants.groups_of_account(namespace), *chosen.group]
+        return {"user": grants.username(namespace, name), "groups": groups}
+    return {"user": chosen.user, "groups": [*chosen.group, AUTHENTICATED]}
+
+
+def _what(chosen: argparse.Namespace, server: ServerConnection) -> Json:
+    if chosen.resource.startswith("/"):
+        if chosen.name or chosen.namespace:
+            raise Complaint("a path has no --name and no --namespace", USAGE)
+        return {"nonResourceAttributes": {"path": chosen.resource, "verb": chosen.verb}}
+    whole, _, subresource = chosen.resource.partition("/")
+    resource, _, group = whole.partition(".")
+    attributes = {
+        "group": group or group_of(server, resource),
+        "resource": resource,
+        "subresource": subresource,
+        "verb": chosen.verb,
+        "name": chosen.name,
+        "namespace": chosen.namespace,
+    }
+    return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+
+
+def group_of(server: ServerConnection, resource: str) -> str:
+    """The API group that serves a resource; raises a Complaint if there is none."""
+    urls = {"": "/api/v1"}
+    for each in server.get("/apis").get("groups", ()):
+        preferred = (each.get("preferredVersion") or {}).get("groupVersion", "")
+        urls[each.get("name", "")] = f"/apis/{preferred}"
+    for group, url in urls.items():
+        served = server.get(url).get("resources") or ()
+        if any(each.get("name") == resource for each in served):
+            return group
+    if resource == "*":
+        return "*"
+    raise Complaint(f"the server has no resource {resource!r}; use the plural, like secrets", USAGE)

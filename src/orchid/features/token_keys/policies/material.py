@@ -1,0 +1,499 @@
+"""The material of a new SigningKey: created or imported, and stored together with its object.
+
+Start with `SigningKeyMaterial.admit`. It creates the key, or reads the one that is imported, and
+fills in the status: key id, public key, algorithm. The Secret with the private key is part of the
+same commit as the object (`companions`), so that there is never one without the other; so is the
+first revocation list of a new key. Importing
+takes the verb `import` on the key, and the right to get the Secret that is named: a caller who
+knows the private key can issue a token of any account. Importing the key of an authority takes the
+rights of a user who creates that authority, too. A key of an authority without any source is the
+key that the authority has now (features/token_keys/policies/authority_material.py).
+"""
+
+import asyncio
+import operator
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NoReturn
+from weakref import WeakKeyDictionary
+
+from orchid.features.authorities.kinds.certificate_authority import (
+    CertificateAuthority,
+    parent_problem,
+    secret_location,
+)
+from orchid.features.certificates.kinds.issued_certificate import (
+    Approval,
+    IssuedCertificate,
+    Requester,
+    record_of,
+)
+from orchid.features.clusters.kinds.cluster import Cluster
+from orchid.features.objects.kinds.config_map import ConfigMap
+from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.kinds.signing_key import (
+    ACTIVE,
+    IMPORTED,
+    MADE,
+    PRIVATE_KEY,
+    SPEC,
+    SigningKey,
+    SigningKeySpec,
+    authority_public_key,
+    by_name,
+    read_public_key,
+    select,
+    source_errors,
+    status_of,
+)
+from orchid.features.token_keys.policies.authority_material import (
+    CERTIFICATE,
+    AuthorityKeysOf,
+    FirstList,
+    NewKey,
+    PrivateKeys,
+    SignerReference,
+    SignerReferences,
+    authority_material,
+)
+from orchid.features.token_keys.policies.chains import require_import
+from orchid.kernel.access.rights import CallerRights
+from orchid.kernel.base.clock import whole_seconds
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities import rsa_process
+from orchid.kernel.credentials.refusals import AuthorityUnusable, Refusal
+from orchid.kernel.credentials.x509 import stored_list
+from orchid.kernel.credentials.x509.issued_facts import read_issued
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
+from orchid.kernel.engine.kind import Kind
+from orchid.kernel.engine.request import Request
+from orchid.kernel.wire.errors import Forbidden, Invalid
+from orchid.kernel.wire.fields import (
+    METADATA,
+    FieldError,
+    Path,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    unsupported,
+)
+from orchid.kernel.wire.meta import Object, ObjectMeta, OwnerReference
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.references import SecretReference, owner_reference
+from orchid.kernel.wire.rules.key_names import next_name
+from orchid.kernel.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
+from orchid.kernel.wire.struct import replace
+from orchid.kernel.wire.text import quote, timestamp
+
+# Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.
+LONGEST_UNRECORDED: Final = timedelta(days=365)
+SECOND: Final = timedelta(seconds=1)
+# Of the authority of the platform: the server verifies client certificates by no others.
+FOR_CLIENTS: Final = ("ECDSA-P256", "ECDSA-P384", "ECDSA-P521", "RSA-3072", "RSA-4096")
+
+
+class SigningKeyMaterial(AdmissionPolicy):
+    admits = (SigningKey,)
+    accompanies_new = (SigningKey,)
+
+    def __init__(
+        self,
+        names: Naming,
+        feed: Feed,
+        authorizer: Authorizer,
+        randomness: Randomness,
+        *,
+        publish_time: str,
+        authority_keys: AuthorityKeysOf,
+        revoked: Callable[[], Container[str]],
+        past: Callable[[str], Awaitable[str | None]],
+        references: SignerReferences,
+        private_keys: PrivateKeys,
+        unsealed: str = "",
+    ) -> None:
+        """`authority_keys`: the keys of an authority. `revoked`: the ids of revoked keys. `past`:
+        the name of the key that had a public key (SHA-256) and was retired or revoked.
+        `references`: where private keys are. `unsealed`: why no private key may be stored here;
+        empty if it may.
+        """
+        self._names = names
+        self._feed = feed
+        self._keys = feed.of(SigningKey)
+        self._authorities = feed.of(CertificateAuthority)
+        self._clusters = feed.of(Cluster)
+        self._secrets = feed.of(Secret)
+        self._rights = CallerRights(names, authorizer)
+        self._random = randomness
+        self._publish_time = publish_time
+        self._authority_keys = authority_keys
+        self._revoked = revoked
+        self._past = past
+        self._references = references
+        self._unsealed = unsealed
+        self._private_keys = private_keys
+        self._private: WeakKeyDictionary[Request, Mapping[str, bytes]] = WeakKeyDictionary()
+        self._certified: WeakKeyDictionary[Request, list[Object]] = WeakKeyDictionary()
+        self._lists: WeakKeyDictionary[Request, FirstList] = WeakKeyDictionary()
+
+    async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Any:
+        if old is not None:
+            return new
+        await self._require_import(request, kind, new)
+        new = replace(new, status=SigningKeyStatus())
+        await self._feed.fresh()
+        if new.spec.authority:
+            return await self._admit_authority_key(request, kind, new)
+        if any(source_errors(new)):
+            return new  # the rules of the kind refuse it
+        if not new.spec.public_key and self._unsealed:
+            raise Forbidden(kind.about(new.name), self._unsealed)
+        if new.spec.cluster:
+            new = self._of_cluster(kind, new)
+        stored = [entry.object for entry in self._keys.entries.values()]
+        self._refuse_other_name(kind, new)
+        status = await self._status(request, kind, new)
+        await self._refuse_same(kind, new, status, stored)
+        return replace(new, status=status)
+
+    def _of_cluster(self, kind: Kind[Any], new: SigningKey) -> SigningKey:
+        """A public key belongs to its Cluster, by uid: none of that name gets it later."""
+        cluster = self._clusters.get("", new.spec.cluster)
+        if cluster is None:
+            _refuse(kind, new, not_found(SPEC / "cluster", new.spec.cluster))
+        return new.with_meta(owner_references=(owner_of(self._clusters.kind, cluster.object),))
+
+    def _refuse_other_name(self, kind: Kind[Any], new: SigningKey) -> None:
+        keys_by_name = by_name(entry.object for entry in self._keys.entries.values())
+        authorities = {entry.object.name for entry in self._authorities.entries.values()}
+        wanted = next_name(keys_by_name, new.group, authorities)
+        if new.name != wanted and self._keys.get("", new.name) is None:
+            text = f"the next key is {quote(wanted)}"
+            _refuse(kind, new, invalid(METADATA / "name", new.name, text))
+
+    async def _refuse_same(
+        self,
+        kind: Kind[Any],
+        new: SigningKey,
+        status: SigningKeyStatus,
+        stored: Sequence[SigningKey],
+    ) -> None:
+        """Refuse a key that is stored, or ever was: by public key, since ids can be chosen."""
+        identity = status.key_id, status.public_key
+        for key in stored:
+            counts = (
+                not key.is_file or new.spec.cluster
+            )  # no cluster claims a key of Orchid's files
+            if counts and _is_any_same(identity, (key.key_id, key.status.public_key)):
+                _refuse(kind, new, duplicate(SPEC, f"{key.name} has the same key"))
+        past = await self._past(keys.pem_sha256(status.public_key))
+        if past is not None:
+            text = f"it is the key of {past}, which was retired or revoked, and never counts again"
+            _refuse(kind, new, forbidden(_source(new), text))
+
+    def _refuse_other_key(
+        self,
+        kind: Kind[Any],
+        new: SigningKey,
+        authority: CertificateAuthority,
+        status: SigningKeyStatus,
+    ) -> None:
+        """Refuse another key in the Secret of an authority whose key an earlier version created."""
+        if status.public_key != authority_public_key(authority.status.certificate):
+            text = f"it has another key than the authority {authority.name}"
+            _refuse(kind, new, invalid(_source(new), str(new.spec.secret_ref), text))
+
+    def _refuse_shared(self, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus) -> None:
+        """Refuse a key of the HSM that is in use: one authority could issue in another's place."""
+        for entry in self._keys.entries.values():
+            if entry.object.status.public_key == status.public_key:
+                _refuse(kind, new, duplicate(SPEC, f"{entry.object.name} has the same key"))
+
+    # -- keys of authorities -----------------------------------------------------------------
+
+    async def _admit_authority_key(
+        self, request: Request, kind: Kind[Any], new: SigningKey
+    ) -> SigningKey:
+        entry = self._authorities.get("", new.spec.authority)
+        if entry is None:
+            _refuse(kind, new, not_found(SPEC / "authority", new.spec.authority))
+        authority, spec, given = entry.object, new.spec, new.spec
+        if authority.is_file:
+            text = "the keys of this authority are files of the servers: change the files"
+            _refuse(kind, new, forbidden(SPEC / "authority", text))
+        is_present = not (spec.algorithm or spec.secret_ref or spec.public_key or spec.pkcs11)
+        if is_present:
+            spec = self._present(spec, authority)
+            is_present = spec.state == ACTIVE
+        elif spec.algorithm and authority.spec.key is None:
+            text = "the keys of this authority are in Secrets: name another Secret in secretRef"
+            _refuse(kind, new, forbidden(SPEC / "algorithm", text))
+        new = replace(new, spec=spec)
+        if any(source_errors(new)):
+            return new  # the rules of the kind refuse it
+        if spec.algorithm and self._unsealed:
+            raise Forbidden(kind.about(new.name), self._unsealed)
+        if given.secret_ref or given.pkcs11:
+            # Importing a key takes the rights of a user who creates the authority.
+            await self._rights.require_signers(request, kind, new, authority.signers)
+        if given.secret_ref:
+            await self._rights.require_secret(request, kind, new, given.secret_ref)
+        self._refuse_other_name(kind, new)
+        return await self._with_material(request, kind, new, authority, is_present=is_present)
+
+    def _present(self, spec: SigningKeySpec, authority: CertificateAuthority) -> SigningKeySpec:
+        """The source of the key that an authority has now, which is Active, or of its first one.
+
+        The server creates the first key together with its object and its Secret: nobody can put
+        another Secret in its place.
+        """
+        key = authority.spec.key
+        if key is not None and key.pkcs11:
+            return replace(spec, pkcs11=key.pkcs11)
+        if key is not None and not authority.has_own_secret:
+            is_first = not self._authority_keys(authority.name) and authority.spec.parent is None
+            state = ACTIVE if is_first else spec.state
+            return replace(spec, algorithm=key.algorithm, state=state)
+        secret = secret_location(authority, self._names)
+        reference = SecretReference(name=secret.name, namespace=secret.namespace)
+        return replace(spec, secret_ref=reference, state=ACTIVE)
+
+    async def _with_material(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: SigningKey,
+        authority: CertificateAuthority,
+        *,
+        is_present: bool,
+    ) -> SigningKey:
+        stored = self._authority_keys(authority.name)
+        predecessor = self._predecessor(stored, authority)
+        try:
+            parent = self._parent(authority)
+            wanted = NewKey(new, authority, predecessor, parent, is_present, request.now)
+            made = await authority_material(wanted, self._private_keys)
+        except Refusal as refusal:
+            shown = str(new.spec.secret_ref or new.spec.algorithm or new.hsm_label)
+            _refuse(kind, new, invalid(_source(new), shown, str(refusal)))
+        if is_present and new.spec.secret_ref and authority.spec.key:
+            self._refuse_other_key(kind, new, authority, made.status)
+        # Not keys of clusters: naming a public key proves no private key.
+        tokens = [one.object for one in self._keys.entries.values() if not one.object.group]
+        await self._refuse_same(kind, new, made.status, [*stored, *tokens])
+        if new.hsm_label:
+            self._refuse_shared(kind, new, made.status)
+        if authority.is_platform and made.status.algorithm not in FOR_CLIENTS:
+            _refuse(kind, new, unsupported(_source(new), made.status.algorithm, FOR_CLIENTS))
+        if made.data:
+            self._private[request] = made.data
+        if made.revocation_list:
+            self._lists[request] = made.revocation_list
+        self._certified[request] = self._records(request, new, authority, made.status)
+        times = SigningKeyTimes()
+        if is_present:
+            now = whole_seconds(request.now)
+            times = SigningKeyTimes(published=now, active=later_than(stored, now))
+        first = made.revocation_list
+        status = replace(
+            made.status,
+            times=times,
+            publish_time=self._publish_time if is_present else "",
+            revocation_list=new.name if stored else authority.name,
+            revocation_list_number=first.edition.number if first else 0,
+        )
+        owner = owner_of(self._authorities.kind, authority)
+        return replace(new.with_meta(owner_references=(owner,)), status=status)
+
+    def _predecessor(
+        self, stored: Sequence[SigningKey], authority: CertificateAuthority
+    ) -> SignerReference | None:
+        signer = select(stored, self._revoked(), authority.name).signer
+        if signer is None:
+            return None
+        return self._references.of(signer, signer.status.certificate)
+
+    def _parent(self, authority: CertificateAuthority) -> SignerReference | None:
+        """The signer of the authority above; None for a root, and for a parent elsewhere."""
+        parent = authority.spec.parent
+        if parent is None or parent.external:
+            return None
+        entry = self._authorities.get("", parent.authority)
+        if entry and (problem := parent_problem(authority, entry.object)):
+            raise AuthorityUnusable(problem)
+        found = entry and self._predecessor(self._authority_keys(parent.authority), entry.object)
+        if not found:
+            raise AuthorityUnusable(f"the authority {parent.authority} has no key that signs")
+        return found
+
+    def _records(
+        self,
+        request: Request,
+        new: SigningKey,
+        authority: CertificateAuthority,
+        status: SigningKeyStatus,
+    ) -> list[Object]:
+        """Inventory records of the certificates that a parent, or the key so far, signed."""
+        parent = authority.spec.parent
+        above = self._authorities.get("", parent.authority) if parent else None
+        records: list[Object] = []
+        if above is not None and status.certificate:
+            text = f"The parent of the authority {authority.name} certified its key {new.name}."
+            signer = above.object.spec.signer_name
+            records.append(self._record(request, new, status.certificate, signer, text))
+        if status.cross_certificate:
+            text = f"The signer of the authority {authority.name} certified its key {new.name}."
+            signer = recording_signer(authority, self._names)
+            records.append(self._record(request, new, status.cross_certificate, signer, text))
+        return records
+
+    def _record(
+        self, request: Request, new: SigningKey, chain: str, signer_name: str, text: str
+    ) -> IssuedCertificate:
+        return record_of(
+            self._feed.of(IssuedCertificate).kind,
+            read_issued(chain.encode()),
+            uid=self._random.uid(),
+            issued=whole_seconds(request.now),
+            signer_name=signer_name,
+            requester=Requester(
+                username=request.user.username, uid=request.user.uid, groups=request.user.groups
+            ),
+            approval=Approval(reason="IntermediateAuthority", message=text),
+            intermediate=new.name,
+        )
+
+    async def companions(
+        self, request: Request, kind: Kind[Any], new: Any, old: Any
+    ) -> tuple[Object, ...]:
+        private, found = self._private.pop(request, None), self._certified.pop(request, [])
+        if private is not None:
+            secret = private_key_secret(self._names, kind, new, private, self._random.uid())
+            found.append(secret)
+        if (first := self._lists.pop(request, None)) is not None:
+            found += self._stored_list(new, first)
+        return tuple(found)
+
+    def _stored_list(self, key: SigningKey, first: FirstList) -> list[Object]:
+        """The ConfigMap of a key's first list; none if an earlier key of that name left one."""
+        home, name = self._names.system_namespace, key.status.revocation_list
+        maps = self._feed.of(ConfigMap)
+        if maps.get(home, stored_list.head_name(name)) is not None:
+            return []  # the publisher replaces it
+        edition = first.edition
+        head = ConfigMap(
+            kind=maps.kind.name,
+            api_version=maps.kind.api_version,
+            metadata=ObjectMeta(
+                name=stored_list.head_name(name),
+                namespace=home,
+                uid=self._random.uid(),
+                creation_timestamp=key.metadata.creation_timestamp,
+            ),
+            data=stored_list.head_data(edition.number, timestamp(edition.next_update), 1),
+            binary_data={stored_list.DATA: first.encoded},
+        )
+        return [head]
+
+    # -- token keys --------------------------------------------------------------------------
+
+    async def _status(self, request: Request, kind: Kind[Any], new: SigningKey) -> SigningKeyStatus:
+        spec, now = new.spec, whole_seconds(request.now)
+        unrecorded = KeyDependents(unknown_until=now + LONGEST_UNRECORDED)
+        if spec.public_key:
+            imported = read_public_key(spec.public_key)
+            return replace(
+                status_of(imported, IMPORTED),
+                times=SigningKeyTimes(verifying=now),
+                publish_time=self._publish_time,
+                dependents=unrecorded,
+            )
+        if spec.secret_ref:
+            private = await self._imported(request, kind, new, spec.secret_ref)
+            status = replace(status_of(private.public, IMPORTED), dependents=unrecorded)
+        else:
+            private = await create_key(spec.algorithm)
+            status = status_of(private.public, MADE)
+        self._private[request] = {PRIVATE_KEY: private.pem().reveal().encode()}
+        return status
+
+    async def _imported(
+        self, request: Request, kind: Kind[Any], new: SigningKey, reference: SecretReference
+    ) -> keys.TokenKey:
+        await self._rights.require_secret(request, kind, new, reference)
+        entry = self._secrets.get(reference.namespace, reference.name)
+        if entry is None:
+            _refuse(kind, new, not_found(SPEC / "secretRef", str(reference)))
+        try:
+            data = entry.object.data.get(PRIVATE_KEY, b"")
+            return keys.TokenKey(keys.read_private_key(data, PRIVATE_KEY))
+        except Refusal as refusal:
+            _refuse(kind, new, invalid(SPEC / "secretRef", str(reference), str(refusal)))
+
+    # -- rights ------------------------------------------------------------------------------
+
+    async def _require_import(self, request: Request, kind: Kind[Any], new: SigningKey) -> None:
+        if new.spec.secret_ref or new.spec.public_key or new.spec.pkcs11:
+            await require_import(self._rights, request, kind, new)
+
+
+def recording_signer(authority: CertificateAuthority, names: Naming) -> str:
+    """The signer under which the cross certificates of an authority are in the inventory."""
+    return authority.spec.signer_name or names.legacy_signer
+
+
+async def create_key(algorithm: str) -> keys.TokenKey:
+    """Create a private key for a token key."""
+    if algorithm == "RS256":
+        made = await asyncio.to_thread(rsa_process.generate, keys.MADE_RSA_BITS)
+        return keys.TokenKey(made)
+    return keys.generate(algorithm)
+
+
+def private_key_secret(
+    names: Naming, kind: Kind[Any], key: SigningKey, data: Mapping[str, bytes], uid: str
+) -> Secret:
+    """The Secret with the private key of a SigningKey; it is deleted with its owner."""
+    return Secret(
+        kind="Secret",
+        api_version="v1",
+        metadata=ObjectMeta(
+            name=key.secret_name,
+            namespace=names.system_namespace,
+            uid=uid,
+            creation_timestamp=key.metadata.creation_timestamp,
+            annotations={names.description_annotation: f"Private key of SigningKey {key.name}"},
+            owner_references=(owner_of(kind, key),),
+        ),
+        type=names.own("tls") if CERTIFICATE in data else "Opaque",
+        data=dict(data),
+    )
+
+
+def owner_of(kind: Kind[Any], owner: Object) -> OwnerReference:
+    return owner_reference(owner, kind.api_version)
+
+
+def later_than(stored: Iterable[SigningKey], now: datetime) -> datetime:
+    """The time of an activation: now, and at least a second after that of any other key."""
+    times = (key.status.times.active for key in stored)
+    latest = max((moment for moment in times if moment is not None), default=None)
+    return now if latest is None else max(now, latest + SECOND)
+
+
+def _is_any_same(one: Iterable[str], other: Iterable[str]) -> bool:
+    return any(map(operator.eq, one, other))
+
+
+def _source(key: SigningKey) -> Path:
+    """The field that names the source of a key."""
+    if key.spec.secret_ref:
+        return SPEC / "secretRef"
+    if key.spec.public_key:
+        return SPEC / "publicKey"
+    return SPEC / ("pkcs11" if key.spec.pkcs11 else "algorithm")
+
+
+def _refuse(kind: Kind[Any], new: Object, problem: FieldError) -> NoReturn:
+    raise Invalid(kind.about_kind(new.name), [problem])

@@ -1,0 +1,362 @@
+"""Store an edition of every PublishedBundle whenever its certificates change.
+
+Reads   publishedbundles; clustertrustbundles; certificateauthorities
+Writes  editions as ConfigMaps in the system namespace (features/trust_bundles/stored_edition.py);
+        /status; a
+        PublishedBundle for the platform's authorities and for each CertificateAuthority
+Never   changes the spec of a bundle that exists; publishes an empty or too large one
+
+The certificates are computed from the trust bundles each time, and compared with the current
+edition. The sequence of an edition is the time in seconds, and at least one more than the last. An
+edition whose ConfigMap is gone is not written again: its content gets a new sequence. So a restore,
+which drops the editions, never brings back a sequence that clients have passed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.objects.kinds.config_map import ConfigMap
+from orchid.features.trust_bundles import stored_edition
+from orchid.features.trust_bundles.controllers.trust_bundle_index import (
+    IndexKey,
+    KnownBundle,
+    TrustBundleIndex,
+    source_key,
+)
+from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.features.trust_bundles.kinds.published_bundle import (
+    MOST_EDITIONS,
+    BundleEdition,
+    BundleSource,
+    PublishedBundle,
+    PublishedBundleSpec,
+    PublishedBundleStatus,
+    name_problems,
+)
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.kernel.credentials.x509 import anchor_set
+from orchid.kernel.credentials.x509.anchor_set import AnchorSet
+from orchid.kernel.runtime.context import ControllerContext, Signer
+from orchid.kernel.runtime.declaration import ControllerDeclaration
+from orchid.kernel.runtime.events import NORMAL, WARNING, EventRecorder
+from orchid.kernel.runtime.loop import Controller, Gone, Key, Start, Trigger, TryAgain
+from orchid.kernel.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
+from orchid.kernel.wire.errors import AlreadyExists
+from orchid.kernel.wire.meta import Object, ObjectMeta, OwnerReference
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.policy_rules import CORE, READ, may_record_events, rule
+from orchid.kernel.wire.references import belongs_to, controller_of, owner_reference
+from orchid.kernel.wire.struct import replace
+
+LARGEST: Final = 1 << 20  # bytes of PEM
+MOST_CERTIFICATES: Final = 4096
+LONGEST_PAUSE_SECONDS: Final = 3600.0  # in case the clock steps, or a consumer missed an event
+PUBLISHED, EMPTY, TOO_LARGE = "Published", "Empty", "TooLarge"
+
+
+class PublishBundles(Controller[PublishedBundle]):
+    name = "bundle-publisher"
+    workers = 2
+    minds_deletions = True
+
+    def __init__(
+        self,
+        client: Client,
+        signers: Mapping[str, Signer],
+        names: Naming,
+        clock: Clock,
+        events: EventRecorder,
+    ) -> None:
+        """`signers`: those of the platform; a bundle is created for each of their authorities."""
+        super().__init__(client, ListSelection(PublishedBundle))
+        self._names = names
+        self._home = names.system_namespace
+        self._clock = clock
+        self._events = events
+        self.index = TrustBundleIndex()
+        self._sources: dict[str, frozenset[IndexKey]] = {}  # by the name of the bundle
+        self._readers: dict[IndexKey, set[str]] = {}  # names of bundles by index key
+        self._platform = platform_bundles(signers)
+        self._made: dict[str, PublishedBundle] = {}  # bundles that the server creates
+        # set when everything that determines the content of bundles is indexed
+        self.all_indexed = asyncio.Event()
+        mine = ListSelection(
+            ConfigMap,
+            self._home,
+            labels=stored_edition.label(names),
+            existing=False,
+            read_as=Object,
+        )
+        self.triggers = (
+            Trigger(ListSelection(ClusterTrustBundle), self._trust_bundle_changed),
+            Trigger(ListSelection(CertificateAuthority), self._authority_changed),
+            Trigger(mine, self._owner_of),
+        )
+
+    # -- events ------------------------------------------------------------------------------
+
+    async def follow(self, start: Start) -> None:
+        self.all_indexed.clear()
+        self.index.clear()
+        self._made = dict(self._platform)
+        self._sources.clear()
+        self._readers.clear()
+        await super().follow(start)
+
+    async def all_listed(self) -> None:
+        if self.all_indexed.is_set():  # a bookmark
+            return
+        self.all_indexed.set()
+        for name in self._made.keys() | self._sources.keys():
+            self.queue.add(("", name))
+
+    def take(self, event: WatchedChange[PublishedBundle]) -> None:
+        found = event.object
+        for key in self._sources.pop(found.name, ()):
+            self._readers[key].discard(found.name)
+            if not self._readers[key]:
+                del self._readers[key]
+        if event.type != DELETED:
+            keys = self._sources[found.name] = frozenset(map(source_key, found.spec.sources))
+            for key in keys:
+                self._readers.setdefault(key, set()).add(found.name)
+        if self.all_indexed.is_set():
+            super().take(event)
+
+    async def _trust_bundle_changed(
+        self, event: WatchedChange[ClusterTrustBundle]
+    ) -> AsyncIterator[Key]:
+        found = event.object
+        keys = set(self.index.keys_of(found.name))
+        if event.type == DELETED:
+            self.index.drop(found.name)
+        else:
+            # Up to four thousand certificates take a while.
+            anchors = await asyncio.to_thread(anchor_set.read, found.spec.trust_bundle)
+            known = KnownBundle(
+                found.name, found.spec.signer_name, found.metadata.labels or {}, anchors
+            )
+            self.index.put(known)
+            keys.update(known.keys)
+        for name in {name for key in keys for name in self._readers.get(key, ())}:
+            yield "", name
+
+    async def _authority_changed(
+        self, event: WatchedChange[CertificateAuthority]
+    ) -> AsyncIterator[Key]:
+        found = event.object
+        if found.is_file:
+            return  # its bundle is one of the platform's
+        if event.type == DELETED or found.metadata.deletion_timestamp is not None:
+            self._made.pop(found.name, None)
+        elif found.name not in self._platform and not any(name_problems(found.name)):
+            version = self._client.catalog.of(CertificateAuthority).api_version
+            owner = owner_reference(found, version)
+            made = self._made.get(found.name)
+            if made is not None and belongs_to(made, found):
+                return
+            self._made[found.name] = bundle_of_signers(
+                found.name, sorted(found.signers), owner, trust_domain=found.spec.trust_domain
+            )
+            yield "", found.name
+
+    async def _owner_of(self, event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
+        for owner in event.object.metadata.owner_references:
+            if owner.kind == PublishedBundle.__name__:
+                yield "", owner.name
+
+    # -- one bundle --------------------------------------------------------------------------
+
+    async def attend(
+        self, key: Key, value: PublishedBundle | Gone[PublishedBundle] | None
+    ) -> float | None:
+        if isinstance(value, PublishedBundle):
+            return await self.reconcile(value)
+        found = await self._client.find(PublishedBundle, key[1])
+        if found is None and key[1] in self._made:
+            found = await self._create(self._made[key[1]])
+        return await self.reconcile(found) if found is not None else None
+
+    async def _create(self, new: PublishedBundle) -> PublishedBundle:
+        try:
+            return await self._client.create(new)
+        except AlreadyExists:
+            there = await self._client.get(PublishedBundle, new.name)
+            owner, sources = controller_of(there.metadata), there.spec.sources
+            if (owner, sources) == (controller_of(new.metadata), new.spec.sources):
+                return there  # the previous leader created it
+            # Another bundle is published as any other;
+            # features/authorities/controllers/keep_authorities.py reports it.
+            raise TryAgain(f"there is another PublishedBundle {new.name}") from None
+
+    async def reconcile(self, found: PublishedBundle) -> float | None:
+        if found.metadata.deletion_timestamp is not None:
+            return None
+        if not self.all_indexed.is_set():
+            raise TryAgain("not every trust bundle is indexed")
+        now = self._clock.now()
+        chosen = [list(self.index.selected(source)) for source in found.spec.sources]
+        anchors = [one for known in chosen for bundle in known for one in bundle.anchors]
+        content = await asyncio.to_thread(anchor_set.join, anchors, now)
+        ready = condition_of(content, found.status, chosen)
+        status = found.status
+        if ready.status == TRUE:
+            status = await self._with_edition(found, content, now)
+        status = await self._with_consumers(found, status, now)
+        await self._write(found, with_conditions(replace(found, status=status), [ready], now))
+        if status.sequence != found.status.sequence:
+            named = {one.sequence for one in status.editions}
+            await self._remove([one for one in await self._editions(found) if one[0] not in named])
+        return pause(content, now)
+
+    async def _with_edition(
+        self, found: PublishedBundle, content: AnchorSet, now: datetime
+    ) -> PublishedBundleStatus:
+        """The status with the edition for this content: the current one, or a new one."""
+        status = found.status
+        if status.sequence and status.sha256 == content.sha256:
+            name = stored_edition.edition_name(found.name, status.sequence)
+            there = await self._client.find(ConfigMap, name, self._home)
+            if there is not None and there.data.get(stored_edition.PEM) == content.pem.decode():
+                return status
+        sequence = max(int(now.timestamp()), status.sequence + 1)
+        await self._store(found, content, sequence)
+        stored = {number for number, _ in await self._editions(found)}
+        earlier = [one for one in status.editions if one.sequence in stored]
+        edition = BundleEdition(
+            sequence=sequence, sha256=content.sha256, certificates=len(content.anchors)
+        )
+        return replace(
+            status,
+            sequence=sequence,
+            sha256=content.sha256,
+            certificates=len(content.anchors),
+            editions=(edition, *earlier)[:MOST_EDITIONS],
+        )
+
+    async def _store(self, found: PublishedBundle, content: AnchorSet, sequence: int) -> None:
+        kind = self._client.catalog.of(PublishedBundle)
+        name = stored_edition.edition_name(found.name, sequence)
+        data = {stored_edition.PEM: content.pem.decode()}
+        new = stored_edition.owned_map(
+            found, kind.api_version, self._names, name, data=data, immutable=True
+        )
+        try:
+            await self._client.create(new)
+        except AlreadyExists:
+            # Of this second: stored before a crash, or by the previous leader.
+            there = await self._client.find(ConfigMap, name, self._home)
+            if there is None or there.data != data or not belongs_to(there, found):
+                raise TryAgain(f"there is another ConfigMap {name}") from None
+
+    async def _with_consumers(
+        self, found: PublishedBundle, status: PublishedBundleStatus, now: datetime
+    ) -> PublishedBundleStatus:
+        name = stored_edition.consumers_name(found.name)
+        stored = await self._client.find(ConfigMap, name, self._home)
+        if stored is not None and not belongs_to(stored, found):  # that of an earlier bundle
+            await self._client.delete_gone(ConfigMap, stored)
+            stored = None
+        if stored is None:
+            return replace(status, consumers=None)
+        seen = stored_edition.read_consumers(stored)
+        return replace(status, consumers=seen.summary(status.sequence, now))
+
+    async def _editions(self, found: PublishedBundle) -> list[tuple[int, Object]]:
+        """The ConfigMaps with editions of a bundle, by sequence."""
+        labels = f"{stored_edition.label(self._names)}={found.metadata.uid}"
+        wanted = ListSelection(ConfigMap, self._home, labels=labels, read_as=Object)
+        return [
+            (number, one)
+            async for one in self._client.scan(wanted)
+            if (number := stored_edition.sequence_of(found.name, one.name))
+        ]
+
+    async def _remove(self, editions: Iterable[tuple[int, Object]]) -> None:
+        for _, one in editions:
+            await self._client.delete_gone(ConfigMap, one)
+
+    async def _write(self, before: PublishedBundle, after: PublishedBundle) -> None:
+        if after.status == before.status:
+            return
+        await self._client.update_status(after)
+        old = next((one for one in before.status.conditions if one.type == READY), None)
+        new = next(one for one in after.status.conditions if one.type == READY)
+        is_good = new.status == TRUE
+        if (
+            before.status.sequence != after.status.sequence
+            or old is None
+            or old.reason != new.reason
+        ):
+            type_ = NORMAL if is_good else WARNING
+            self._events.record(self.name, after, new.reason, new.message, type_=type_)
+
+
+def platform_bundles(signers: Mapping[str, Signer]) -> dict[str, PublishedBundle]:
+    """One bundle for each CA of the platform signers, named like its CRL."""
+    grouped: dict[str, list[str]] = {}
+    for name, signer in signers.items():
+        grouped.setdefault(signer.list_name, []).append(name)
+    return {name: bundle_of_signers(name, sorted(found)) for name, found in grouped.items()}
+
+
+def bundle_of_signers(
+    name: str, signers: Iterable[str], *owners: OwnerReference, trust_domain: str = ""
+) -> PublishedBundle:
+    sources = tuple(BundleSource(signer_name=signer) for signer in signers)
+    meta = ObjectMeta(name=name, owner_references=owners)
+    spec = PublishedBundleSpec(sources=sources, trust_domain=trust_domain)
+    return PublishedBundle(metadata=meta, spec=spec)
+
+
+def condition_of(
+    content: AnchorSet, status: PublishedBundleStatus, chosen: list[list[KnownBundle]]
+) -> Condition:
+    """Whether the content can be published, and which sources add nothing to it."""
+    count, size = len(content.anchors), len(content.pem)
+    remains = f"; edition {status.sequence} remains" if status.sequence else ""
+    if not count:
+        text = f"the sources have no valid certificate{remains}"
+        return Condition(type=READY, status=FALSE, reason=EMPTY, message=text)
+    if count > MOST_CERTIFICATES or size > LARGEST:
+        text = (
+            f"{count} certificates in {size} bytes of PEM; {MOST_CERTIFICATES} and {LARGEST} are "
+            f"the limits{remains}"
+        )
+        return Condition(type=READY, status=FALSE, reason=TOO_LARGE, message=text)
+    text = "1 certificate" if count == 1 else f"{count} certificates"
+    none = [f"sources[{index}]" for index, found in enumerate(chosen) if not found]
+    if none:
+        text += f"; no trust bundle for {', '.join(none)}"
+    return Condition(type=READY, status=TRUE, reason=PUBLISHED, message=text)
+
+
+def pause(content: AnchorSet, now: datetime) -> float:
+    """Seconds until the bundle is computed again without an event."""
+    if content.next_end is None:
+        return LONGEST_PAUSE_SECONDS
+    return min(LONGEST_PAUSE_SECONDS, max((content.next_end - now).total_seconds(), 1.0))
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> PublishBundles:
+    return PublishBundles(client, context.signers, context.names, context.clock, events)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="bundle-publisher",
+    long_name="publishedbundle-controller",
+    account="published-bundle-controller",
+    rights=lambda names: (
+        rule(("create", *READ), names.identity, ("publishedbundles",)),
+        rule(("update",), names.identity, ("publishedbundles/status",)),
+        rule(READ, names.identity, ("certificateauthorities",)),
+        rule(READ, names.certificates, ("clustertrustbundles",)),
+        may_record_events(names),
+    ),
+    rights_at_home=lambda names: (rule(("create", "delete", *READ), CORE, ("configmaps",)),),
+    build=build,
+)

@@ -1,0 +1,96 @@
+"""Publish the CA of this server in a ConfigMap of every namespace.
+
+Reads   namespaces; watches configmaps of that name
+Writes  the ConfigMap: one key, `ca.crt`
+Never   changes a description that a user wrote, as long as the data is right; or any map while the
+        CA is unknown
+"""
+
+from collections.abc import AsyncIterator, Callable
+
+from orchid.features.accounts.controllers.create_default_accounts import is_active, is_terminating
+from orchid.features.objects.kinds.config_map import ConfigMap
+from orchid.features.objects.kinds.namespace import Namespace
+from orchid.kernel.client.client import LISTED, Client, ListSelection, WatchedChange
+from orchid.kernel.runtime.context import ControllerContext
+from orchid.kernel.runtime.declaration import ControllerDeclaration
+from orchid.kernel.runtime.events import EventRecorder
+from orchid.kernel.runtime.loop import Controller, Key, Running, Trigger
+from orchid.kernel.wire.errors import AlreadyExists, Forbidden, NotFound
+from orchid.kernel.wire.meta import Object, ObjectMeta
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.policy_rules import CORE, READ, may_record_events, rule
+from orchid.kernel.wire.struct import replace
+
+KEY = "ca.crt"
+
+
+class PublishRootCA(Controller[Namespace]):
+    name = "root-ca-certificate-publisher"
+
+    def __init__(self, client: Client, bundle: Callable[[], str], names: Naming) -> None:
+        super().__init__(client, ListSelection(Namespace))
+        self._bundle = bundle
+        self._name = names.root_ca_config_map
+        self._annotation = names.description_annotation
+        self._description = names.root_ca_description
+        maps = ListSelection(
+            ConfigMap, fields=f"metadata.name={self._name}", existing=False, read_as=Object
+        )
+        self.triggers = (Trigger(maps, namespace_of),)
+
+    def rests_on(self) -> object:
+        return self._bundle()
+
+    async def reconcile(self, found: Namespace) -> None:
+        if not is_active(found) or not self._bundle():
+            return
+        there = await self._client.find(ConfigMap, self._name, found.name)
+        try:
+            if there is None:
+                await self._create(found.name)
+            else:
+                await self._correct(there)
+        except (AlreadyExists, NotFound):
+            return  # another client was faster; its change triggers this again
+        except Forbidden as refusal:
+            if not is_terminating(refusal):
+                raise
+
+    async def _create(self, namespace: str) -> None:
+        marks = {self._annotation: self._description}
+        meta = ObjectMeta(name=self._name, namespace=namespace, annotations=marks)
+        await self._client.create(ConfigMap(metadata=meta, data={KEY: self._bundle()}))
+
+    async def _correct(self, there: ConfigMap) -> None:
+        data = {KEY: self._bundle()}
+        marks = there.metadata.annotations
+        if there.data == data and not there.binary_data and marks.get(self._annotation):
+            return
+        right = there.with_meta(annotations={**marks, self._annotation: self._description})
+        await self._client.update(replace(right, data=data, binary_data={}))
+
+
+async def namespace_of(event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
+    if event.type != LISTED:
+        yield ("", event.object.namespace)
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
+    if not context.root_ca():
+        return None
+    return PublishRootCA(client, context.root_ca, context.names)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="root-ca-certificate-publisher",
+    long_name="root-ca-certificate-publisher-controller",
+    other_names=("root-ca-cert-publisher",),
+    account="root-ca-cert-publisher",
+    rights=lambda names: (
+        rule(READ, CORE, ("namespaces",)),
+        rule(("create", "update", *READ), CORE, ("configmaps",)),
+        may_record_events(names),
+    ),
+    build=build,
+)

@@ -1,0 +1,181 @@
+"""The pages below /trust/, for anything that speaks HTTPS.
+
+    <name>.pem              the certificates of the current edition
+    <name>.p12              a Java trust store with the password `changeit`
+    <name>.nopassword.p12   a Java trust store without a password
+    <name>.json             a SPIFFE bundle, if the bundle has a trust domain
+    <name>/<sequence>.pem   one of the last eight editions
+
+The entity tag is the sequence of the edition. `?wait=50s` with `If-None-Match` holds the request
+until there is another edition, or for that time. No credential is needed, but a client that sends
+one is listed as a consumer (consumers.py).
+"""
+
+from typing import Final, NamedTuple
+
+from orchid.features.trust_bundles.consumers import Consumers
+from orchid.features.trust_bundles.editions import (
+    OPEN_PKCS12,
+    PEM,
+    PKCS12,
+    SPIFFE,
+    PublishedEditions,
+    ServedEdition,
+)
+from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.metrics import Counter
+from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.failures import NoSuchPage
+from orchid.kernel.server.pages.conditional import is_current
+from orchid.kernel.server.respond import head
+from orchid.kernel.server.sockets.messages import Response
+from orchid.kernel.wire.errors import BadRequest, MethodNotAllowed, NoSuchRoute, Unavailable
+from orchid.kernel.wire.options import seconds_of
+from orchid.kernel.wire.user import ANONYMOUS
+
+PREFIX: Final = "/trust/"
+LONGEST_PATH: Final = 300
+LONGEST_SEQUENCE: Final = 15  # digits
+LONGEST_WAIT: Final = 60.0
+MARGIN: Final = 5.0  # seconds between the end of a wait and the deadline of its request
+BUSY_SECONDS: Final = 10  # after which a client tries again that could not wait
+UNCHANGED: Final = 304
+FOR_EVER: Final = b"public, max-age=31536000, immutable"
+MEDIA: Final = {
+    PEM: b"application/x-pem-file",
+    OPEN_PKCS12: b"application/x-pkcs12",
+    PKCS12: b"application/x-pkcs12",
+    SPIFFE: b"application/json",
+}
+
+
+class TrustPath(NamedTuple):
+    """The bundle and format of a path."""
+
+    bundle: str
+    form: str
+    sequence: int | None = None  # of an earlier edition
+
+
+class TrustPages:
+    """All pages below the prefix; call it with an exchange."""
+
+    def __init__(self, editions: PublishedEditions, consumers: Consumers, clock: Clock) -> None:
+        self._editions = editions
+        self._consumers = consumers
+        self._clock = clock
+        self.requests = Counter(
+            "orchid_trust_requests_total", "Requests for published bundles.", "form", "code"
+        )
+
+    async def __call__(self, exchange: Exchange) -> Response:
+        if exchange.http.method not in ("GET", "HEAD"):
+            raise MethodNotAllowed
+        wanted = named_by(exchange.target.path)
+        if wanted is None:
+            raise NoSuchRoute
+        if wanted.sequence is not None:
+            answer = await self._earlier(exchange, wanted.bundle, wanted.sequence)
+        else:
+            answer = await self._current(exchange, wanted)
+        self.requests.count(wanted.form, str(answer.status))
+        return answer
+
+    async def _current(self, exchange: Exchange, wanted: TrustPath) -> Response:
+        bundle, edition = self._found(wanted.bundle)
+        if wanted.form == SPIFFE and not bundle.spec.trust_domain:
+            raise NoSuchPage(f"{wanted.bundle} has no spec.trustDomain")
+        seconds = self._wait(exchange)
+        retry = b""
+        if seconds > 0 and is_current(exchange.http, str(edition.sequence)):
+            if self._editions.is_full:
+                retry = b"Retry-After: %d\r\n" % BUSY_SECONDS
+            else:
+                await self._hold(exchange, wanted.bundle, seconds)
+                bundle, edition = self._found(wanted.bundle)
+        return await self._answer(exchange, wanted, bundle, edition, retry)
+
+    async def _answer(
+        self,
+        exchange: Exchange,
+        wanted: TrustPath,
+        bundle: PublishedBundle,
+        edition: ServedEdition,
+        retry: bytes,
+    ) -> Response:
+        tag = b'Etag: "%d"\r\n' % edition.sequence
+        cache = b"public, max-age=%d" % bundle.refresh_seconds
+        unchanged = is_current(exchange.http, str(edition.sequence))
+        self._note(exchange, wanted.bundle, edition.sequence, sent=not unchanged)
+        if unchanged:
+            return Response(UNCHANGED, head(exchange, tag + retry, cache=cache))
+        body = await edition.form(wanted.form, bundle.refresh_seconds)
+        content = b"Content-Type: %b\r\n" % MEDIA[wanted.form]
+        return Response(200, head(exchange, content + tag, cache=cache), body, is_cached=True)
+
+    async def _earlier(self, exchange: Exchange, name: str, sequence: int) -> Response:
+        bundle, _ = self._found(name)
+        editions = {one.sequence: one.sha256 for one in bundle.status.editions}
+        if sequence not in editions:
+            raise NoSuchRoute
+        tag = b'Etag: "%d"\r\n' % sequence
+        if is_current(exchange.http, str(sequence)):
+            return Response(UNCHANGED, head(exchange, tag, cache=FOR_EVER))
+        body = await self._editions.stored(name, sequence, editions[sequence])
+        if body is None:
+            raise NoSuchRoute
+        content = b"Content-Type: %b\r\n" % MEDIA[PEM]
+        return Response(200, head(exchange, content + tag, cache=FOR_EVER), body)
+
+    def _found(self, name: str) -> tuple[PublishedBundle, ServedEdition]:
+        bundle, edition = self._editions.bundles.get(name), self._editions.current(name)
+        if bundle is not None and edition is not None:
+            return bundle, edition
+        if not self._editions.is_loaded:
+            raise Unavailable("the published bundles are still being loaded")
+        raise NoSuchRoute
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    def _wait(self, exchange: Exchange) -> float:
+        """The seconds that a request may wait for a change, within its deadline."""
+        given = exchange.query.get("wait") if exchange.query else None
+        if not given or not given[0]:
+            return 0.0
+        try:
+            asked = seconds_of(given[0])
+        except ValueError as fault:
+            raise BadRequest(f"wait: {fault}") from None
+        spent = (self._clock.now() - exchange.now).total_seconds()
+        return min(asked, LONGEST_WAIT, exchange.http.timeout - MARGIN - max(spent, 0.0))
+
+    async def _hold(self, exchange: Exchange, name: str, seconds: float) -> None:
+        begun = self._clock.monotonic()
+        await self._editions.wait_for_change(name, seconds)
+        exchange.waited = self._clock.monotonic() - begun
+
+    # -- counting ----------------------------------------------------------------------------
+
+    def _note(self, exchange: Exchange, bundle: str, sequence: int, *, sent: bool) -> None:
+        http, request = exchange.http, exchange.request
+        if http.method == "HEAD" or (not sent and http.headers["if-none-match"].strip() == "*"):
+            return  # it did not prove that it has the edition
+        user = request.user.username if request is not None else ANONYMOUS
+        self._consumers.seen(bundle, user, sequence, exchange.now, sent=sent)
+
+
+def named_by(path: str) -> TrustPath | None:
+    """The bundle and the format of a path; None for other paths."""
+    name = path.removeprefix(PREFIX)
+    if len(name) > LONGEST_PATH:
+        return None
+    bundle, slash, file = name.partition("/")
+    if slash:
+        number, _, ending = file.partition(".")
+        known = number.isascii() and number.isdecimal() and len(number) <= LONGEST_SEQUENCE
+        return TrustPath(bundle, PEM, int(number)) if known and ending == PEM else None
+    for form in (OPEN_PKCS12, PEM, PKCS12, SPIFFE):
+        if name.endswith(f".{form}"):
+            return TrustPath(name.removesuffix(f".{form}"), form)
+    return None

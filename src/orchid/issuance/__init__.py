@@ -1,1 +1,0 @@
-"""Issued and revoked credentials: tokens, records, revocation lists, explanations of policies."""

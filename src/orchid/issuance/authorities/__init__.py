@@ -1,1 +1,0 @@
-"""CAs of the platform in files, and the conditions of authorities."""

@@ -1,0 +1,197 @@
+"""Everything that is not a resource: discovery, health, version, metrics, OpenID, OpenAPI.
+
+`Pages` finds the page for a path, after authorization.
+"""
+
+import hashlib
+import platform
+import sys
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from orchid.kernel.base.version import __version__
+from orchid.kernel.credentials.tokens import KeySet
+from orchid.kernel.server.discovery.documents import Discovery
+from orchid.kernel.server.discovery.protobuf_documents import packed
+from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.negotiate import (
+    JSON,
+    PROTOBUF,
+    SERVED,
+    clauses,
+    form_of,
+    not_acceptable,
+    require_route_accepts,
+)
+from orchid.kernel.server.pages import openid
+from orchid.kernel.server.pages.conditional import is_current
+from orchid.kernel.server.pages.health import Health
+from orchid.kernel.server.respond import compressed, document, head, is_large
+from orchid.kernel.server.sockets.messages import Response
+from orchid.kernel.wire.codec.documents import pretty
+from orchid.kernel.wire.errors import MethodNotAllowed, NoSuchRoute
+from orchid.kernel.wire.naming import DISCOVERY_GROUPS
+
+Page = Callable[[Exchange], Response | Awaitable[Response]]
+
+
+class Pages:
+    """Paths to pages. `extra` are further exact paths, each with its page."""
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        health: Health,
+        extra: dict[str, Page],
+        prefixes: dict[str, Page],
+    ) -> None:
+        self._discovery = discovery
+        self._extra = {
+            "/": self._index,
+            "/index.html": self._index,
+            **health.pages(),
+            **extra,
+        }
+        self._prefixes = tuple(prefixes.items())
+        self._version = version_document()
+        self._tags: dict[str, str] = {}
+
+    def answer(self, exchange: Exchange) -> Response | Awaitable[Response]:
+        path = exchange.target.path
+        page = self._extra.get(path)
+        if page is None and path.removesuffix("/") in openid.PATHS:
+            page = self._extra.get(path.removesuffix("/"))
+        if page is not None:
+            return page(exchange)
+        for prefix, prefixed in self._prefixes:
+            if path.startswith(prefix):
+                return prefixed(exchange)
+        trimmed = path.rstrip("/")
+        if trimmed == "/version":
+            return self._show_version(exchange)
+        if trimmed in self._discovery.documents:
+            return self._discover(exchange, path, trimmed)
+        raise NoSuchRoute
+
+    def is_served(self, path: str) -> bool:
+        """Whether a path is below a served prefix, so that its 404 is a Status."""
+        parts = path.removeprefix("/").rstrip("/").split("/")
+        if parts[0] == "api" or path.startswith(tuple(f"{known}/" for known in openid.PATHS)):
+            return True
+        return parts[0] == "apis" and len(parts) > 1 and parts[1] in self._discovery.groups
+
+    # -- pages -----------------------------------------------------------------------------
+
+    def _discover(self, exchange: Exchange, path: str, trimmed: str) -> Response:
+        root, _, below = trimmed.partition("/apis")
+        any_method = not root and below != trimmed and "/" not in below[1:]
+        accept = exchange.accept
+        if path in ("/api", "/api/", "/apis") and (any_method or exchange.http.method == "GET"):
+            wanted = _aggregated_form(accept)
+            if wanted:
+                return self._aggregate(exchange, trimmed, *wanted)
+        if not any_method:
+            if exchange.http.method != "GET":
+                raise MethodNotAllowed
+            require_route_accepts(accept, SERVED)
+        form = form_of(accept, table=False, transforms=False)
+        if form is None:
+            raise not_acceptable(SERVED)
+        data = self._discovery.documents[trimmed]
+        made = document(exchange, 200, data, form, packed(data) if form.media == PROTOBUF else None)
+        return compressed(made) if exchange.head.accepts_gzip and is_large(made) else made
+
+    def _aggregate(self, exchange: Exchange, path: str, group: str, media: str) -> Response:
+        items = self._discovery.aggregated(path)
+        tag = self._tags.get(path)
+        if tag is None:
+            tag = self._tags[path] = f'"{hashlib.sha512(items).hexdigest().upper()}"'
+        kind = b'{"kind":"APIGroupDiscoveryList","apiVersion":"%b/v2",' % group.encode()
+        known = b"Etag: %b\r\nVary: Accept\r\n" % tag.encode()
+        if exchange.http.headers.get("if-none-match") == tag:
+            return Response(304, head(exchange, known, cache=b"public"))
+        headers = head(
+            exchange,
+            f"Content-Type: {media};g={group};v=v2;as=APIGroupDiscoveryList\r\n".encode() + known,
+            cache=b"public",
+        )
+        body = kind + items[1:]
+        if media == PROTOBUF:
+            return Response(200, headers, packed(body))
+        return Response(200, headers, pretty(body) if exchange.pretty else body + b"\n")
+
+    def _show_version(self, exchange: Exchange) -> Response:
+        if exchange.http.method != "GET":
+            raise MethodNotAllowed
+        require_route_accepts(exchange.accept, (JSON,))
+        return raw_json(exchange, self._version)
+
+    def _index(self, exchange: Exchange) -> Response:
+        pages = self._extra.keys() - {"/", "/index.html"}
+        paths = sorted({*self._discovery.documents, *pages, "/apis/", "/version"})
+        return raw_json(exchange, msgspec.json.encode({"paths": paths}))
+
+
+def openid_page(
+    keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Document], max_age: float
+) -> Page:
+    """A document about the token keys, encoded again when they change."""
+    made: dict[int, tuple[KeySet, openid.Document, str]] = {}
+    cache = b"public, max-age=%d" % max_age
+
+    def page(exchange: Exchange) -> Response:
+        if exchange.http.method != "GET":
+            raise MethodNotAllowed
+        found = keys()
+        known = made.get(0)
+        if known is None or known[0] is not found:
+            document = make(found)
+            known = made[0] = (found, document, document.tag)
+        _, served, tag = known
+        media = require_route_accepts(exchange.accept, served.media_types)
+        marked = f'Etag: "{tag}"\r\n'.encode()
+        if is_current(exchange.http, tag):
+            return Response(304, head(exchange, marked, cache=cache))
+        content_type = f"Content-Type: {media}\r\n".encode()
+        headers = head(exchange, content_type + marked, cache=cache)
+        return Response(200, headers, served.body, is_cached=True)
+
+    return page
+
+
+def raw_json(exchange: Exchange, data: bytes) -> Response:
+    return Response(200, head(exchange, b"Content-Type: application/json\r\n"), pretty(data))
+
+
+def _aggregated_form(accept: str) -> tuple[str, str] | None:
+    """The group and media type of a request for aggregated discovery, or None."""
+    if "APIGroupDiscoveryList" not in accept:
+        return None
+    for clause in clauses(accept):
+        group, media = clause.get("g"), f"{clause.type}/{clause.subtype}"
+        if (
+            group in DISCOVERY_GROUPS
+            and clause.get("v") == "v2"
+            and clause.get("as") == "APIGroupDiscoveryList"
+            and media in (JSON, PROTOBUF)
+        ):
+            return group, media
+    return None
+
+
+def version_document() -> bytes:
+    """The version document. Clients read the API level from major and minor."""
+    return msgspec.json.encode(
+        {
+            "major": "1",
+            "minor": "36",
+            "gitVersion": f"v1.36.0+orchid.{__version__}",
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": "",
+            "compiler": f"{platform.python_implementation()} {platform.python_version()}",
+            "platform": f"{sys.platform}/{platform.machine()}",
+        }
+    )

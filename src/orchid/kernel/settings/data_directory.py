@@ -1,0 +1,470 @@
+"""The data directory: files that a server creates on its first start.
+
+    orchid.db         the embedded store         ca.crt, ca.key            the cluster CA
+    token-signing.key signs tokens (ES256)       serving.crt, serving.key  issued by it
+    admin.kubeconfig  a client certificate of system:masters, for the person who starts it
+    ledger.key        signs the ledger (Ed25519)
+    encryption.yaml   encrypts secrets in the store
+
+The directory is 0700, keys are 0600. Existing files are used; missing ones are created again. The
+serving certificate and the one of admin.kubeconfig are issued again, each with a new key, after two
+thirds of their lifetime, when the names of the server change, when another key of the cluster CA
+signs, and when key and certificate do not match: at a start, and while the server runs (`renew`).
+
+If the cluster CA is an object (the CertificateAuthority `cluster`), ca.crt has the certificates of
+all its keys in use, the signer's first (`write_authorities`), and ca.key is only the source of its
+first key. Otherwise neither they nor the other keys that sign or encrypt are ever replaced.
+"""
+
+import base64
+import datetime
+import ipaddress
+import json
+import re
+import secrets
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.authorities.authority import FIRST_NAME, Authority
+from orchid.kernel.credentials.expiry import CertificateFile
+from orchid.kernel.credentials.files import (
+    read_bounded,
+    read_private,
+    refuse_exposed,
+    write_private,
+)
+from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.x509 import certificates, pem
+from orchid.kernel.credentials.x509.verified_chain import has_issued
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.signing_files import signing_files
+from orchid.kernel.wire.user import MASTERS
+
+ADMIN = "orchid-admin"
+YEAR = datetime.timedelta(days=365)
+ENCRYPTION_KEY_BYTES = 32
+ENCRYPTION = """# Encrypts secrets in the database. With this file and the database anyone can read
+# them; without it they are lost. To change keys: `orchid key rotate sealing`.
+"""
+_EMBEDDED = re.compile(
+    r"^ +(certificate-authority|client-certificate|client-key)-data: (\S+)$", re.MULTILINE
+)
+
+
+class DataDirectory(msgspec.Struct, frozen=True):
+    """The files of a server."""
+
+    path: Path
+    serving_certificate: Path
+    serving_key: Path
+    ca_certificate: Path
+    ca_key: Path
+    signing_key: Path
+    ledger_keys: tuple[Path, ...]  # the oldest first
+    encryption: Path
+    kubeconfig: Path
+    database: Path
+
+
+def located(settings: Settings) -> DataDirectory:
+    """The paths of all files; creates nothing."""
+    root, given = settings.data_dir, settings.given
+    return DataDirectory(
+        path=root,
+        serving_certificate=settings.path(given.tls_cert_file, "serving.crt"),
+        serving_key=settings.path(given.tls_private_key_file, "serving.key"),
+        ca_certificate=root / "ca.crt",
+        ca_key=root / "ca.key",
+        signing_key=settings.path(given.service_account_signing_key_file, "token-signing.key"),
+        ledger_keys=tuple(map(Path, given.ledger_key_file)) or (root / "ledger.key",),
+        encryption=settings.path(given.encryption_provider_config, "encryption.yaml"),
+        kubeconfig=root / "admin.kubeconfig",
+        database=root / "orchid.db",
+    )
+
+
+def certificate_files(settings: Settings, files: DataDirectory) -> list[CertificateFile]:
+    """All certificate files that a server with these settings uses for itself."""
+    given = settings.given
+    signing = {
+        **{each.metric: each.certificate for each in signing_files(given, settings.names)},
+        "etcd-client": given.etcd_certfile,
+    }
+    bundles = {
+        "client-ca": given.client_ca_file,
+        "front-proxy-ca": given.requestheader_client_ca_file,
+        "oidc-ca": given.oidc_ca_file,
+        "etcd-ca": given.etcd_cafile,
+    }
+    return [
+        CertificateFile("serving", files.serving_certificate),
+        CertificateFile("cluster-ca", files.ca_certificate),
+        *(CertificateFile(word, Path(path)) for word, path in signing.items() if path),
+        *(
+            CertificateFile(word, Path(path), is_bundle=True)
+            for word, path in bundles.items()
+            if path
+        ),
+    ]
+
+
+def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False) -> DataDirectory:
+    """Create missing files; raises BadSettings for problems that a person has to fix.
+
+    Only for the server that has the store open: its lock excludes a second server. `shares`: also
+    files that servers over one etcd share, and that a start would take from the store.
+    """
+    root, given = settings.data_dir, settings.given
+    make(settings)
+    files = located(settings)
+    try:
+        authority = _first_authority(files, settings, now, shares=shares)
+        if shares or not settings.stores_token_keys:
+            make_signing_key(files, settings)
+        if not given.ledger_key_file and not (own := files.ledger_keys[0]).exists():
+            write_private(own, keys.encode_private(Ed25519PrivateKey.generate()).encode())
+        if shares or not (given.encryption_provider_config or given.etcd_servers):
+            make_encryption(files, settings)
+        if authority is not None:
+            renew_from(files, authority, settings, now)
+    except Refusal as refusal:
+        raise BadSettings(f"{root}: {refusal}") from None
+    except OSError as problem:
+        raise BadSettings(f"{problem.filename}: {problem.strerror}") from None
+    return files
+
+
+def refused_credentials(settings: Settings, files: DataDirectory) -> Iterator[str]:
+    """Sentences about credentials that the server issues and then refuses, by its settings.
+
+    Files that cannot be read are reported elsewhere.
+    """
+    for find in (unverified_tokens, unaccepted_clients):
+        try:
+            if found := find(settings, files):
+                yield found
+        except (Refusal, ValueError):
+            continue
+
+
+def unverified_tokens(settings: Settings, files: DataDirectory) -> str:
+    """Whether the key that signs tokens does not verify them."""
+    named = [Path(path) for path in settings.given.service_account_key_file]
+    if settings.stores_token_keys or not named:
+        return ""
+    signing = keys.load_signing_key(files.signing_key)
+    verifying = {key.kid for path in named for key in keys.load_verification_keys(path)}
+    if signing.kid in verifying:
+        return ""
+    return (
+        f"the key that signs tokens ({files.signing_key}) is not among those that verify them: "
+        "every new token is refused; add it to --service-account-key-file"
+    )
+
+
+def unaccepted_clients(settings: Settings, files: DataDirectory) -> str:
+    """Whether the authority of client certificates is not one that clients may have."""
+    given, names = settings.given, settings.names
+    if not given.client_ca_file:
+        return ""
+    pairs = {pair.signer: pair.certificate for pair in signing_files(given, names)}
+    signing = Path(pairs[names.client_signer] or pairs[""] or files.ca_certificate)
+    signer, *_ = certificates.parse_blocks(read_bounded(signing))
+    if signer in certificates.parse_blocks(read_bounded(Path(given.client_ca_file))):
+        return ""
+    return (
+        f"client certificates that this server signs are refused by it: {given.client_ca_file} "
+        f"does not contain {signing}"
+    )
+
+
+def renew(settings: Settings, files: DataDirectory, now: datetime.datetime) -> bool:
+    """Issue the server's own certificates again where that is due; return whether one was issued.
+
+    Raises Refusal and OSError. Blocks for a few milliseconds.
+    """
+    authority = Authority.load_files(files.ca_certificate, files.ca_key)
+    return renew_from(files, authority, settings, now)
+
+
+def renew_from(
+    files: DataDirectory,
+    authority: Authority,
+    settings: Settings,
+    now: datetime.datetime,
+    roots: bytes = b"",
+) -> bool:
+    """The same with a given authority. `roots`: all that clients of the server trust, in PEM."""
+    is_own = not settings.given.tls_cert_file
+    serving = is_own and _serving_certificate(files, authority, settings, now)
+    trusted = roots or authority.certificate_pem
+    return _kubeconfig(files, authority, settings, now, trusted) or serving
+
+
+def write_authorities(files: DataDirectory, found: Sequence[x509.Certificate]) -> bool:
+    """Write the certificates of the cluster CA's keys, unless they are there; return whether."""
+    try:
+        if certificates.parse_blocks(read_bounded(files.ca_certificate)) == list(found):
+            return False
+    except Refusal:
+        pass  # there is no such file yet, or it is damaged
+    write_private(files.ca_certificate, encoded_authorities(found))
+    return True
+
+
+def encoded_authorities(found: Sequence[x509.Certificate]) -> bytes:
+    blocks = (pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in found)
+    return b"".join(blocks)
+
+
+def file_authority(files: DataDirectory) -> Authority | None:
+    """The cluster CA of ca.key; None without that file, or if ca.crt has no certificate for it.
+
+    Raises Refusal if the key is open to others.
+    """
+    if not files.ca_key.exists() or not files.ca_certificate.exists():
+        return None
+    key = read_private(files.ca_key)
+    chain = read_bounded(files.ca_certificate)
+    try:
+        return Authority.load(chain, key)
+    except Refusal:
+        pass  # it has several keys
+    for one in certificates.parse_blocks(chain):
+        try:
+            return Authority.load(encoded_authorities([one]), key)
+        except Refusal:
+            continue  # of another key
+    return None
+
+
+def make(settings: Settings) -> None:
+    """Create the directory; an existing one must be private."""
+    root = settings.data_dir
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        refuse_exposed(root, root.stat())
+    except Refusal as refusal:
+        raise BadSettings(f"--data-dir: {refusal}") from None
+    except FileExistsError:
+        raise BadSettings(f"--data-dir: {root} is not a directory") from None
+    except OSError as problem:
+        raise BadSettings(f"--data-dir: {problem.strerror}: {root}") from None
+
+
+def _first_authority(
+    files: DataDirectory, settings: Settings, now: datetime.datetime, *, shares: bool
+) -> Authority | None:
+    """The cluster CA before the store is loaded; None if only its objects can say which it is."""
+    if not settings.stores_authority:
+        return make_authority(files, now)
+    if not (files.ca_certificate.exists() or files.ca_key.exists()):
+        # Servers over one etcd share the CA of the first.
+        is_elsewhere = settings.given.etcd_servers and not shares
+        return None if is_elsewhere else make_authority(files, now)
+    if files.ca_key.exists():
+        read_private(files.ca_key)  # refuses a key that others can read
+    try:
+        return Authority.load_files(files.ca_certificate, files.ca_key)
+    except Refusal:
+        return None  # ca.crt has several keys, or ca.key is gone: its first key is Retired
+
+
+def make_authority(files: DataDirectory, now: datetime.datetime) -> Authority:
+    """The cluster CA of the files, which are created if there are none."""
+    if files.ca_certificate.exists() or files.ca_key.exists():
+        return Authority.load_files(files.ca_certificate, files.ca_key)
+    authority = Authority.create(FIRST_NAME, now=now)
+    write_private(files.ca_key, authority.key_pem().reveal().encode())
+    write_private(files.ca_certificate, authority.certificate_pem)
+    return authority
+
+
+def make_signing_key(files: DataDirectory, settings: Settings) -> None:
+    """Make the file with the key that signs tokens, unless it is there or a setting names one.
+
+    Where token keys are stored as objects, the start makes the first one.
+    """
+    if not settings.given.service_account_signing_key_file and not files.signing_key.exists():
+        write_private(files.signing_key, keys.generate().pem().reveal().encode())
+
+
+def makes_sealing_key(settings: Settings) -> bool:
+    """Whether a start would create the file with the key that encrypts Secrets."""
+    given = settings.given
+    is_own = not (given.encryption_provider_config or given.etcd_servers)
+    return is_own and not located(settings).encryption.exists()
+
+
+def lost_sealing_key(settings: Settings) -> str:
+    """Why no key is created beside values that another one has sealed."""
+    return (
+        f"{located(settings).encryption} is missing, and the store has Secrets that are sealed "
+        "with its keys: put it back from a copy. If there is none, docs/operations.md (Secrets at "
+        "rest) says how to start without these Secrets"
+    )
+
+
+def make_encryption(files: DataDirectory, settings: Settings) -> None:
+    """Create the file with a key that encrypts Secrets, unless it exists.
+
+    The first start does so for the embedded store. Servers over etcd share one file: `orchid init`
+    creates it.
+    """
+    if not files.encryption.exists():
+        key = {"name": "key1", "secret": _b64(secrets.token_bytes(ENCRYPTION_KEY_BYTES))}
+        providers = [{"aesgcm": {"keys": [key]}}, {"identity": {}}]
+        configuration = {
+            "apiVersion": f"{settings.names.server_config}/v1",
+            "kind": "EncryptionConfiguration",
+            "resources": [{"resources": ["secrets"], "providers": providers}],
+        }
+        # JSON is YAML, too; a start that loads no YAML parser takes a megabyte less.
+        text = f"{ENCRYPTION}{json.dumps(configuration, indent=2)}\n"
+        write_private(files.encryption, text.encode())
+
+
+def _serving_certificate(
+    files: DataDirectory, authority: Authority, settings: Settings, now: datetime.datetime
+) -> bool:
+    """Issue the serving certificate, unless the one in place is good; return whether it did."""
+    names, addresses = _serving_names(settings)
+    if _serves(files, authority, names, addresses, now):
+        return False
+    issued = authority.issue_serving(
+        names[0], lifetime=YEAR, now=now, dns_names=names, ip_addresses=addresses
+    )
+    write_private(files.serving_key, issued.key.reveal().encode())
+    write_private(files.serving_certificate, issued.chain)
+    return True
+
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _serving_names(settings: Settings) -> tuple[tuple[str, ...], tuple[Address, ...]]:
+    """Every DNS name and address at which a client may reach this server."""
+    names = ["localhost", socket.gethostname().lower(), "orchid"]
+    names += settings.names.server_names
+    addresses: list[Address] = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
+    for host in (settings.host, settings.given.advertise_address):
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            if host:
+                names.append(host)
+            continue
+        if not address.is_unspecified:
+            addresses.append(address)
+    valid = (name for name in names if name and len(name) <= 64)  # noqa: PLR2004 -- of a CN
+    return tuple(dict.fromkeys(valid)), tuple(dict.fromkeys(addresses))
+
+
+def _serves(
+    files: DataDirectory,
+    authority: Authority,
+    names: tuple[str, ...],
+    addresses: tuple[Address, ...],
+    now: datetime.datetime,
+) -> bool:
+    """Whether the serving certificate in place is good for these names and addresses."""
+    if not files.serving_certificate.exists() or not files.serving_key.exists():
+        return False
+    # A key that others can read is no pair that does not match: it stops the start.
+    key = read_private(files.serving_key)
+    leaf = _good_leaf(read_bounded(files.serving_certificate), key, authority, now)
+    if leaf is None:
+        return False
+    found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
+    return set(names) <= set(found.dns_names) and set(addresses) <= set(found.ip_addresses)
+
+
+def _good_leaf(
+    chain: bytes, key: bytes, authority: Authority, now: datetime.datetime
+) -> x509.Certificate | None:
+    """The certificate of a pair that matches, from this authority, before its last third."""
+    try:
+        (leaf, *_) = certificates.parse_blocks(chain)
+        matches = keys.read_private_key(key).public_key() == leaf.public_key()
+    except (Refusal, ValueError):
+        return None
+    begin, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+    due = begin + (end - begin) * 2 / 3
+    if end >= authority.certificate.not_valid_after_utc:
+        due = end  # a new one would not last longer
+    is_good = matches and has_issued(authority.certificate, leaf) and begin <= now < due
+    return leaf if is_good else None
+
+
+def _kubeconfig(
+    files: DataDirectory,
+    authority: Authority,
+    settings: Settings,
+    now: datetime.datetime,
+    trusted: bytes,
+) -> bool:
+    """Write the administrator's kubeconfig, unless the one in place is good."""
+    marker = f"# expires {{}} server {settings.url}"
+    wanted = settings.url, _b64(trusted)
+    if files.kubeconfig.exists() and _gives_access(files.kubeconfig, authority, wanted, now):
+        return False
+    issued = authority.issue_client(ADMIN, groups=(MASTERS,), lifetime=YEAR, now=now)
+    text = kubeconfig_text(
+        server=settings.url,
+        authority=trusted,
+        user=ADMIN,
+        credential={
+            "client-certificate-data": _b64(issued.chain),
+            "client-key-data": _b64(issued.key.reveal().encode()),
+        },
+    )
+    first = marker.format((now + YEAR).isoformat(timespec="seconds"))
+    write_private(files.kubeconfig, f"{first}\n{text}".encode())
+    return True
+
+
+def _gives_access(
+    path: Path, authority: Authority, wanted: tuple[str, str], now: datetime.datetime
+) -> bool:
+    """Whether the kubeconfig has a good certificate for the server; `wanted`: URL and its CAs."""
+    text, (url, trusted) = read_bounded(path, 1 << 20).decode(errors="replace"), wanted
+    found = dict(_EMBEDDED.findall(text))
+    is_current = found.pop("certificate-authority", "") == trusted
+    if not is_current or text.partition("\n")[0].split()[3:] != ["server", url]:
+        return False
+    try:
+        data = {name: base64.b64decode(value, validate=True) for name, value in found.items()}
+    except ValueError:
+        return False
+    chain, key = data.get("client-certificate", b""), data.get("client-key", b"")
+    return _good_leaf(chain, key, authority, now) is not None
+
+
+def kubeconfig_text(
+    *, server: str, authority: bytes, user: str, credential: dict[str, str], namespace: str = ""
+) -> str:
+    """A kubeconfig with one cluster, one user and one context."""
+    lines = "\n".join(f"    {key}: {value}" for key, value in credential.items())
+    namespace_line = f"    namespace: {namespace}\n" if namespace else ""
+    cluster = urlsplit(server).netloc
+    context = f"{user}@{cluster}"
+    return (
+        f"apiVersion: v1\nkind: Config\ncurrent-context: {context}\n"
+        f"clusters:\n- name: {cluster}\n  cluster:\n"
+        f"    server: {server}\n    certificate-authority-data: {_b64(authority)}\n"
+        f"users:\n- name: {user}\n  user:\n{lines}\n"
+        f"contexts:\n- name: {context}\n"
+        f"  context:\n    cluster: {cluster}\n    user: {user}\n{namespace_line}"
+    )
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

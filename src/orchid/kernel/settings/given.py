@@ -1,0 +1,409 @@
+"""`Given`: every setting as written, before validation.
+
+A setting is one field with its help text: the command line, the TOML file and the documentation all
+use it. `reading.py` merges the file and the flags, `checking.py` validates them.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from orchid.kernel.wire.naming import DEFAULT, SETS
+
+Help = msgspec.Meta
+Many = tuple[str, ...]
+
+
+class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """Every setting as written, before validation."""
+
+    data_dir: Annotated[
+        str, Help(description="Directory of keys, certificates and the embedded store.")
+    ] = "orchid-data"
+    listen: Annotated[str, Help(description="Address and port to serve on.")] = "127.0.0.1:6443"
+    advertise_address: Annotated[
+        str,
+        Help(
+            description="Address at which clients reach the server, also put into its "
+            "certificate. Default: the listen address."
+        ),
+    ] = ""
+    workers: Annotated[int, Help(description="API processes sharing the listening socket.")] = 1
+    naming: Annotated[str, Help(description=f"Set of names: {' or '.join(SETS)}.")] = DEFAULT
+    namespaces: Annotated[
+        str,
+        Help(
+            description="lenient: a namespace is created with its first object; "
+            "strict: it must exist."
+        ),
+    ] = "lenient"
+    namespace_creators: Annotated[
+        Many,
+        Help(
+            description="Users and groups whose first object creates its namespace, besides those "
+            "who may create namespaces; for lenient namespaces only."
+        ),
+    ] = ()
+    anonymous_paths: Annotated[
+        Many,
+        Help(description="Paths for requests without credentials; a trailing /* means all below."),
+    ] = (
+        "/healthz",
+        "/healthz/*",
+        "/livez",
+        "/livez/*",
+        "/readyz",
+        "/readyz/*",
+        "/version",
+        "/version/*",
+        "/.well-known/openid-configuration",
+        "/openid/v1/jwks",
+        "/crl/*",
+        "/trust/*",
+        "/renewal-info/*",
+        "/acme/*",
+        "/.well-known/oauth-authorization-server",
+        "/oauth2/introspect",
+        "/oauth2/revoke",
+    )
+    # serving
+    tls_cert_file: Annotated[
+        str,
+        Help(description="Serving certificate, with its chain. Default: issued by the cluster CA."),
+    ] = ""
+    tls_private_key_file: Annotated[str, Help(description="Key of the serving certificate.")] = ""
+    max_requests_inflight: Annotated[
+        int,
+        Help(
+            description="Concurrent reading requests, added to the writing ones; 0 means no limit."
+        ),
+    ] = 400
+    max_mutating_requests_inflight: Annotated[
+        int,
+        Help(
+            description="Concurrent writing requests, added to the reading ones; 0 means no limit."
+        ),
+    ] = 200
+    request_timeout: Annotated[str, Help(description="Maximum duration of a request.")] = "60s"
+    min_request_timeout: Annotated[
+        int,
+        Help(description="Minimum duration of a watch in seconds; the maximum is twice as long."),
+    ] = 1800
+    shutdown_grace: Annotated[
+        str, Help(description="How long a stop waits for running requests.")
+    ] = "10s"
+    # authentication
+    client_ca_file: Annotated[
+        str, Help(description="CAs of client certificates. Default: the cluster CA.")
+    ] = ""
+    token_auth_file: Annotated[
+        str, Help(description='Static tokens: token,user,uid,"group,group" by line.')
+    ] = ""
+    requestheader_client_ca_file: Annotated[
+        str,
+        Help(
+            description="CA of the front proxy's certificate; without it its headers are ignored."
+        ),
+    ] = ""
+    requestheader_allowed_names: Annotated[
+        Many, Help(description="Common names the front proxy may have; empty allows any.")
+    ] = ()
+    requestheader_username_headers: Annotated[
+        Many, Help(description="Headers in which the front proxy names the user.")
+    ] = ()
+    requestheader_uid_headers: Annotated[
+        Many, Help(description="Headers in which the front proxy gives the user's uid.")
+    ] = ()
+    requestheader_group_headers: Annotated[
+        Many, Help(description="Headers in which the front proxy names groups.")
+    ] = ()
+    requestheader_extra_headers_prefix: Annotated[
+        Many, Help(description="Prefixes of headers with extra attributes of the user.")
+    ] = ()
+    authentication_config: Annotated[
+        str, Help(description="AuthenticationConfiguration file: external OIDC issuers.")
+    ] = ""
+    oidc_issuer_url: Annotated[str, Help(description="URL of an external OIDC issuer.")] = ""
+    oidc_client_id: Annotated[str, Help(description="Audience that its tokens must have.")] = ""
+    oidc_username_claim: Annotated[str, Help(description="Claim with the user name.")] = "sub"
+    oidc_username_prefix: Annotated[
+        str, Help(description="Prefix of the user name; '-' for none.")
+    ] = ""
+    oidc_groups_claim: Annotated[str, Help(description="Claim with the groups.")] = ""
+    oidc_groups_prefix: Annotated[str, Help(description="Prefix of each group.")] = ""
+    oidc_required_claim: Annotated[
+        Many, Help(description="claim=value that a token must have.")
+    ] = ()
+    oidc_signing_algs: Annotated[Many, Help(description="Accepted signature algorithms.")] = (
+        "RS256",
+    )
+    oidc_ca_file: Annotated[str, Help(description="CAs of the issuer's serving certificate.")] = ""
+    authentication_token_webhook_config_file: Annotated[
+        str, Help(description="kubeconfig of a webhook that reviews tokens; reloaded when changed.")
+    ] = ""
+    authentication_token_webhook_cache_ttl: Annotated[
+        str, Help(description="How long its responses are cached.")
+    ] = "2m"
+    # accounts and tokens
+    service_account_issuer: Annotated[
+        Many, Help(description="Issuer of tokens; the first signs, the others are accepted.")
+    ] = ()
+    api_audiences: Annotated[
+        Many, Help(description="Audiences of this server. Default: the first issuer.")
+    ] = ()
+    service_account_signing_key_file: Annotated[
+        str, Help(description="Key that signs tokens. Default: made in the data directory.")
+    ] = ""
+    service_account_key_file: Annotated[
+        Many, Help(description="Keys that verify tokens. Default: the signing key.")
+    ] = ()
+    service_account_max_token_expiration: Annotated[
+        str, Help(description="Maximum lifetime of a token; 0s means no limit.")
+    ] = "0s"
+    service_account_extend_token_expiration: Annotated[
+        bool,
+        Help(
+            description="Give tokens of Pods a longer lifetime than requested, with a warning time."
+        ),
+    ] = True
+    service_account_jwks_uri: Annotated[
+        str, Help(description="URL of the token keys. Default: under the first issuer.")
+    ] = ""
+    service_account_jwks_max_age: Annotated[
+        str, Help(description="How long verifiers may cache the published keys.")
+    ] = "1h"
+    token_keys: Annotated[
+        str,
+        Help(
+            description="stored: token keys are SigningKey objects and rotate; files: they are the "
+            "files of the flags above. Default: stored, unless those flags are given or Secrets "
+            "are not sealed."
+        ),
+    ] = ""
+    token_key_rotation: Annotated[
+        str,
+        Help(
+            description="How long a stored token key signs before its successor does; 0: by hand."
+        ),
+    ] = "2160h"
+    token_key_publish_time: Annotated[
+        str,
+        Help(
+            description="How long a stored token key is published before it may sign; not below "
+            "the max-age of the published keys."
+        ),
+    ] = "24h"
+    # exchange of tokens
+    token_exchange_config: Annotated[
+        str,
+        Help(
+            description="TokenExchangeConfiguration file: issuers whose tokens can be exchanged; "
+            "reloaded when changed. Without it, token exchange is off."
+        ),
+    ] = ""
+    token_exchange_strict: Annotated[
+        bool,
+        Help(
+            description="Refuse exchange policies for subjects that others can obtain, instead of "
+            "a warning."
+        ),
+    ] = False
+    # authorization
+    authorization_mode: Annotated[
+        Many, Help(description="Authorizers in order: Node, RBAC, Webhook.")
+    ] = ("Node", "RBAC")
+    authorization_config: Annotated[
+        str, Help(description="AuthorizationConfiguration file, instead of the other settings.")
+    ] = ""
+    approve_own_requests: Annotated[
+        bool,
+        Help(description="Allow the creator of a certificate request to approve it."),
+    ] = False
+    authorization_webhook_config_file: Annotated[
+        str, Help(description="kubeconfig of a webhook that authorizes; reloaded when changed.")
+    ] = ""
+    authorization_webhook_version: Annotated[
+        str, Help(description="SubjectAccessReview version of its requests: v1 or v1beta1.")
+    ] = "v1"
+    authorization_webhook_cache_authorized_ttl: Annotated[
+        str, Help(description="How long allowed decisions are cached.")
+    ] = "5m"
+    authorization_webhook_cache_unauthorized_ttl: Annotated[
+        str, Help(description="How long other decisions are cached.")
+    ] = "30s"
+    # certificates
+    cluster_signing_cert_file: Annotated[
+        str, Help(description="CA that signs certificate requests. Default: the cluster CA.")
+    ] = ""
+    cluster_signing_key_file: Annotated[str, Help(description="Its key.")] = ""
+    cluster_signing_duration: Annotated[
+        str, Help(description="Maximum lifetime of an issued certificate.")
+    ] = "8760h"
+    cluster_signing_client_cert_file: Annotated[
+        str, Help(description="CA of the API client signer only.")
+    ] = ""
+    cluster_signing_client_key_file: Annotated[str, Help(description="Its key.")] = ""
+    cluster_signing_node_client_cert_file: Annotated[
+        str, Help(description="CA of the node client signer only.")
+    ] = ""
+    cluster_signing_node_client_key_file: Annotated[str, Help(description="Its key.")] = ""
+    cluster_signing_node_serving_cert_file: Annotated[
+        str, Help(description="CA of the node serving signer only.")
+    ] = ""
+    cluster_signing_node_serving_key_file: Annotated[str, Help(description="Its key.")] = ""
+    cluster_signing_legacy_unknown_cert_file: Annotated[
+        str, Help(description="CA of the legacy signer only.")
+    ] = ""
+    cluster_signing_legacy_unknown_key_file: Annotated[str, Help(description="Its key.")] = ""
+    pkcs11_module: Annotated[
+        str,
+        Help(
+            description="PKCS#11 library of a hardware security module with keys of authorities; "
+            "needs the extra hsm."
+        ),
+    ] = ""
+    pkcs11_token: Annotated[str, Help(description="Label of its token.")] = ""
+    pkcs11_pin_file: Annotated[
+        str, Help(description="File with the user PIN of the token, readable by its owner only.")
+    ] = ""
+    crl_url: Annotated[
+        str,
+        Help(
+            description="Base URL of /crl/ for verifiers, like http://pki.example.com; "
+            "issued certificates then have a CRL distribution point."
+        ),
+    ] = ""
+    acme_url: Annotated[
+        str,
+        Help(
+            description="Base URL of /acme/ for clients, like https://acme.example.com. Default: "
+            "the address at which clients reach the server."
+        ),
+    ] = ""
+    crl_listen: Annotated[
+        str,
+        Help(
+            description="Address and port to serve revocation lists on without TLS; empty for none."
+        ),
+    ] = ""
+    issued_retention: Annotated[
+        str,
+        Help(
+            description="How long the record of an issued certificate outlives it; at least 168h."
+        ),
+    ] = "720h"
+    # controllers
+    controllers: Annotated[
+        Many,
+        Help(description="Controllers to run: '*' for all, '-name' for all but one, '' for none."),
+    ] = ("*",)
+    # notices
+    notice_url: Annotated[
+        str,
+        Help(
+            description="URL that receives signed notices: waiting requests, ends, revocations, "
+            "rotated keys. Without it, none are sent."
+        ),
+    ] = ""
+    notice_ca_file: Annotated[
+        str, Help(description="CA of the receiver's certificate. Default: those of the system.")
+    ] = ""
+    notice_token_file: Annotated[
+        str, Help(description="File with a bearer token for the receiver; read at each use.")
+    ] = ""
+    notice_before: Annotated[
+        str, Help(description="How long before the end of a certificate a notice is sent.")
+    ] = "720h"
+    # console
+    console_listen: Annotated[
+        str,
+        Help(description="Address and port to serve the console on, for browsers; empty for none."),
+    ] = ""
+    console_url: Annotated[
+        str, Help(description="URL of the console for browsers, like https://console.example.com.")
+    ] = ""
+    console_login: Annotated[
+        str,
+        Help(description="How its users sign in: oidc, or certificate (a client certificate)."),
+    ] = "oidc"
+    console_oidc_issuer: Annotated[
+        str,
+        Help(
+            description="Issuer that signs users in: one of the external OIDC issuers. Default: "
+            "the only one."
+        ),
+    ] = ""
+    console_oidc_client_id: Annotated[
+        str,
+        Help(
+            description="Client id of the console: one of the audiences of the issuer. Default: "
+            "the only one."
+        ),
+    ] = ""
+    console_oidc_client_secret_file: Annotated[
+        str, Help(description="File with the client secret, if it has one; read at each use.")
+    ] = ""
+    console_oidc_scopes: Annotated[
+        Many,
+        Help(
+            description="Scopes of the sign-in; offline_access is added if the issuer supports it."
+        ),
+    ] = ("openid", "profile", "email")
+    console_session: Annotated[
+        str, Help(description="Maximum duration of a session; an idle one ends after 30 minutes.")
+    ] = "8h"
+    console_tls_cert_file: Annotated[
+        str,
+        Help(
+            description="Serving certificate of the console, with its chain. Default: that of the "
+            "API."
+        ),
+    ] = ""
+    console_tls_private_key_file: Annotated[str, Help(description="Its key.")] = ""
+    # store
+    store: Annotated[
+        str,
+        Help(
+            description="Store of the objects: sqlite (in the data directory) or memory (volatile)."
+        ),
+    ] = "sqlite"
+    history: Annotated[
+        str, Help(description="How long old revisions can be listed and watched.")
+    ] = "5m"
+    etcd_servers: Annotated[
+        Many, Help(description="etcd endpoints; if set, objects are stored there.")
+    ] = ()
+    etcd_prefix: Annotated[str, Help(description="Prefix of the keys in etcd.")] = "/orchid"
+    etcd_cafile: Annotated[str, Help(description="CA of etcd's certificates.")] = ""
+    etcd_certfile: Annotated[str, Help(description="Client certificate for etcd.")] = ""
+    etcd_keyfile: Annotated[str, Help(description="Its key.")] = ""
+    encryption_provider_config: Annotated[
+        str,
+        Help(
+            description="EncryptionConfiguration: which resources are encrypted in the store, and "
+            "with which keys. Default, with the embedded store: encryption.yaml in the data "
+            "directory, created at the first start."
+        ),
+    ] = ""
+    # ledger
+    ledger_key_file: Annotated[
+        Many,
+        Help(
+            description="Ed25519 key that signs the ledger, the same on every server; given twice, "
+            "the old one first: both sign for 30 days. Default: made in the data directory."
+        ),
+    ] = ()
+    ledger_tokens: Annotated[
+        str,
+        Help(
+            description="counted: the ledger has the number of tokens of each key and account, and "
+            "their expiry; totals: of each key; off: of none."
+        ),
+    ] = "counted"
+    # record
+    audit_log_path: Annotated[
+        str, Help(description="File for the audit record; '-' for standard output; empty for none.")
+    ] = ""
+    audit_policy_file: Annotated[str, Help(description="Policy of the audit record.")] = ""
+    log_format: Annotated[str, Help(description="text or json.")] = "text"
+    log_level: Annotated[str, Help(description="debug, info, warning or error.")] = "info"

@@ -1,0 +1,185 @@
+"""Lists of objects: printed and watched in the same way by every command.
+
+A command declares its columns and calls `show_list`; `-o` and `--watch` then mean the same
+everywhere. `NAMES` has the API path of each kind of object, for completion.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from orchid.kernel.terminal.connection import CommandRefused, Json, ServerConnection, path
+from orchid.kernel.terminal.output import (
+    USAGE,
+    Cell,
+    Complaint,
+    columns,
+    name_of,
+    print_for_programs,
+    say,
+    say_csv,
+    table,
+)
+
+SHOW_FORMS = ("text", "wide", "json", "yaml", "name")
+LIST_FORMS = (*SHOW_FORMS, "csv")
+GONE = 410
+
+Keep = Callable[[Json], bool]
+
+
+class ListColumn(NamedTuple):
+    """A title, and a function for its cells; some are only shown with `-o wide`."""
+
+    title: str
+    value: Callable[[Json], object]
+    is_wide: bool = False
+
+
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--watch", "-w", action="store_true", help="continue with changes")
+
+
+def show_list(
+    chosen: argparse.Namespace,
+    server: ServerConnection,
+    target: str,
+    declared: Sequence[ListColumn],
+    *,
+    empty: str,
+    query: Mapping[str, str] | None = None,
+    keep: Keep = lambda one: True,
+    order: Callable[[Json], Any] | None = None,
+) -> int:
+    """List objects as the flags request; with --watch continue until interrupted."""
+    if chosen.watch and chosen.output == "csv":
+        raise Complaint("--watch does not go with -o csv", USAGE)
+    found, version = server.listed(target, query)
+    found = [one for one in found if keep(one)]
+    if order is not None:
+        found.sort(key=order)
+    shown = [each for each in declared if chosen.output in ("wide", "csv") or not each.is_wide]
+    rows = [[each.value(one) for each in shown] for one in found]
+    titles = [each.title for each in shown]
+    if not chosen.watch:
+        if chosen.output == "csv":
+            say_csv([title.lower() for title in titles], rows)
+        elif not print_for_programs(chosen.output, found):
+            table(titles, rows, empty=empty, is_wide=chosen.output == "wide")
+        return 0
+    printer = _Printer(chosen.output, shown, [titles, *(_texts(row) for row in rows)])
+    for one in found:
+        printer.show("", one)
+
+    def show(change: str, one: Json) -> None:
+        if keep(one):
+            printer.show(change, one)
+
+    while True:
+        version = _follow(server, target, version, query, show)
+
+
+class _Printer:
+    """Prints one object per line, in columns of constant width."""
+
+    def __init__(
+        self, form: str, shown: Sequence[ListColumn], first: Sequence[Sequence[str]]
+    ) -> None:
+        self._form = form
+        self._shown = shown
+        self._widths = [max(map(len, column)) for column in zip(*first, strict=True)]
+        if form in ("text", "wide"):
+            self._line([each.title for each in shown])
+
+    def show(self, change: str, one: Json) -> None:
+        if self._form in ("text", "wide"):
+            if change == "DELETED":
+                say(f"deleted {name_of(one)}")
+            else:
+                self._line(_texts([each.value(one) for each in self._shown]))
+        elif self._form == "json":
+            say(json.dumps(one, ensure_ascii=False))
+        else:
+            if self._form == "yaml":
+                say("---")
+            print_for_programs(self._form, one)
+
+    def _line(self, texts: Sequence[str]) -> None:
+        padded = [f"{text:<{width}}" for text, width in zip(texts, self._widths, strict=True)]
+        say(columns([padded]))
+
+
+def _follow(
+    server: ServerConnection,
+    target: str,
+    version: str,
+    query: Mapping[str, str] | None,
+    show: Callable[[str, Json], None],
+) -> str:
+    """Print changes until the server ends the watch; return the version to continue from."""
+    try:
+        for event in server.watch(target, version, query):
+            one = event.get("object") or {}
+            if event.get("type") == "ERROR":
+                raise CommandRefused(int(one.get("code") or 0), str(one.get("message", "")))
+            version = (one.get("metadata") or {}).get("resourceVersion") or version
+            if event.get("type") != "BOOKMARK":
+                show(str(event.get("type", "")), one)
+    except CommandRefused as refused:
+        if refused.status != GONE:
+            raise
+        # too old to continue from: missed changes stay missed
+        return server.listed(target, query)[1]
+    return version
+
+
+def _texts(row: Sequence[object]) -> list[str]:
+    return [each.text if isinstance(each, Cell) else Cell(each).text for each in row]
+
+
+# -- names, for completion ---------------------------------------------------------------------
+
+Url = Callable[[ServerConnection], str]
+
+NAMES: dict[str, Url] = {
+    "request": lambda server: server.group("certificates", "v1", "certificatesigningrequests"),
+    "bundle": lambda server: server.group("certificates", "v1beta1", "clustertrustbundles"),
+    "published": lambda server: path("apis", server.names.identity, "v1beta1", "publishedbundles"),
+    "policy": lambda server: path("apis", server.names.identity, "v1", "approvalpolicies"),
+    "authority": lambda server: path(
+        "apis", server.names.identity, "v1beta1", "certificateauthorities"
+    ),
+    "key": lambda server: path("apis", server.names.identity, "v1beta1", "signingkeys"),
+    "cluster": lambda server: path("apis", server.names.identity, "v1beta1", "clusters"),
+    "host": lambda server: path("api", "v1", "nodes"),
+    "account": lambda server: path("api", "v1", "serviceaccounts"),
+    "role": lambda server: server.group("rbac.authorization", "v1", "clusterroles"),
+}
+
+
+class Completed(NamedTuple):
+    """The completion of an argument: names of one kind, and additional words."""
+
+    sort: str
+    words: tuple[str, ...]
+
+
+def completed(action: argparse.Action, sort: str, *words: str) -> None:
+    """Let shells complete an argument with names of existing objects, and with these words."""
+    assert sort in NAMES
+    action.completed = Completed(sort, words)  # type: ignore[attr-defined]  # argparse keeps it
+
+
+def completed_from(action: argparse.Action) -> Completed | None:
+    found: Completed | None = getattr(action, "completed", None)
+    return found
+
+
+def account_of(text: str, default_namespace: str = "") -> tuple[str, str]:
+    """Namespace and name of an account; a name alone is in the kubeconfig's namespace."""
+    namespace, slash, name = text.rpartition("/")
+    namespace = namespace if slash else default_namespace or "default"
+    if not namespace or not name or "/" in namespace:
+        raise Complaint(f"{text!r} is not NAMESPACE/ACCOUNT", USAGE)
+    return namespace, name

@@ -1,1 +1,0 @@
-"""One file per kind: its fields, rules, endpoints and columns; the rules are pure."""

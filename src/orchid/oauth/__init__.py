@@ -1,1 +1,0 @@
-"""OAuth 2.0 endpoints: token exchange, introspection, revocation and metadata."""
