@@ -15,9 +15,9 @@ from tests.e2e.serving import ServerFailed, running_server
 # What takes long to load, or much memory, and serves a setting that most servers do not have.
 NOT_AT_START = (
     "cel_expr_python", "difflib", "google", "hpack", "http.client", "lzma", "multiprocessing",
-    "nacl", "orchid.kernel.access.oidc", "orchid.assembly.controllers.remote_controllers",
-    "orchid.kernel.server.openapi.pages", "orchid.kernel.store.etcd", "orchid.kernel.workers", "rich", "sqlite3",
-    "tomllib", "unicodedata", "unittest", "urllib.request", "xml", "yaml",
+    "nacl", "orchid.features.sign_in.oidc", "orchid.assembly.controllers.remote_controllers",
+    "orchid.kernel.server.openapi.pages", "orchid.kernel.store.etcd", "orchid.kernel.workers",
+    "rich", "sqlite3", "tomllib", "unicodedata", "unittest", "urllib.request", "xml", "yaml",
 )  # fmt: skip
 
 

@@ -83,8 +83,9 @@ def _words(test: str) -> set[str]:
 def _own(path: str) -> str | None:
     if SOURCE not in Path(path).parents:
         return None
-    own = Path("tests/unit", Path(path).relative_to(SOURCE)).with_name(f"test_{Path(path).name}")
-    return str(own) if (TREE / own).exists() else None
+    name = f"test_{Path(path).name}"
+    folders = Path("tests/unit", Path(path).relative_to(SOURCE)).parents
+    return next((str(each / name) for each in folders if (TREE / each / name).exists()), None)
 
 
 def _folder(path: str) -> str:

@@ -10,95 +10,91 @@ import re
 from pathlib import Path
 
 from orchid import cli
-from orchid.assembly.controllers.running import CONTROLLERS
+from orchid.assembly.features import FEATURES
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "orchid"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-SHARED_BY_COMMANDS = {
-    "kubeconfig_refresh",
-    "sealing_key",
-    "cluster_facts",
-    "cluster_inventory",
-    "cluster_setup",
-    "cluster_targets",
-    "host_credentials",
-    "grants",
-    "ledger_logs",
-    "policy_history",
-    "policy_reason",
-    "published",
-    "request_flags",
-    "requesting",
-    "responses",
-    "revived",
-    "stored_data",
-    "unknown_dependents",
-    "serving_flags",
-    "token_exchange",
-}
+# Kinds that are not stored: assembly/kinds.py gives them what they act with.
+ACTING = {
+    "approval_review", "certificate_search", "self_subject_review", "self_subject_rules_review",
+    "subject_access_review", "token_exchange_review", "token_request", "token_review",
+}  # fmt: skip
 
 
-def modules(folder: str) -> set[str]:
-    """The modules directly in a folder."""
-    return {path.stem for path in (SOURCE / folder).glob("*.py")} - {"__init__"}
+def modules(pattern: str) -> dict[str, Path]:
+    """The modules in the folders of a pattern, by their names in Python."""
+    return {
+        ".".join(("orchid", *path.relative_to(SOURCE).with_suffix("").parts)): path
+        for path in SOURCE.glob(f"{pattern}/*.py")
+        if path.stem != "__init__"
+    }
 
 
-def imported(*files: str) -> set[str]:
-    """The last word of every module of ours that these files import."""
-    found = set()
-    for file in files:
-        for node in ast.walk(ast.parse((SOURCE / file).read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("orchid."):
-                found.add(str(node.module).rpartition(".")[2])
-                found.update(alias.name for alias in node.names)
-    return found
+def assembled() -> set[str]:
+    """Every name that the files of assembly/ import, and its module."""
+    names = set()
+    for path in SOURCE.glob("assembly/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module)
+                names.update(f"{node.module}.{alias.name}" for alias in node.names)
+                names.update(alias.name for alias in node.names)
+    return names
 
 
-def declares(path: Path, name: str) -> bool:
-    """Whether a module assigns or defines a name at its top level."""
-    body = ast.parse(path.read_text()).body
-    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
-    named = {target.id for target in targets if isinstance(target, ast.Name)}
-    defined = {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    return name in named | defined
+def test_every_feature_is_listed() -> None:
+    """A folder without its line in assembly/features.py adds nothing to the server."""
+    folders = {path.parent.name for path in SOURCE.glob("features/*/__init__.py")}
+    listed = [feature.name for feature in FEATURES]
+
+    assert sorted(folders) == sorted(listed)
+    for feature in FEATURES:
+        assert (ROOT / "docs" / feature.documentation).exists(), feature.name
 
 
-def test_every_kind_is_listed() -> None:
-    """A file in kinds/ without its line in assembly/kinds.py is served to nobody."""
-    missing = modules("kinds") - imported("assembly/kinds.py")
+def test_every_kind_is_declared_by_its_feature() -> None:
+    """A kind that no feature declares is served to nobody."""
+    declared = {
+        declare.__module__.rpartition(".")[2] for feature in FEATURES for declare in feature.kinds
+    }
+    files = {
+        path.stem
+        for path in SOURCE.glob("features/*/kinds/**/*.py")
+        if re.search(r"^def declare\(", path.read_text(), re.MULTILINE)
+    }
 
-    assert not missing, f"list {sorted(missing)} in src/orchid/assembly/kinds.py"
+    missing = files - declared - ACTING
+
+    assert files
+    assert not missing, f"declare {sorted(missing)} in the FEATURE of its feature.py"
 
 
-def test_every_controller_is_listed() -> None:
-    """A file in controllers/ declares CONTROLLER and is listed in running.py."""
-    listed = {id(one) for one in CONTROLLERS}
-    missing = []
-    for name in modules("controllers") - {"running"}:
-        module = importlib.import_module(f"orchid.controllers.{name}")
-        if hasattr(module, "CONTROLLER") and id(module.CONTROLLER) not in listed:
-            missing.append(name)
+def test_every_controller_is_declared_by_its_feature() -> None:
+    """A file of controllers/ that declares CONTROLLER is in the FEATURE of its folder."""
+    listed = {id(one) for feature in FEATURES for one in feature.controllers}
+    missing = [
+        name
+        for name in modules("features/*/controllers")
+        if hasattr(module := importlib.import_module(name), "CONTROLLER")
+        and id(module.CONTROLLER) not in listed
+    ]
 
-    assert not missing, (
-        f"list {missing} in CONTROLLERS of src/orchid/assembly/controllers/running.py"
-    )
+    assert listed
+    assert not missing, f"declare the CONTROLLER of {missing} in its feature.py"
 
 
 def test_every_policy_is_asked() -> None:
-    """A policy in admission/ or a folder below it that the assembly does not build is never asked.
-
-    Policies are compared by class name: a file may also be imported for something else.
-    """
+    """A policy that the assembly does not build is never asked."""
     policies = {
         node.name
-        for path in (SOURCE / "admission").rglob("*.py")
+        for path in modules("features/*/policies").values()
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.ClassDef)
         and any(isinstance(base, ast.Name) and base.id == "AdmissionPolicy" for base in node.bases)
     }
 
-    missing = policies - imported("assembly/admission.py")
+    missing = policies - assembled()
 
     assert policies
     assert not missing, (
@@ -107,52 +103,94 @@ def test_every_policy_is_asked() -> None:
 
 
 def test_every_authenticator_and_authorizer_is_asked() -> None:
-    """One that the assembly does not build lets nobody in."""
-    known = imported(*(f"assembly/{name}.py" for name in modules("assembly")))
+    """One that neither the assembly nor another one builds lets nobody in."""
+    folders = (
+        "features/*/authenticators",
+        "features/*/authorizers",
+        "kernel/access/authenticators",
+    )
+    files = {name: path for folder in folders for name, path in modules(folder).items()}
+    used = assembled()
+    for path in files.values():
+        used.update(re.findall(r"^from (orchid\.[\w.]+) import", path.read_text(), re.MULTILINE))
 
-    unknown = (modules("access/authenticators") | modules("access/authorizers")) - known
-    missing = sorted(name for name in unknown if not _is_used_within_access(name))
+    missing = sorted(files.keys() - used)
 
+    assert files
     assert not missing, f"build {missing} in src/orchid/assembly/access.py"
-
-
-def _is_used_within_access(name: str) -> bool:
-    pattern = re.compile(rf"orchid\.access\.(authenticators|authorizers)\.{name}\b")
-    return any(pattern.search(path.read_text()) for path in (SOURCE / "access").rglob("*.py"))
 
 
 def test_every_command_is_in_the_table() -> None:
     """A file in commands/ without its row in cli.py cannot be typed."""
-    listed = {command.module.rpartition(".")[2] for command in cli.COMMANDS}
+    listed = {command.module for command in cli.COMMANDS}
+    folders = ("commands/*", "features/*/commands")
 
-    rooms = (
-        "accounts",
-        "certificates",
-        "clients",
-        "clusters",
-        "hosts",
-        "records",
-        "rights",
-        "server",
-    )
-    missing = {name for room in rooms for name in modules(f"commands/{room}")}
-    missing -= SHARED_BY_COMMANDS | listed
+    missing = {
+        name
+        for folder in folders
+        for name, path in modules(folder).items()
+        if {"configure", "run"} <= defined_in(path) and name not in listed
+    }
 
+    assert listed
     assert not missing, f"give {sorted(missing)} a row in GROUPS of src/orchid/cli.py"
 
 
+def defined_in(path: Path) -> set[str]:
+    body = ast.parse(path.read_text()).body
+    return {node.name for node in body if isinstance(node, ast.FunctionDef)}
+
+
 def test_every_package_has_its_row() -> None:
-    """The table of layers has every package, and none that is gone."""
+    """The tables of layers have every package, and none that is gone."""
     section = ARCHITECTURE.partition("## The layers")[2].partition("\n## ")[0]
     first_cells = re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)
     listed = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
 
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    there = packages | {path.stem for path in SOURCE.glob("*.py")}
+    packages |= {path.parent.name for path in SOURCE.glob("kernel/*/__init__.py")}
+    files = {path.stem for folder in (SOURCE, SOURCE / "kernel") for path in folder.glob("*.py")}
 
-    missing = there - listed - {"__init__", "__main__", "version"}
-    assert not missing, f"give {sorted(missing)} a row under 'The layers' in docs/architecture.md"
-    assert listed <= there
+    assert listed == packages | files - {"__init__", "__main__"}
+
+
+def test_every_feature_has_its_row() -> None:
+    """The table of features has the first lines of each feature.py, in the order of the list."""
+    section = ARCHITECTURE.partition("## The features\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.*) \|$", section, re.MULTILINE)
+
+    assert rows == [
+        (feature.name, *first_lines(SOURCE / "features" / feature.name / "feature.py"))
+        for feature in FEATURES
+    ]
+
+
+def first_lines(path: Path) -> tuple[str, str]:
+    """The first sentence of a feature.py, and the file with which to start reading."""
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    sentence = text.partition("\n")[0]
+    start = re.search(r"^Read first (\S+)$", text, re.MULTILINE)
+    assert start is not None, f"{path} does not say where to start reading"
+    assert (path.parent / start[1]).exists(), f"{path} names {start[1]}, which does not exist"
+    return sentence, f"`{start[1]}`"
+
+
+def test_what_a_feature_uses_is_in_its_first_lines() -> None:
+    """`Uses` of feature.py has each feature from which a file of the folder imports."""
+    for feature in FEATURES:
+        folder = SOURCE / "features" / feature.name
+        text = ast.get_docstring(ast.parse((folder / "feature.py").read_text())) or ""
+        listed = re.search(r"^Uses +((?:.|\n +)+)$", text, re.MULTILINE)
+        uses = set(re.findall(r"\w+", listed[1])) if listed else set()
+        imported = {
+            name
+            for path in folder.rglob("*.py")
+            for name in re.findall(
+                r"^ *from orchid\.features\.(\w+)", path.read_text(), re.MULTILINE
+            )
+        }
+
+        assert uses == imported - {feature.name}, feature.name
 
 
 def test_every_file_that_the_page_names_is_there() -> None:
@@ -175,35 +213,3 @@ def test_the_table_names_what_there_is() -> None:
 
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
-
-
-# A word in the names of files, and the files that have another subject.
-FEATURES = {
-    "revo": {"features/rights/commands/revoke_grant.py"},
-    "polic": {"kernel/server/audit/policy.py"},
-    "ledger": set(),
-    "issu": {"assembly/outside_issuers.py"},
-    "rotat": set(),
-    "signing_key": set(),
-    "exchange": {"kernel/server/exchange.py"},  # one request
-    "cluster": set(),
-    "bundle": set(),
-    "host": set(),
-    "console": set(),
-}
-
-
-def test_features_name_every_file() -> None:
-    """The lists of files in docs/architecture.md are complete, and each file exists."""
-    section = ARCHITECTURE.partition("\n## Features\n")[2].partition("\n## ")[0]
-    listed = set(re.findall(r"`((?:\w+/)+\w+\.py)`", section)) - {"tests/unit/test_how_to_add.py"}
-    expected = {
-        name
-        for word, others in FEATURES.items()
-        for path in SOURCE.rglob(f"*{word}*.py")
-        if (name := str(path.relative_to(SOURCE))) not in others
-    }
-
-    assert listed
-    assert {name for name in listed if not (SOURCE / name).exists()} == set()
-    assert expected - listed == set(), "add them to the features of docs/architecture.md"

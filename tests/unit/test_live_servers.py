@@ -10,7 +10,8 @@ SOURCE = Path(orchid.__file__).parent
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "decisions" / "0035-sealing-keys.md"
 USES = re.compile(
-    r"orchid\.kinds\.lease import|server_leases import|/leases\b|\"leases\"|servers\.live"
+    r"orchid\.features\.objects\.kinds\.lease import|"
+    r"server_leases import|/leases\b|\"leases\"|servers\.live"
 )
 DECIDES_NOTHING = {
     "features/nodes/authorizers/node.py": "the Lease of a node",

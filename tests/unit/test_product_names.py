@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "orchid"
-NAMING = SOURCE / "wire" / "naming.py"
+NAMING = SOURCE / "kernel" / "wire" / "naming.py"
 PRODUCT = re.compile(
     r"kubernetes | kubelet | kubectl | k8s | orchlet | orchctl"
     r"| (?<![a-z]) (kube|orch) (?![a-z])",  # kube-apiserver, orch.io, /orch/, ~/.kube

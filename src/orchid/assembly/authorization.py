@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from orchid.assembly.controllers.running import CONTROLLERS
+from orchid.assembly.features import CONTROLLERS
 from orchid.features.authorities.authorizers.authority_secrets import AuthoritySecrets
 from orchid.features.nodes.authorizers.node import NodeAuthorizer
 from orchid.features.rights.authorizers.configuration import (

@@ -1,26 +1,20 @@
-"""Every kind of this server. A new kind is one line here, beside its own file."""
+"""Every kind of this server: those that its features store, and those that act."""
 
 import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from orchid.assembly.features import FEATURES
 from orchid.features.accounts.kinds import service_account, token_request, token_review
 from orchid.features.accounts.token_issuer import TokenIssuer
-from orchid.features.acme.kinds import acme_account, acme_order
 from orchid.features.approval.explaining import Explainer
-from orchid.features.approving.kinds import approval_policy, approval_review
-from orchid.features.authorities.kinds import certificate_authority
+from orchid.features.approving.kinds import approval_review
 from orchid.features.certificates.credentials_metrics import IssuanceMetrics
 from orchid.features.certificates.kinds import (
     certificate_search,
-    certificate_signing_request,
-    issued_certificate,
-    pod_certificate_request,
 )
-from orchid.features.clusters.kinds import cluster
-from orchid.features.console.kinds import console_session
 from orchid.features.exchange.kinds import token_exchange_policy, token_exchange_review
-from orchid.features.objects.kinds import config_map, event, lease, namespace, node, secret
+from orchid.features.objects.kinds import node, secret
 from orchid.features.objects.kinds.pod import pod
 from orchid.features.revocation.kinds import credential_revocation
 from orchid.features.rights.authorizers.union import Union
@@ -31,8 +25,6 @@ from orchid.features.rights.kinds import (
     subject_access_review,
 )
 from orchid.features.sign_in.kinds import self_subject_review
-from orchid.features.token_keys.kinds import signing_key
-from orchid.features.trust_bundles.kinds import cluster_trust_bundle, published_bundle
 from orchid.kernel.engine.interfaces import TokenAuthenticator
 from orchid.kernel.engine.kind import Endpoint, Kind
 from orchid.kernel.engine.offload import Offload
@@ -57,32 +49,7 @@ REVOKING_KINDS = (credential_revocation.CredentialRevocation,)
 
 def stored_kinds(names: Naming) -> list[Kind[Any]]:
     """Every kind that is stored."""
-    return [
-        service_account.declare(names),
-        namespace.declare(names),
-        secret.declare(names),
-        config_map.declare(names),
-        pod.declare(names),
-        node.declare(names),
-        event.declare(names),
-        lease.declare(names),
-        certificate_signing_request.declare(names),
-        pod_certificate_request.declare(names),
-        cluster_trust_bundle.declare(names),
-        *role.declare(names),
-        *role_binding.declare(names),
-        approval_policy.declare(names),
-        issued_certificate.declare(names),
-        certificate_authority.declare(names),
-        credential_revocation.declare(names),
-        published_bundle.declare(names),
-        cluster.declare(names),
-        signing_key.declare(names),
-        acme_account.declare(names),
-        acme_order.declare(names),
-        token_exchange_policy.declare(names),
-        console_session.declare(names),
-    ]
+    return [kind for feature in FEATURES for kind in feature.stored_kinds(names)]
 
 
 def served_kinds(

@@ -1,0 +1,1 @@
+"""What the server can do: a folder for each feature. Start with assembly/features.py."""

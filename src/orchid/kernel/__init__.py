@@ -1,0 +1,1 @@
+"""What every feature uses; the kernel knows no kind and no feature."""

@@ -34,7 +34,10 @@ RECORD: Final = "recorded with its uid, and never looked up by name to give a ri
 USER: Final = "a user, whose name is the identity"
 SIGNER: Final = "a signer is a name: the verbs `sign` and `attest` on it decide"
 PATTERN: Final = "a pattern of names that may be requested"
-CLUSTER: Final = "created again within an hour it is the same: `is_of_removed` of features/clusters/kinds/cluster.py"
+CLUSTER: Final = (
+    "created again within an hour it is the same: "
+    "`is_of_removed` of features/clusters/kinds/cluster.py"
+)
 NO_REFERENCE: Final = "refers to nothing"
 
 # Kinds and fields (`*` for any rest); the name of a scenario, a test, or a reason.
@@ -132,22 +135,38 @@ AFTER_ALREADY_EXISTS: Final[dict[str, str]] = {
     "features/rights/reconcile.py": "reads the role or binding again, and compares its rules",
     "features/acme/accounts.py": "key, authority, and service account by uid",
     "features/acme/door.py": "whether the Secret has a key; the name is used for nothing else",
-    "features/acme/orders.py": "an order: all of its spec, and its account by uid; a request: the user by "
-    "uid, the signer and the content",
+    "features/acme/orders.py": (
+        "an order: all of its spec, and its account by uid; a request: the user by "
+        "uid, the signer and the content"
+    ),
     "features/acme/revoking.py": "the server names another revocation of this certificate",
-    "features/revoking/policies/repeated_revocations.py": "raises it, after comparing what is revoked",
-    "features/accounts/controllers/create_default_accounts.py": "any account of that name is the default one",
-    "features/approving/controllers/keep_approvals.py": "the server names another revocation of this certificate",
+    "features/revoking/policies/repeated_revocations.py": (
+        "raises it, after comparing what is revoked"
+    ),
+    "features/accounts/controllers/create_default_accounts.py": (
+        "any account of that name is the default one"
+    ),
+    "features/approving/controllers/keep_approvals.py": (
+        "the server names another revocation of this certificate"
+    ),
     "features/authorities/controllers/keep_authorities.py": "tries again with the next name",
     "features/trust_bundles/controllers/publish_bundles.py": "owner by uid, and sources or content",
-    "features/trust_bundles/controllers/publish_root_ca.py": "reads it again, and compares the content",
-    "features/trust_bundles/controllers/publish_trust_bundles.py": "reads it again, and compares the content",
-    "features/clusters/controllers/record_cluster_certificates.py": "the name is a hash of the certificate",
+    "features/trust_bundles/controllers/publish_root_ca.py": (
+        "reads it again, and compares the content"
+    ),
+    "features/trust_bundles/controllers/publish_trust_bundles.py": (
+        "reads it again, and compares the content"
+    ),
+    "features/clusters/controllers/record_cluster_certificates.py": (
+        "the name is a hash of the certificate"
+    ),
     "features/token_keys/controllers/rotate_keys.py": "tries again with the next name",
     "kernel/engine/internal_writes.py": "roles and namespaces, which have no owner",
     "kernel/engine/verbs/create.py": "raises it",
     "kernel/engine/verbs/patching.py": "applies to the object that is there, as the caller",
-    "features/accounts/token_lifetimes.py": "reads it again; other content makes the lifetimes unknown",
+    "features/accounts/token_lifetimes.py": (
+        "reads it again; other content makes the lifetimes unknown"
+    ),
     "features/introspection/revocation.py": "the server names another revocation of this token",
 }
 

@@ -20,7 +20,8 @@ from tests.security.test_revocations import REQUESTS, WHO
 from tests.unit.kernel.credentials import samples
 
 PATIENCE = 20.0
-SOON = 8.0  # seconds: less than until the next regular check of watches (kernel/server/open_watches.py)
+# Seconds: less than until the next regular check of watches (kernel/server/open_watches.py).
+SOON = 8.0
 WATCHED = f"{CORE}/configmaps?watch=1"
 LIVE = "/live?of=credentialrevocations"
 

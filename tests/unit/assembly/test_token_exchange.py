@@ -16,7 +16,8 @@ async def main():
 asyncio.run(main())
 """
 OF_EXCHANGE = (
-    "orchid.issuance.exchange",
+    "orchid.features.exchange.exchanger",
+    "orchid.features.exchange.judging",
     "orchid.features.exchange.exchange",
     "orchid.features.introspection.addresses",
 )

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchid.assembly.console.provider import openid_provider
-from orchid.assembly.controllers.controlling import CONSOLE
 from orchid.assembly.server import Assembly
 from orchid.features.console import guard
 from orchid.features.console.api import JSON, Api, Refused, Unreachable
+from orchid.features.console.identity import IDENTITY
 from orchid.features.console.messages import (
     LARGEST_BODY,
     UnreadableRequest,
@@ -64,7 +64,7 @@ class ServedConsole:
         self._settings, self._clock = server.settings, server.clock
         self._chain, self._offload = server.chain, server.offload
         self._sessions = Sessions(
-            Api(PageTransport(server.clients.transport(CONSOLE)), server.settings.names),
+            Api(PageTransport(server.clients.transport(IDENTITY)), server.settings.names),
             server.clock.now,
             timedelta(seconds=server.settings.console_session),
             server.access.revocations.has_revoked,

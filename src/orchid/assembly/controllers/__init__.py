@@ -1,0 +1,1 @@
+"""Builds and runs the controllers of all features."""

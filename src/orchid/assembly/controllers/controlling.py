@@ -16,13 +16,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from orchid.assembly.controllers.running import CONTROLLERS, EVENTS, LEADER
-from orchid.features.acme import door as acme_door
+from orchid.assembly.controllers.running import EVENTS, LEADER
+from orchid.assembly.features import IDENTITIES
 from orchid.features.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.features.authorities.file_authorities import FileAuthority
 from orchid.features.certificates.kinds import certificate_signing_request
 from orchid.features.rights.bootstrap import LEADER_ELECTION, ControllerRights
-from orchid.features.trust_bundles import door
 from orchid.kernel.access.authenticators.in_process import InProcessCallers
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.version import __version__
@@ -62,22 +61,9 @@ from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.signing_files import own_pairs
 from orchid.kernel.wire.naming import KUBERNETES, Naming
-from orchid.kernel.wire.policy_rules import rule
 from orchid.kernel.wire.struct import replace
 from orchid.kernel.wire.user import AUTHENTICATED, UserInfo
 
-# The console of the server (assembly/console/). Its pages have the rights of their user.
-CONSOLE = ComponentIdentity(
-    name="console",
-    account="console",
-    rights=lambda names: (
-        rule(("create", "delete", "get", "list", "update"), names.identity, ("consolesessions",)),
-    ),
-)
-# All components that use the API with an account of their own.
-IDENTITIES: tuple[ComponentIdentity, ...] = (
-    *CONTROLLERS, door.IDENTITY, acme_door.IDENTITY, CONSOLE,
-)  # fmt: skip
 HOLDER_PREFIX = "system:acme:certificate:"  # user who proved only the key of a certificate
 LARGEST_CLUSTER_ANSWER = 3 << 20  # a page; one request in etcd has at most half of that
 CLUSTER_TIMEOUT = 30.0  # seconds

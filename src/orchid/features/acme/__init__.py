@@ -1,1 +1,4 @@
-"""ACME (RFC 8555) for certificate authorities: accounts, orders and certificates below /acme/."""
+"""ACME (RFC 8555): certificates for clients such as certbot, by policy instead of challenges.
+
+Start with feature.py.
+"""

@@ -1,1 +1,4 @@
-"""Evaluation of certificate requests by policies and signing profiles; pure."""
+"""The language of approval policies: judges requests without input or output.
+
+Start with feature.py.
+"""

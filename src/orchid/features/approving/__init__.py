@@ -1,0 +1,4 @@
+"""Approval policies decide about certificate requests; people decide about the rest.
+
+Start with feature.py.
+"""

@@ -1,0 +1,1 @@
+"""Certificate authorities for custom signers: keys, chains, rotation. Start with feature.py."""

@@ -1,0 +1,1 @@
+"""OAuth introspection, revocation and metadata for resource servers. Start with feature.py."""

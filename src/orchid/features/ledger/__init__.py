@@ -1,1 +1,4 @@
-"""The ledger: an append-only log in the store of issued, decided and revoked credentials."""
+"""The transparency log of issued credentials and of decisions, which anybody can verify.
+
+Start with feature.py.
+"""

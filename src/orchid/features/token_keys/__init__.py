@@ -1,0 +1,1 @@
+"""Signing keys: their creation, import, states and rotation. Start with feature.py."""

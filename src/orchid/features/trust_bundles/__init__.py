@@ -1,1 +1,4 @@
-"""Published bundles over HTTPS, below /trust/: trust anchors for any client."""
+"""Trust bundles: published to namespaces, and below /trust/ to any client.
+
+Start with feature.py.
+"""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchid.assembly.controllers.running import CONTROLLERS
+from orchid.assembly.features import CONTROLLERS
 from orchid.cli import main
 from orchid.features.clusters.commands import cluster_checks
 from orchid.features.clusters.commands.cluster_setup import account_name

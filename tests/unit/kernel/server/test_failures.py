@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parents[4]
 SOURCE = ROOT / "src" / "orchid"
 FIRST_ERROR = 400
 # Where an answer takes its status; a definition is named by its module and its own name.
-ANSWERS = {("server.sockets.messages", "Response"): 0, ("server.sockets.messages", "Stream"): 0}
+ANSWERS = {
+    ("kernel.server.sockets.messages", "Response"): 0,
+    ("kernel.server.sockets.messages", "Stream"): 0,
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = tuple[str, str]

@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import orchid.kinds
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import strategies as st
 
+import orchid.features
 from orchid.kernel.engine.verbs.delete import DeleteOptions
 from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.schema import (
@@ -38,7 +38,9 @@ NUMBERS = Path(__file__).parents[3] / "data" / "protobuf"
 
 def _kinds() -> dict[str, type[Object]]:
     found = {}
-    for module in pkgutil.walk_packages(orchid.kinds.__path__, "orchid.kinds."):
+    for module in pkgutil.walk_packages(orchid.features.__path__, "orchid.features."):
+        if ".kinds." not in module.name:
+            continue
         names = vars(importlib.import_module(module.name))
         for value in names.values():
             if isinstance(value, type) and issubclass(value, Object) and value is not Object:

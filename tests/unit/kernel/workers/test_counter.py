@@ -6,7 +6,10 @@ import sys
 
 from orchid.kernel.workers.counter import SharedCounter
 
-READ = "import sys; from orchid.kernel.workers.counter import SharedCounter as C; print(C.inherit({}).value)"
+READ = (
+    "import sys; from orchid.kernel.workers.counter import SharedCounter as C; "
+    "print(C.inherit({}).value)"
+)
 
 
 def test_inherited_counter_shows_the_newest_value() -> None:

@@ -1,0 +1,1 @@
+"""Kinds: fields, rules, columns and endpoints."""

@@ -1,0 +1,1 @@
+"""Entries of the ledger, and their keys in a store, as values."""

@@ -11,7 +11,7 @@ from tests.unit.features.hosts.agent.pretend_server import HOST, SIGNER, serving
 
 ROOT = Path(__file__).resolve().parents[5]
 # Packages of the project that an agent needs; each other one would cost memory on every host.
-PACKAGES = {"agent", "clock", "credentials", "outbound", "telemetry", "version", "wire"}
+PACKAGES = {"base", "credentials", "outbound", "wire"}  # of the kernel; and nothing of a feature
 UNWANTED = ("asyncio", "httptools", "uvloop", "sqlite3", "cel", "grpc", "rich", "multiprocessing")
 MODULES = 320
 MEGABYTES = 40
@@ -74,10 +74,12 @@ def test_an_agent_is_small_after_a_hundred_renewals(agent_file: Path, tmp_path: 
         )
 
     code, renewals, kilobytes, *modules = done.stdout.split()
-    packages = {name.split(".")[1] for name in modules if name.startswith("orchid.")}
+    packages = {name.split(".")[2] for name in modules if name.startswith("orchid.kernel.")}
+    features = {name.split(".")[2] for name in modules if name.startswith("orchid.features.")}
     loaded = {name.partition(".")[0] for name in modules}
     assert (code, renewals) == ("0", str(OUTPUTS * ROUNDS))
     assert packages == PACKAGES
+    assert features == {"hosts"}
     assert [name for name in UNWANTED if name in loaded] == []
     assert len(modules) < MODULES
     assert int(kilobytes) < MEGABYTES * 1024

@@ -1,0 +1,25 @@
+"""Service accounts and their tokens: issued, reviewed, bound to objects.
+
+Kinds      ServiceAccount, TokenRequest, TokenReview, TokenReviewBatch
+Uses       rights, objects, revocation, sign_in, token_keys, exchange
+Read first token_issuer.py
+"""
+
+from orchid.features.accounts.controllers import (
+    clean_token_secrets,
+    create_default_accounts,
+    fill_token_secrets,
+)
+from orchid.features.accounts.kinds import service_account
+from orchid.kernel.feature import Feature
+
+FEATURE = Feature(
+    name="accounts",
+    kinds=(service_account.declare,),
+    controllers=(
+        clean_token_secrets.CONTROLLER,
+        create_default_accounts.CONTROLLER,
+        fill_token_secrets.CONTROLLER,
+    ),
+    documentation="concepts.md",
+)

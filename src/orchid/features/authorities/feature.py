@@ -1,0 +1,17 @@
+"""Certificate authorities for custom signers: keys, chains, rotation.
+
+Kinds      CertificateAuthority
+Uses       ledger, rights, objects, revocation, token_keys, approval, trust_bundles, certificates
+Read first controllers/keep_authorities.py
+"""
+
+from orchid.features.authorities.controllers import keep_authorities, rotate_authority_keys
+from orchid.features.authorities.kinds import certificate_authority
+from orchid.kernel.feature import Feature
+
+FEATURE = Feature(
+    name="authorities",
+    kinds=(certificate_authority.declare,),
+    controllers=(keep_authorities.CONTROLLER, rotate_authority_keys.CONTROLLER),
+    documentation="mtls.md",
+)

@@ -1,0 +1,39 @@
+"""Certificate requests, their signing, and the inventory of issued certificates.
+
+Kinds      CertificateSearch, CertificateSigningRequest, IssuedCertificate, PodCertificateRequest
+Pages      /renewal-info/
+Uses       objects, revocation, sign_in, approval, accounts, trust_bundles, authorities, approving,
+           clusters
+Read first controllers/sign_requests.py
+"""
+
+from orchid.features.certificates.controllers import (
+    clean_issued,
+    clean_pod_requests,
+    clean_requests,
+    sign_pod_requests,
+    sign_requests,
+)
+from orchid.features.certificates.kinds import (
+    certificate_signing_request,
+    issued_certificate,
+    pod_certificate_request,
+)
+from orchid.kernel.feature import Feature
+
+FEATURE = Feature(
+    name="certificates",
+    kinds=(
+        certificate_signing_request.declare,
+        issued_certificate.declare,
+        pod_certificate_request.declare,
+    ),
+    controllers=(
+        clean_issued.CONTROLLER,
+        clean_pod_requests.CONTROLLER,
+        clean_requests.CONTROLLER,
+        sign_pod_requests.CONTROLLER,
+        sign_requests.CONTROLLER,
+    ),
+    documentation="mtls.md",
+)

@@ -1,0 +1,12 @@
+"""What a node may do, and certificates for the Pods on it.
+
+Uses       rights, objects, accounts, certificates
+Read first authorizers/node.py
+"""
+
+from orchid.kernel.feature import Feature
+
+FEATURE = Feature(
+    name="nodes",
+    documentation="access.md",
+)

@@ -1,0 +1,15 @@
+"""Revoked credentials: the kind, and the index that every authenticator asks.
+
+Kinds      CredentialRevocation
+Uses       token_keys, certificates
+Read first revocations.py
+"""
+
+from orchid.features.revocation.kinds import credential_revocation
+from orchid.kernel.feature import Feature
+
+FEATURE = Feature(
+    name="revocation",
+    kinds=(credential_revocation.declare,),
+    documentation="revocation.md",
+)

@@ -1,0 +1,25 @@
+"""What a revocation leads to: its rights, marks in the inventory, revocation lists.
+
+Pages      /crl/
+Uses       objects, revocation, token_keys, accounts, authorities, certificates, exchange, clusters
+Read first policies/revocation_permission.py
+"""
+
+from orchid.features.revoking.controllers import (
+    clean_revocations,
+    confirm_revocations,
+    mark_revoked,
+    publish_revocation_lists,
+)
+from orchid.kernel.feature import Feature
+
+FEATURE = Feature(
+    name="revoking",
+    controllers=(
+        clean_revocations.CONTROLLER,
+        confirm_revocations.CONTROLLER,
+        mark_revoked.CONTROLLER,
+        publish_revocation_lists.CONTROLLER,
+    ),
+    documentation="revocation.md",
+)

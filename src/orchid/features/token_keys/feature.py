@@ -1,0 +1,17 @@
+"""Signing keys: their creation, import, states and rotation.
+
+Kinds      SigningKey
+Uses       sealing, ledger, objects, revocation, accounts, authorities, certificates, clusters
+Read first kinds/signing_key.py
+"""
+
+from orchid.features.token_keys.controllers import rotate_token_keys
+from orchid.features.token_keys.kinds import signing_key
+from orchid.kernel.feature import Feature
+
+FEATURE = Feature(
+    name="token_keys",
+    kinds=(signing_key.declare,),
+    controllers=(rotate_token_keys.CONTROLLER,),
+    documentation="rotation.md",
+)
