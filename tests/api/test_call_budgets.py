@@ -168,7 +168,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        122,  # it waits for the signatures of its turn, which costs calls and saves time
+        124,  # it waits for the signatures of its turn, which costs calls and saves time
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
@@ -176,7 +176,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         ),
     ),
     "create": (133, account),
-    "csr-create": (165, signing_request),
+    "csr-create": (167, signing_request),
 }
 
 
@@ -187,10 +187,10 @@ APART = 22  # more calls for a body that comes apart from its head
 COMMIT = (
     1  # more or fewer, by when the thread that writes is done; parsing a new head takes a dozen
 )
-APPROVAL = 234  # of a request for a certificate
+APPROVAL = 236  # of a request for a certificate
 SIGNED = 132  # a certificate of a user; its name and key id may be those of another authority
-HANDED_OUT = 407  # a certificate, put into its request and on record; 20 to verify it with others
-HANDED_OUT_INSIDE = 400  # the same by the controller that signs
+HANDED_OUT = 409  # a certificate, put into its request and on record; 20 to verify it with others
+HANDED_OUT_INSIDE = 402  # the same by the controller that signs
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:

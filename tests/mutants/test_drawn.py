@@ -10,7 +10,7 @@ from tests.mutants import drawn, nearest
 from tests.mutants.drawn import TREE, changes, draw
 from tests.mutants.run import Mutant, is_known, lines_of
 
-PLACES = ("src/orchid/admission/signing_keys", "src/orchid/approval")
+PLACES = ("src/orchid/features/token_keys/policies", "src/orchid/features/approval")
 
 
 def found_in(source: str) -> set[tuple[str, str]]:
@@ -177,7 +177,7 @@ def test_noticing_a_module_are_its_own_and_those_that_import_it() -> None:
     assert nearest.near(path)[0] == "tests/unit/features/rights/test_role_escalation.py"
     assert nearest.wider(path)
     assert not set(nearest.near(path)) & set(nearest.wider(path))
-    assert nearest.near("src/orchid/admission/nothing.py") == ("tests/unit/admission",)
+    assert nearest.near("src/orchid/features/rights/nothing.py") == ("tests/unit/features/rights",)
     assert "tests/unit/features/notices/test_notices.py" in nearest.near(
         "src/orchid/features/notices/controllers/send_notices.py"
     )

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,18 @@ FLAGS = ("--advertise-address", "10.0.0.1")
 
 def files_of(directory: Path) -> dict[str, bytes]:
     """The keys, certificates and configurations, which only their owner writes."""
-    paths = (path for path in directory.iterdir() if not path.name.startswith("orchid.db"))
+    others = ("orchid.db", ".probe")  # the store, and the trial of the directory
+    paths = (path for path in directory.iterdir() if not path.name.startswith(others))
     return {path.name: path.read_bytes() for path in paths}
 
 
 def test_a_second_server_on_a_directory_in_use_changes_nothing(tmp_path: Path) -> None:
     """It is refused before it writes anything, whatever its flags would make it write."""
     with running_server(tmp_path / "data") as first:
+        deadline = time.monotonic() + 30
+        while not (first.data_dir / "ledger.checkpoint").exists():  # its first one
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         before = files_of(first.data_dir)
 
         with (

@@ -281,6 +281,7 @@ NO_CREDENTIAL: Final = {
     "kernel/access/authenticators/union.py": "asks the others",
     "features/clusters/calls.py": "counts",
     "features/clusters/record_usage.py": "counts",
+    "features/clusters/cluster_status.py": "what is known about a cluster",
     "features/clusters/reviews.py": "reads the reviews of the webhook",
     "features/sign_in/oidc/claim_configuration.py": "helps others",
     "features/sign_in/oidc/configuration.py": "helps others",
