@@ -2,19 +2,23 @@
 
 import ast
 import io
+import itertools
 import re
 import tokenize
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-PINNED = re.compile(r"^[a-z0-9-]+==\S+( ; .+)? \\$")
+PINNED = re.compile(r"^([a-z0-9-]+)(?:\[([a-z0-9, -]+)\])?==\S+( ; .+)? \\$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 
 
@@ -33,6 +37,38 @@ def test_lock_holds_pinned_versions_and_hashes_alone(lock: Path) -> None:
 
     assert lines
     assert odd == []
+
+
+def test_lock_pins_each_extra_that_a_package_asks_for() -> None:
+    """Without it pip 23 takes the newest release, and refuses that because it has no hash."""
+    pinned = {
+        (match[1], extra)
+        for lock in LOCKS
+        for line in lock.read_text().splitlines()
+        if (match := PINNED.match(line)) and match[2]
+        for extra in match[2].split(", ")
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    direct = [
+        *project["dependencies"],
+        *itertools.chain(*project["optional-dependencies"].values()),
+    ]
+    asked = [
+        requirement
+        for text in [
+            *direct,
+            *itertools.chain(*(package.requires or [] for package in distributions())),
+        ]
+        if (requirement := Requirement(text)).marker is None
+        or requirement.marker.evaluate({"extra": ""})
+    ]
+
+    extras = {
+        (canonicalize_name(package.name), extra) for package in asked for extra in package.extras
+    }
+
+    assert ("httpx2", "http2") in extras
+    assert extras - pinned == set()
 
 
 def test_every_script_is_explained() -> None:
