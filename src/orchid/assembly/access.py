@@ -251,7 +251,7 @@ class Access:
     def _token_authenticators(self) -> list[TokenAuthenticator]:
         given, names = self.settings.given, self.settings.names
         audiences = self.settings.api_audiences
-        accounts = ServiceAccountTokenAuthenticator(
+        self.account_tokens = ServiceAccountTokenAuthenticator(
             self.verifier,
             self.feed,
             self.clock,
@@ -261,8 +261,9 @@ class Access:
             revocations=self.revocations,
             keys=self.keys if isinstance(self.keys, StoredKeys) else None,
         )
-        self.verifications = accounts.verifications
-        members: list[TokenAuthenticator] = [accounts]  # first: most tokens are of accounts
+        members: list[TokenAuthenticator] = [
+            self.account_tokens
+        ]  # first: most tokens are of accounts
         if given.token_auth_file:
             path = Path(given.token_auth_file)
             try:

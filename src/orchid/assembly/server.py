@@ -264,7 +264,7 @@ class Assembly:
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
         self.key_metrics = KeyMetrics(
             self.feed.of(SigningKey),
-            self.access.verifications,
+            self.access.account_tokens.verifications,
             self.clock.now,
             timedelta(seconds=settings.token_key_rotation),
         )

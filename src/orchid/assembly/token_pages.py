@@ -7,7 +7,6 @@ from orchid.features.introspection import introspection, metadata, revocation
 from orchid.features.introspection.callers import Callers
 from orchid.features.introspection.introspection import Introspection
 from orchid.features.introspection.revocation import Acting, TokenRevocation
-from orchid.features.revocation.revocations import REVOKED_TOKEN, REVOKED_USER
 from orchid.features.token_keys.token_keys import TokenKeys
 from orchid.kernel.base.clock import Monotonic
 from orchid.kernel.credentials.tokens import KeySet
@@ -37,12 +36,9 @@ def oauth_pages(
         revocation.PATH: TokenRevocation(
             settings.names,
             callers,
-            tokens,
-            issuers=settings.issuers,
-            api_audiences=audiences,
+            access.account_tokens,
             acting=acting,
             server=server,
-            revoked=(REVOKED_TOKEN, REVOKED_USER),
             monotonic=monotonic,
         ),
     }

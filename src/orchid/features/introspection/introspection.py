@@ -126,7 +126,10 @@ class Introspection:
 
 
 def unverified_claims(token: str) -> dict[str, Any]:
-    """The payload of a token, or nothing. Only used after the token was authenticated."""
+    """The payload of a token, or nothing.
+
+    Decides only for which audiences the token is authenticated; reported only if that succeeds.
+    """
     parts = token.split(".")
     if len(parts) != len(("header", "payload", "signature")):
         return {}

@@ -2,16 +2,17 @@
 
 The holder of a token may revoke it: a request without another credential, or with the token itself
 as credential. Any other caller needs the verb `revoke` on the account of the token. The answer is
-200 for any token; nothing is stored for one that is not ours, or has expired. One that is revoked
-already may be under a hold, which can be lifted: it is revoked for good.
+200 for any token; nothing is stored for one that no key of ours signed, or that has expired.
+Whether it is accepted now is not asked: a hold is lifted, and a restored backup brings an account
+or a bound object back, and the token must stay revoked.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from math import ceil
-from typing import Any, Final
+from typing import Final, Protocol
 
 from orchid.features.introspection.callers import Callers, presented_secret
 from orchid.features.introspection.forms import (
@@ -21,14 +22,13 @@ from orchid.features.introspection.forms import (
     OAuthRefusal,
     read_form,
 )
-from orchid.features.introspection.introspection import audiences_of, unverified_claims
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
 from orchid.kernel.base.rate_limits import RateLimit
 from orchid.kernel.client.client import Client
-from orchid.kernel.engine.interfaces import Rejected, TokenAuthenticator
+from orchid.kernel.credentials.tokens import AccountToken
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import head
 from orchid.kernel.server.sockets.messages import Response
@@ -36,13 +36,20 @@ from orchid.kernel.wire.errors import AlreadyExists, Forbidden
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.revoked_credentials import RevokedToken
-from orchid.kernel.wire.user import UserInfo, account_of
+from orchid.kernel.wire.user import UserInfo
 
 PATH: Final = "/oauth2/revoke"
 BY_HOLDER: Final = 20  # tokens of one account, an hour
 HOUR: Final = 3600.0
+LAST: Final = 253_402_300_799  # seconds; a later time cannot be written
 
 Acting = Callable[[UserInfo, str], AbstractContextManager[Client]]
+
+
+class SignedTokens(Protocol):
+    """Tokens that keys of this server signed."""
+
+    async def signed(self, token: str) -> AccountToken | None: ...
 
 
 class TokenRevocation:
@@ -52,26 +59,17 @@ class TokenRevocation:
         self,
         names: Naming,
         callers: Callers,
-        tokens: TokenAuthenticator,
+        tokens: SignedTokens,
         *,
-        issuers: Collection[str],
-        api_audiences: tuple[str, ...],
         acting: Acting,
         server: UserInfo,
-        revoked: Collection[str],
         monotonic: Callable[[], float],
     ) -> None:
-        """`acting`: a client of a user at an address. `server`: the user of the server's writes.
-
-        `revoked`: the reasons of `tokens` to refuse a token that is revoked.
-        """
+        """`acting`: a client of a user at an address. `server`: the user of the server's writes."""
         self._callers = callers
         self._tokens = tokens
-        self._issuers = frozenset(issuers)
-        self._api_audiences = api_audiences
         self._acting = acting
         self._server = server
-        self._revoked = frozenset(revoked)
         self._limit: RateLimit[str] = RateLimit(BY_HOLDER, HOUR, monotonic)
         self._by_holder = names.own("revoked-by-holder")
 
@@ -86,15 +84,16 @@ class TokenRevocation:
         return Response(200, head(exchange, b"", cache=NO_STORE))
 
     async def _revoke(self, exchange: Exchange, token: str, user: UserInfo | None) -> None:
-        """Revoke a valid token of ours; `user` is None for its holder."""
-        claims = unverified_claims(token)
-        username = await self._username(token, claims)
-        account = account_of(username)
-        jti, expires = claims.get("jti"), claims.get("exp")
-        if account is None or not isinstance(jti, str) or not expires:
+        """Revoke a token that we signed; `user` is None for its holder."""
+        signed = await self._tokens.signed(token)
+        if signed is None:
+            return
+        namespace, name = signed.account.namespace, signed.account.serviceaccount.name
+        jti, expires = signed.claims.jti, signed.claims.exp
+        if not (namespace and name and jti and expires):
             return
         if user is None:
-            self._limit_holder(username)
+            self._limit_holder(f"{namespace}/{name}")
             if exchange.request is not None:
                 exchange.request.annotate(self._by_holder, f"JTI={jti}")
         new = CredentialRevocation(
@@ -102,9 +101,9 @@ class TokenRevocation:
             spec=CredentialRevocationSpec(
                 token=RevokedToken(
                     jti=jti,
-                    namespace=account[0],
-                    name=account[1],
-                    expires=datetime.fromtimestamp(int(expires), UTC),
+                    namespace=namespace,
+                    name=name,
+                    expires=datetime.fromtimestamp(min(expires, LAST), UTC),
                 ),
                 message="revoked by its holder" if user is None else "",
             ),
@@ -119,21 +118,8 @@ class TokenRevocation:
             text = "the user may not revoke tokens of this account"
             raise OAuthRefusal("access_denied", text, status=FORBIDDEN) from None
 
-    async def _username(self, token: str, claims: dict[str, Any]) -> str:
-        """The user of a token of ours; "" if it is not valid, were it not revoked."""
-        issuer = claims.get("iss")
-        if not isinstance(issuer, str) or issuer not in self._issuers:
-            return ""
-        wanted = audiences_of(claims) or self._api_audiences
-        try:
-            found = await self._tokens.authenticate_token(token, wanted)
-        except Rejected as refusal:
-            # Revocations are checked last: everything else about the token is verified.
-            return str(claims.get("sub")) if self._revoked & {*refusal.reasons} else ""
-        return found.user.username if found else ""
-
-    def _limit_holder(self, username: str) -> None:
-        wait = self._limit.take(username)
+    def _limit_holder(self, account: str) -> None:
+        wait = self._limit.take(account)
         if wait:
             raise OAuthRefusal(
                 "temporarily_unavailable",

@@ -486,3 +486,46 @@ async def test_news_of_a_secret_counts_before_its_token_is_judged(
 
     with pytest.raises(Rejected):
         await guard.tokens.authenticate_token(made, API)
+
+
+async def test_a_signed_token_is_read_whether_or_not_it_is_accepted(guard: Guard) -> None:
+    """Its account may be gone or another one; its audiences and the start of its time are open."""
+    gone = token(account=Reference("gone", "uid"))
+    later = token(registered={"nbf": NOW + 3600, "aud": ("https://other.test",)})
+
+    for text in (token(), gone, later, token(issuer=OLD_ISSUER)):
+        found = await guard.tokens.signed(text)
+        assert found is not None
+        assert found.claims.jti == "j-1"
+        assert found.account.namespace == NS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        token(key=STRANGER),
+        token()[:-8] + "AAAAAAAA",
+        token(issuer="https://other.test"),
+        token(registered={"exp": NOW - 61}),
+        "nonsense",
+        "x" * 20_000,
+    ],
+)
+async def test_what_no_key_of_ours_signed_or_has_expired_is_not_read(
+    guard: Guard, text: str
+) -> None:
+    """A token within the leeway after its expiry is still accepted, and so is read."""
+    assert await guard.tokens.signed(text) is None
+    assert await guard.tokens.signed(token(registered={"exp": NOW - 60})) is not None
+
+
+async def test_the_token_of_a_secret_is_not_read(guard: Guard) -> None:
+    """It has no id: its Secret is deleted instead."""
+    payload = legacy_payload(
+        LegacyClaims("system:serviceaccount:ci:builder", NS, "s1", "builder", "uid-sa"),
+        ORCH.own("serviceaccount"),
+    )
+    signer = TokenSigner(KEY, ORCH.legacy_issuer, ORCH.private_claim)
+    guard.verifier.replace_issuers(issuer_keys(API, KeySet([KEY.public]), ORCH))
+
+    assert await guard.tokens.signed(signer.sign_payload(payload).reveal()) is None

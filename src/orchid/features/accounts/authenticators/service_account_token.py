@@ -31,6 +31,7 @@ from orchid.kernel.credentials.refusals import NotAToken, TokenRefused, UnknownK
 from orchid.kernel.credentials.tokens import (
     AccountClaims,
     AccountReader,
+    AccountToken,
     Actor,
     Claims,
     ExchangeClaims,
@@ -174,6 +175,26 @@ class ServiceAccountTokenAuthenticator:
                 found.user, good, still_valid=self._recheck(verified, found)
             )
         return found.accepted
+
+    async def signed(self, token: str) -> AccountToken | None:
+        """A token that a key of this server signed and that has not expired; None for others.
+
+        Whether it is accepted is not asked: it may be revoked, and its account may be gone.
+        """
+        seconds = self._clock.now().timestamp()
+        try:
+            verified = self._verifier.open(token, seconds)
+        except UnknownKey:
+            try:
+                verified = await self._open_with_new_key(token, seconds)
+            except Rejected:
+                return None
+        except TokenRefused:
+            return None
+        bound = verified.claims
+        if isinstance(bound, LegacyClaims) or seconds > verified.valid_times()[1]:
+            return None
+        return AccountToken(bound.claims, bound.account)
 
     async def _open_with_new_key(
         self, token: str, seconds: float

@@ -213,10 +213,17 @@ class RevocationPermission(AdmissionPolicy):
         named = spec.account or spec.token
         assert named is not None
         if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
-            path = SPEC / "".join(spec.targets) / "name"
-            _refuse(kind, new, not_found(path, f"{named.namespace}/{named.name}"))
+            self._without_account(request, kind, new, f"{named.namespace}/{named.name}")
         end, last = await self._tokens_end(spec, request.now), await self._certificates_end(spec)
         return max(end, last) if end and last else end
+
+    def _without_account(
+        self, request: Request, kind: Kind[Any], new: CredentialRevocation, name: str
+    ) -> None:
+        """Refuse, or warn of a token: a restored backup brings back its account, with its uid."""
+        if new.spec.token is None:
+            _refuse(kind, new, not_found(SPEC / "account" / "name", name))
+        request.warn(f"spec.token.name: there is no account {quote(name)} now")
 
     def _end_of_user(self, user: RevokedUser) -> datetime | None:
         """When the last credential of a user ends that was issued in time; None if not known."""
