@@ -84,6 +84,18 @@ def test_every_controller_is_declared_by_its_feature() -> None:
     assert not missing, f"declare the CONTROLLER of {missing} in its feature.py"
 
 
+def test_every_file_of_default_roles_is_declared_by_its_feature() -> None:
+    """What a roles.py declares, and no feature, is in no role."""
+    missing = [
+        feature.name
+        for feature in FEATURES
+        if (SOURCE / "features" / feature.name / "roles.py").exists()
+        and feature.roles.__module__ != f"orchid.features.{feature.name}.roles"
+    ]
+
+    assert not missing, f"declare the roles of {missing} in its feature.py"
+
+
 def test_every_policy_is_asked() -> None:
     """A policy that the assembly does not build is never asked."""
     policies = {

@@ -16,6 +16,8 @@ USES = re.compile(
 DECIDES_NOTHING = {
     "features/nodes/authorizers/node.py": "the Lease of a node",
     "features/rights/bootstrap.py": "rights",
+    "features/objects/roles.py": "rights",
+    "features/nodes/roles.py": "rights",
     "features/objects/server_leases.py": "passes the Leases on",
     "features/nodes/policies/node_restriction.py": "the Lease of a node",
     "assembly/access.py": "builds",

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from orchid.assembly.access import as_bad_settings
 from orchid.assembly.controllers import controlling
 from orchid.assembly.controllers.running import run_controllers
+from orchid.assembly.default_roles import default_policy
 from orchid.assembly.listeners import list_listener
 from orchid.assembly.platform.importing import import_authority, import_later, report_older
 from orchid.assembly.server import Assembly
 from orchid.features.ledger.known_keys import note_keys
 from orchid.features.objects.kinds.lease import Lease, server_prefix
 from orchid.features.revoking.revocation_file import FileTooLarge
-from orchid.features.rights.bootstrap import bootstrap_policy
 from orchid.features.rights.reconcile import reconcile
 from orchid.features.token_keys.key_import import TokenKeyFiles, TokenKeyImport
 from orchid.kernel.base import process_memory
@@ -59,8 +59,7 @@ async def _start(server: Assembly) -> None:
         await server.ensure_namespace(name)
     await server.access.lifetimes.begin()
     if server.access.authorization.uses("RBAC"):
-        policy = bootstrap_policy(names, controlling.controller_rights(names))
-        await reconcile(policy, server.local, names)
+        await reconcile(default_policy(names), server.local, names)
     if server.settings.stores_token_keys:
         await _import_token_keys(server)
     else:

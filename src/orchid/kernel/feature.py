@@ -12,6 +12,7 @@ import msgspec
 
 from orchid.kernel.engine.kind import Kind
 from orchid.kernel.runtime.declaration import ComponentIdentity, ControllerDeclaration
+from orchid.kernel.wire.default_roles import DefaultRole
 from orchid.kernel.wire.naming import Naming
 
 # A file of kinds/ declares one kind, or several.
@@ -22,6 +23,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # of its folder
     kinds: tuple[Declare, ...] = ()  # those that are stored
     controllers: tuple[ControllerDeclaration, ...] = ()
+    roles: Callable[[Naming], tuple[DefaultRole, ...]] = lambda names: ()  # of a new server
     identities: tuple[ComponentIdentity, ...] = ()  # of what else uses the API
     documentation: str  # a page below docs/
 

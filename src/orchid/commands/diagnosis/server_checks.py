@@ -15,13 +15,12 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
-from orchid.assembly.controllers.controlling import controller_rights
+from orchid.assembly.default_roles import default_policy
 from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.commands.diagnosis.grant_checks import grants_of_accounts
 from orchid.commands.diagnosis.key_checks import stored_keys, url_of
 from orchid.commands.diagnosis.notice_checks import notices
 from orchid.commands.server import status
-from orchid.features.rights.bootstrap import bootstrap_policy
 from orchid.kernel.base.version import __version__
 from orchid.kernel.credentials import keys
 from orchid.kernel.settings.checking import Settings
@@ -226,7 +225,7 @@ def roles(here: Installation) -> Asked:
     if given.authorization_config or "RBAC" not in given.authorization_mode:
         return
     names = here.settings.names
-    policy = bootstrap_policy(names, controller_rights(names))
+    policy = default_policy(names)
     for server in _running(here):
         missing = [
             *_missing(server, "clusterroles", {each.name for each in policy.cluster_roles}),

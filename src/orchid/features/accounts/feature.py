@@ -11,6 +11,7 @@ from orchid.features.accounts.controllers import (
     fill_token_secrets,
 )
 from orchid.features.accounts.kinds import service_account
+from orchid.features.accounts.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
@@ -21,5 +22,6 @@ FEATURE = Feature(
         create_default_accounts.CONTROLLER,
         fill_token_secrets.CONTROLLER,
     ),
+    roles=roles,
     documentation="concepts.md",
 )

@@ -9,6 +9,7 @@ Read first orders.py
 from orchid.features.acme import door
 from orchid.features.acme.controllers import clean_orders
 from orchid.features.acme.kinds import acme_account, acme_order
+from orchid.features.acme.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
@@ -16,5 +17,6 @@ FEATURE = Feature(
     kinds=(acme_account.declare, acme_order.declare),
     controllers=(clean_orders.CONTROLLER,),
     identities=(door.IDENTITY,),
+    roles=roles,
     documentation="acme.md",
 )

@@ -7,11 +7,13 @@ Read first controllers/approve_requests.py
 
 from orchid.features.approving.controllers import approve_requests, keep_approvals
 from orchid.features.approving.kinds import approval_policy
+from orchid.features.approving.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
     name="approving",
     kinds=(approval_policy.declare,),
     controllers=(approve_requests.CONTROLLER, keep_approvals.CONTROLLER),
+    roles=roles,
     documentation="policies.md",
 )

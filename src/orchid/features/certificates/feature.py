@@ -19,6 +19,7 @@ from orchid.features.certificates.kinds import (
     issued_certificate,
     pod_certificate_request,
 )
+from orchid.features.certificates.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
@@ -35,5 +36,6 @@ FEATURE = Feature(
         sign_pod_requests.CONTROLLER,
         sign_requests.CONTROLLER,
     ),
+    roles=roles,
     documentation="mtls.md",
 )

@@ -12,6 +12,7 @@ from orchid.features.clusters.controllers import (
     record_cluster_certificates,
 )
 from orchid.features.clusters.kinds import cluster
+from orchid.features.clusters.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
@@ -22,5 +23,6 @@ FEATURE = Feature(
         clean_clusters.CONTROLLER,
         record_cluster_certificates.CONTROLLER,
     ),
+    roles=roles,
     documentation="clusters.md",
 )

@@ -7,10 +7,12 @@ Read first exchanger.py
 """
 
 from orchid.features.exchange.kinds import token_exchange_policy
+from orchid.features.exchange.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
     name="exchange",
     kinds=(token_exchange_policy.declare,),
+    roles=roles,
     documentation="ci.md",
 )

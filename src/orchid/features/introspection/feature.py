@@ -5,9 +5,11 @@ Uses       rights, revocation
 Read first introspection.py
 """
 
+from orchid.features.introspection.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
     name="introspection",
+    roles=roles,
     documentation="introspection.md",
 )

@@ -4,9 +4,11 @@ Pages      /ledger/
 Read first sequencing.py
 """
 
+from orchid.features.ledger.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
     name="ledger",
+    roles=roles,
     documentation="ledger.md",
 )

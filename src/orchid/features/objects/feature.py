@@ -7,6 +7,7 @@ Read first kinds/namespace.py
 from orchid.features.objects.controllers import clean_events, collect_dependents, finish_namespaces
 from orchid.features.objects.kinds import config_map, event, lease, namespace, node, secret
 from orchid.features.objects.kinds.pod import pod
+from orchid.features.objects.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
@@ -25,5 +26,6 @@ FEATURE = Feature(
         collect_dependents.CONTROLLER,
         finish_namespaces.CONTROLLER,
     ),
+    roles=roles,
     documentation="kinds.md",
 )

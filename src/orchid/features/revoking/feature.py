@@ -11,6 +11,7 @@ from orchid.features.revoking.controllers import (
     mark_revoked,
     publish_revocation_lists,
 )
+from orchid.features.revoking.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
@@ -21,5 +22,6 @@ FEATURE = Feature(
         mark_revoked.CONTROLLER,
         publish_revocation_lists.CONTROLLER,
     ),
+    roles=roles,
     documentation="revocation.md",
 )

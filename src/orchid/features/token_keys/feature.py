@@ -7,11 +7,13 @@ Read first kinds/signing_key.py
 
 from orchid.features.token_keys.controllers import rotate_token_keys
 from orchid.features.token_keys.kinds import signing_key
+from orchid.features.token_keys.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
     name="token_keys",
     kinds=(signing_key.declare,),
     controllers=(rotate_token_keys.CONTROLLER,),
+    roles=roles,
     documentation="rotation.md",
 )

@@ -13,6 +13,7 @@ from orchid.features.trust_bundles.controllers import (
     publish_trust_bundles,
 )
 from orchid.features.trust_bundles.kinds import cluster_trust_bundle, published_bundle
+from orchid.features.trust_bundles.roles import roles
 from orchid.kernel.feature import Feature
 
 FEATURE = Feature(
@@ -24,5 +25,6 @@ FEATURE = Feature(
         publish_trust_bundles.CONTROLLER,
     ),
     identities=(door.IDENTITY,),
+    roles=roles,
     documentation="trust.md",
 )

@@ -15,6 +15,7 @@ from orchid.kernel.wire.struct import Wire, always, describe, proto
 ALL = "*"  # any verb, any group, any resource, any path
 CORE = ""  # the group without a name
 READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "deletecollection", "patch", "update")
 
 
 class PolicyRule(Wire):

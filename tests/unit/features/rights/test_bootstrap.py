@@ -4,23 +4,24 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orchid.assembly.controllers.controlling import controller_accounts, controller_rights
+from orchid.assembly.controllers.controlling import controller_accounts
+from orchid.assembly.default_roles import default_policy
+from orchid.assembly.features import FEATURES
+from orchid.features.nodes.roles import node_rules
 from orchid.features.rights.authorizers.rbac import RBAC
-from orchid.features.rights.bootstrap import (
-    BootstrapPolicy,
-    bootstrap_policy,
-    node_rules,
-)
+from orchid.features.rights.bootstrap import BootstrapPolicy, joined
 from orchid.features.rights.kinds import role as role_kind
 from orchid.features.rights.kinds import role_binding as binding_kind
 from orchid.kernel.engine.request import Target
+from orchid.kernel.wire.default_roles import EDIT, DefaultRole
 from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import KUBERNETES, ORCH, Naming
+from orchid.kernel.wire.policy_rules import READ, WRITE, rule
 from orchid.kernel.wire.user import UserInfo
 from tests.unit.features.rights.policy_world import ask, ask_path, policy_world
 from tests.unit.kernel.access.world import World
 
-POLICY = bootstrap_policy(ORCH, controller_rights(ORCH))
+POLICY = default_policy(ORCH)
 RULES = {role.name: role.rules for role in POLICY.cluster_roles}
 CERTS, AUTHN, AUTHZ, RBAC_GROUP = (
     ORCH.certificates,
@@ -40,6 +41,10 @@ def all_objects(policy: BootstrapPolicy) -> list[Object]:
         *policy.cluster_role_bindings,
         *policy.role_bindings,
     ]
+
+
+def by_name(role: DefaultRole) -> str:
+    return role.name
 
 
 def controller(word: str) -> UserInfo:
@@ -64,7 +69,7 @@ async def here() -> AsyncIterator[World]:
 @pytest.mark.parametrize("names", [ORCH, KUBERNETES], ids=lambda names: names.name)
 def test_every_object_passes_its_own_rules(names: Naming) -> None:
     """Objects that the server writes itself are valid in both namings."""
-    policy = bootstrap_policy(names, controller_rights(names))
+    policy = default_policy(names)
     kinds = {kind.type: kind for kind in (*role_kind.declare(names), *binding_kind.declare(names))}
 
     problems = [
@@ -74,6 +79,32 @@ def test_every_object_passes_its_own_rules(names: Naming) -> None:
     ]
 
     assert problems == []
+
+
+def test_the_order_of_features_changes_no_role() -> None:
+    """A role to which several features add rules is the same bytes, whichever comes first."""
+    parts = [part for feature in FEATURES for part in feature.roles(ORCH)]
+    backwards = [part for feature in reversed(FEATURES) for part in feature.roles(ORCH)]
+
+    assert len(parts) > len(joined(parts))
+    assert sorted(joined(parts), key=by_name) == sorted(joined(backwards), key=by_name)
+
+
+def test_rules_of_several_features_become_one_role() -> None:
+    """Equal verbs on one group are one rule; reading comes before acting as others and writing."""
+    accounts = DefaultRole(EDIT, (rule(WRITE, "", ("serviceaccounts",)), rule(READ, "", ("a",))))
+    acting = DefaultRole(EDIT, (rule(("impersonate",), "", ("serviceaccounts",)),))
+    named = DefaultRole(EDIT, (rule(WRITE, "", ("pods",), "x"), rule(WRITE, "b", ("pods",))))
+
+    (role,) = joined([accounts, acting, named, DefaultRole(EDIT, (rule(READ, "", ("pods",)),))])
+
+    assert role.rules == (
+        rule(READ, "", ("a", "pods")),
+        rule(("impersonate",), "", ("serviceaccounts",)),
+        rule(WRITE, "", ("serviceaccounts",)),
+        rule(WRITE, "", ("pods",), "x"),
+        rule(WRITE, "b", ("pods",)),
+    )
 
 
 def test_names_are_given_once_and_every_binding_finds_its_role() -> None:
@@ -91,15 +122,15 @@ def test_every_object_carries_the_marks() -> None:
     for wanted in all_objects(POLICY):
         assert wanted.metadata.labels["orch.io/bootstrapping"] == "rbac-defaults"
         assert wanted.metadata.annotations["rbac.authorization.orch.io/autoupdate"] == "true"
-    for wanted in all_objects(bootstrap_policy(KUBERNETES, controller_rights(KUBERNETES))):
+    for wanted in all_objects(default_policy(KUBERNETES)):
         assert wanted.metadata.annotations["rbac.authorization.kubernetes.io/autoupdate"] == "true"
 
 
 def test_lists_inside_rules_are_sorted() -> None:
     """Two servers write the same bytes."""
     for role in (*POLICY.cluster_roles, *POLICY.roles):
-        for rule in role.rules or ():
-            for values in (rule.verbs, rule.api_groups, rule.resources, rule.non_resource_urls):
+        for each in role.rules or ():
+            for values in (each.verbs, each.api_groups, each.resources, each.non_resource_urls):
                 assert list(values) == sorted(values)
 
 

@@ -4,10 +4,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orchid.assembly.controllers.controlling import controller_rights
-from orchid.features.rights.bootstrap import BootstrapPolicy, bootstrap_policy
+from orchid.assembly.default_roles import default_policy
+from orchid.features.rights.bootstrap import BootstrapPolicy
 from orchid.features.rights.kinds.role import AggregationRule, ClusterRole
-from orchid.features.rights.kinds.role_binding import ClusterRoleBinding
+from orchid.features.rights.kinds.role_binding import ClusterRoleBinding, RoleBinding
 from orchid.features.rights.reconcile import reconcile
 from orchid.kernel.wire.errors import AlreadyExists, Conflict, ErrorSubject
 from orchid.kernel.wire.meta import Object
@@ -72,14 +72,16 @@ def policy(*things: Any) -> BootstrapPolicy:
 
 async def test_an_empty_store_is_filled_and_the_next_start_writes_nothing() -> None:
     """Everything is created once, roles before bindings."""
-    objects, wanted = Objects(), bootstrap_policy(ORCH, controller_rights(ORCH))
+    objects, wanted = Objects(), default_policy(ORCH)
 
     await reconcile(wanted, objects, ORCH)
     written = len(objects.writes)
     await reconcile(wanted, objects, ORCH)
 
     assert len(objects.writes) == written == len(objects.there)
-    assert objects.writes[0] == "create cluster-admin"
+    are_bindings = [type_ in (ClusterRoleBinding, RoleBinding) for type_, _, _ in objects.there]
+    assert are_bindings == sorted(are_bindings)
+    assert set(are_bindings) == {False, True}
 
 
 async def test_missing_rules_are_added_and_others_stay() -> None:

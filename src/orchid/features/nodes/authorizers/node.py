@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from orchid.features.certificates.kinds.pod_certificate_request import PodCertificateRequest
+from orchid.features.nodes.roles import node_rules
 from orchid.features.objects.kinds.pod.pod import Pod
 from orchid.features.objects.kinds.pod.references import REFERENCE_PATHS, leaves
-from orchid.features.rights.bootstrap import node_rules
 from orchid.features.rights.kinds.self_subject_rules_review import (
     RuleLister,
     SubjectRulesReviewStatus,

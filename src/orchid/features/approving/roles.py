@@ -1,0 +1,24 @@
+"""Default roles: who may approve certificate requests, and ask how a policy decides."""
+
+from orchid.kernel.wire.default_roles import REQUESTER, DefaultRole
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.policy_rules import READ, rule
+
+
+def roles(names: Naming) -> tuple[DefaultRole, ...]:
+    group, requests = names.certificates, "certificatesigningrequests"
+    explained = rule(("create",), names.identity, ("approvalreviews",))
+    return (
+        DefaultRole(REQUESTER, (explained,)),
+        # A role of your own with resourceNames limits approving to some signers.
+        DefaultRole(
+            "certificate-approver",
+            (
+                rule(READ, group, (requests,)),
+                rule(("update",), group, (f"{requests}/approval",)),
+                rule(("approve",), group, ("signers",)),
+                explained,
+                rule(READ, names.identity, ("approvalpolicies", "certificateauthorities")),
+            ),
+        ),
+    )

@@ -1,0 +1,18 @@
+"""Default roles: who may exchange tokens, and write the policies for it."""
+
+from orchid.kernel.wire.default_roles import EDIT, OAUTH, DefaultRole, public, urls
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.policy_rules import READ, WRITE, rule
+
+
+def roles(names: Naming) -> tuple[DefaultRole, ...]:
+    return (
+        public(OAUTH, urls("/oauth2/token", verbs=("post",))),
+        DefaultRole(
+            EDIT,
+            (
+                rule((*READ, *WRITE), names.identity, ("tokenexchangepolicies",)),
+                rule(("create",), names.identity, ("tokenexchangereviews",)),
+            ),
+        ),
+    )

@@ -1,0 +1,27 @@
+"""Default roles: who may read and write Secrets, ConfigMaps, Pods, Events and Leases."""
+
+from orchid.kernel.wire.default_roles import EDIT, VIEW, DefaultRole
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.policy_rules import CORE, READ, WRITE, rule
+
+
+def roles(names: Naming) -> tuple[DefaultRole, ...]:
+    events = (CORE, names.events)
+    return (
+        DefaultRole(
+            VIEW,
+            (
+                rule(READ, CORE, ("configmaps", "namespaces", "pods", "pods/status")),
+                rule(READ, events, ("events",)),
+            ),
+        ),
+        DefaultRole(
+            EDIT,
+            (
+                rule(READ, CORE, ("secrets",)),
+                rule(WRITE, CORE, ("configmaps", "pods", "secrets")),
+                rule(WRITE, events, ("events",)),
+                rule((*READ, *WRITE), names.coordination, ("leases",)),
+            ),
+        ),
+    )
