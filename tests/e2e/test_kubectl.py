@@ -127,6 +127,7 @@ spec:
   serviceAccountName: it
   serviceAccountUID: a
   authority: {name}
+  authorityUID: b
   jwk: '{{"crv":"Ed25519","kty":"OKP","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}}'
   thumbprint: kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k
 ---

@@ -28,7 +28,7 @@ from tests.unit.features.beside import Beside, beside
 
 SOURCE = Path(orchid.__file__).parent
 GARBAGE = "garbagecollector"
-DELETED, ORPHANED, RESTORED = "deleted", "orphaned", "restored"
+DELETED, ORPHANED, RESTORED, SAME_SECOND = "deleted", "orphaned", "restored", "in the same second"
 
 
 @pytest.fixture
@@ -57,17 +57,21 @@ async def removed(world: Beside, scenario: Scenario, way: str) -> None:
         await world.until_gone(type(one), one.name, one.namespace)
 
 
-@pytest.mark.parametrize("way", [DELETED, ORPHANED, RESTORED])
+@pytest.mark.parametrize("way", [DELETED, ORPHANED, RESTORED, SAME_SECOND])
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_the_next_owner_of_a_name_gets_nothing(world: Beside, name: str, way: str) -> None:
     """Whatever became of the owner before: what it had counts for nobody."""
     scenario = SCENARIOS[name](world)
+    if way == SAME_SECOND:
+        world.clock.stopped = world.clock.now()
     async with world.running(*scenario.controllers, GARBAGE):
         await scenario.first()
         await removed(world, scenario, way)
-    world.clock.ahead += timedelta(seconds=2)
+    if way != SAME_SECOND:
+        world.clock.ahead += timedelta(seconds=2)
     await scenario.again()
-    if way == RESTORED:
+    world.clock.stopped = None
+    if way in (RESTORED, SAME_SECOND):
         for one in scenario.left:
             await put(world, one)
 

@@ -384,6 +384,7 @@ class AcmeAccountAgain(AcmeScenario):
             "serviceAccountName": "other",
             "serviceAccountUID": account.metadata.uid,
             "authority": "web",
+            "authorityUID": (await self.bob.get(CertificateAuthority, "web")).metadata.uid,
             "jwk": key.text,
             "thumbprint": key.thumbprint,
             "state": "valid",

@@ -43,6 +43,7 @@ NO_REFERENCE: Final = "refers to nothing"
 # Kinds and fields (`*` for any rest); the name of a scenario, a test, or a reason.
 REFERENCES: Final[dict[str, str]] = {
     "AcmeAccount spec.authority": ACME_AUTHORITY,
+    "AcmeAccount spec.authorityUID": ACME_AUTHORITY,
     "AcmeAccount spec.externalKey": "counted; the Secret names its account by uid",
     "AcmeAccount spec.serviceAccountName": ACCOUNT,
     "AcmeAccount spec.serviceAccountUID": ACCOUNT,
@@ -133,7 +134,7 @@ OWNERS: Final[dict[str, str]] = {
 # Modules that go on after AlreadyExists, and what they look at before.
 AFTER_ALREADY_EXISTS: Final[dict[str, str]] = {
     "features/rights/reconcile.py": "reads the role or binding again, and compares its rules",
-    "features/acme/accounts.py": "key, authority, and service account by uid",
+    "features/acme/accounts.py": "key, and authority and service account by uid",
     "features/acme/door.py": "whether the Secret has a key; the name is used for nothing else",
     "features/acme/orders.py": (
         "an order: all of its spec, and its account by uid; a request: the user by "

@@ -37,13 +37,14 @@ CLIENT_USAGES = ("digital signature", "client auth")
 
 
 class MovingClock:
-    """The real time, moved by as much as a test says."""
+    """The real time, moved by as much as a test says, or stopped."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
+        self.stopped: datetime | None = None
 
     def now(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
+        return (self.stopped or datetime.now(UTC)) + self.ahead
 
     def monotonic(self) -> float:
         return time.monotonic() + self.ahead.total_seconds()

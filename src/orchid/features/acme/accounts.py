@@ -4,7 +4,6 @@ Each write is idempotent: a repeated request finds what the first one did. A cha
 is refused if a later request has changed the account.
 """
 
-import hashlib
 import re
 from typing import Any, Final
 
@@ -12,7 +11,13 @@ import msgspec
 
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.acme import jws, links
-from orchid.features.acme.acme_accounts import AcmeAccounts, ExternalKey, ExternalKeys
+from orchid.features.acme.acme_accounts import (
+    AcmeAccounts,
+    ExternalKey,
+    ExternalKeys,
+    account_name,
+    is_account_of,
+)
 from orchid.features.acme.binding import verify_binding
 from orchid.features.acme.kinds.acme_account import (
     DEACTIVATED,
@@ -31,7 +36,6 @@ from orchid.features.acme.requests import (
     require_account,
     require_key,
 )
-from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.jwk import AccountKey, Jwk, read_jwk
 from orchid.kernel.credentials.refusals import Refusal
@@ -104,7 +108,6 @@ class AccountPages:
         owner = self._client.catalog.of(ServiceAccount)
         new = AcmeAccount(
             metadata=ObjectMeta(
-                # The name follows from the key: of two requests at once, one creates it.
                 name=account_name(authority, key.thumbprint),
                 namespace=external.namespace,
                 owner_references=(
@@ -120,6 +123,7 @@ class AccountPages:
                 service_account_name=external.account,
                 service_account_uid=external.account_uid,
                 authority=authority.name,
+                authority_uid=authority.metadata.uid,
                 jwk=key.text,
                 thumbprint=key.thumbprint,
                 contact=contact,
@@ -133,8 +137,11 @@ class AccountPages:
         except AlreadyExists:
             await self._accounts.fresh()
             found = self._accounts.find(new.namespace, new.name)
-            if found is None or _identity(found.spec) != _identity(new.spec):
-                # Its key was changed since, or another service account was faster.
+            if (
+                found is None
+                or not is_account_of(found, authority)
+                or _identity(found.spec) != _identity(new.spec)
+            ):  # its key was changed since, or another service account was faster
                 raise _in_use() from None
             return _reply(request.target, found)
 
@@ -185,18 +192,15 @@ class AccountPages:
         """Write a change, unless a later request has changed the account."""
         if request.moment <= account.spec.last_change:
             raise bad_nonce()
-        spec = replace(account.spec, last_change=request.moment, **change)
+        # An account of an earlier version has no uid of its authority, and a name by its first key.
+        uid = request.target.authority.metadata.uid
+        spec = replace(account.spec, last_change=request.moment, authority_uid=uid, **change)
         changed = replace(account, spec=spec)
         try:
             await self._client.update(changed)
         except Conflict:
             raise bad_nonce() from None  # somebody else changed it: the client tries again
         return _reply(request.target, changed)
-
-
-def account_name(authority: CertificateAuthority, thumbprint: str) -> str:
-    """Another one for the next authority of this name."""
-    return hashlib.sha256(f"{authority.metadata.uid}\0{thumbprint}".encode()).hexdigest()[:24]
 
 
 def refuse_contacts(contact: tuple[str, ...]) -> None:
@@ -228,4 +232,4 @@ def _reply(target: RequestTarget, account: AcmeAccount, code: int = 200) -> Repl
 
 
 def _identity(spec: AcmeAccountSpec) -> tuple[str, ...]:
-    return spec.thumbprint, spec.authority, spec.service_account_name, spec.service_account_uid
+    return spec.thumbprint, spec.service_account_name, spec.service_account_uid

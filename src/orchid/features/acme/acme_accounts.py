@@ -5,6 +5,7 @@
 account. Nothing is cached here: each look-up sees every acknowledged change, after `fresh`.
 """
 
+import hashlib
 from typing import Final, TypeVar
 
 import msgspec
@@ -163,10 +164,22 @@ class ExternalKeys:
 
 
 def is_account_of(account: AcmeAccount, authority: CertificateAuthority) -> bool:
-    """Whether an account is one of an authority, and not of an earlier one of its name."""
-    made, since = account.metadata.creation_timestamp, authority.metadata.creation_timestamp
-    is_later = made is not None and since is not None and made >= since
-    return account.spec.authority == authority.name and is_later
+    """Whether an account is one of an authority, and not of an earlier one of its name.
+
+    An account that an earlier version of Orchid stored has no uid of its authority. Its name is
+    derived from this uid and from the key with which it was created.
+    """
+    spec, uid = account.spec, authority.metadata.uid
+    if spec.authority_uid:
+        return bool(uid) and (spec.authority, spec.authority_uid) == (authority.name, uid)
+    return spec.authority == authority.name and account.name == account_name(
+        authority, spec.thumbprint
+    )
+
+
+def account_name(authority: CertificateAuthority, thumbprint: str) -> str:
+    """The name follows from authority and key: of two requests at once, one creates it."""
+    return hashlib.sha256(f"{authority.metadata.uid}\0{thumbprint}".encode()).hexdigest()[:24]
 
 
 def key_type(names: Naming) -> str:

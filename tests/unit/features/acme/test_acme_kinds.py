@@ -22,6 +22,7 @@ def account(**change: Any) -> AcmeAccount:
         service_account_name="frontend",
         service_account_uid="1",
         authority="servers",
+        authority_uid="2",
         jwk=KEY.text,
         thumbprint=KEY.thumbprint,
         state=VALID,
@@ -46,12 +47,14 @@ def test_a_key_is_canonical_and_has_its_thumbprint() -> None:
 
 
 def test_an_account_needs_its_service_account_and_authority() -> None:
-    missing = {"service_account_name": "", "service_account_uid": "", "authority": ""}
+    names = ("service_account_name", "service_account_uid", "authority", "authority_uid")
+    missing = dict.fromkeys(names, "")
 
     assert wrong(account(**missing)) == {
         "spec.serviceAccountName",
         "spec.serviceAccountUID",
         "spec.authority",
+        "spec.authorityUID",
     }
 
 
@@ -69,6 +72,16 @@ def test_the_service_account_is_fixed_and_deactivation_is_final() -> None:
     assert wrong(other, account()) == {"spec.serviceAccountName", "spec.authority"}
     assert wrong(ended, account()) == set()
     assert wrong(account(), ended) == {"spec.state"}
+
+
+def test_the_uid_of_the_authority_is_fixed_once_it_is_set() -> None:
+    """An account of an earlier version has none, can be deactivated, and gets it with a change."""
+    without = account(authority_uid="")
+
+    assert wrong(account(authority_uid="3"), account()) == {"spec.authorityUID"}
+    assert wrong(without, account()) == {"spec.authorityUID"}
+    assert wrong(account(), without) == set()
+    assert wrong(account(authority_uid="", state=DEACTIVATED), without) == set()
 
 
 def order(*names: str, **change: Any) -> AcmeOrder:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.features.acme.accounts import AccountPages, refuse_contacts
-from orchid.features.acme.acme_accounts import ExternalKey
+from orchid.features.acme.acme_accounts import ExternalKey, account_name, is_account_of
 from orchid.features.acme.acme_orders import PROCESSING, READY, VALID, OrderCounts, OrderState
 from orchid.features.acme.binding import verify_binding
 from orchid.features.acme.jws import Flattened
@@ -70,6 +70,7 @@ AUTHORITY = CertificateAuthority(
     metadata=ObjectMeta(name="servers", uid="c1", creation_timestamp=NOW),
     spec=CertificateAuthoritySpec(signer_name=SIGNER, issues=IssuingTerms(names=("dns",))),
 )
+EARLIER = replace(AUTHORITY, metadata=replace(AUTHORITY.metadata, uid="c0"))
 URL = LINKS.to("new-order")
 TARGET = RequestTarget(AUTHORITY, LINKS, URL)
 KEY, OTHER_KEY = generate("ES256"), generate("ES256")
@@ -83,7 +84,10 @@ def account_key(key: TokenKey = KEY) -> AccountKey:
 ACCOUNT = AcmeAccount(
     metadata=ObjectMeta(name="mine", namespace="web", uid="a1", creation_timestamp=NOW),
     spec=AcmeAccountSpec(
-        authority="servers", jwk=account_key().text, thumbprint=account_key().thumbprint
+        authority="servers",
+        authority_uid="c1",
+        jwk=account_key().text,
+        thumbprint=account_key().thumbprint,
     ),
 )
 KID = LINKS.to("account", "web", "mine")
@@ -196,13 +200,50 @@ async def test_the_account_of_another_authority_does_not_exist() -> None:
         await front.read()
 
 
-@pytest.mark.parametrize("made", [None, NOW - timedelta(seconds=1)], ids=["unknown", "before"])
-async def test_the_account_of_an_earlier_authority_does_not_exist(made: datetime | None) -> None:
-    """One of the same name, which was deleted: the account was created before this one."""
-    meta = replace(ACCOUNT.metadata, creation_timestamp=made)
-
+@pytest.mark.parametrize(
+    "spec", [{"authority_uid": "c0"}, {"authority": "clients"}], ids=["uid", "name"]
+)
+async def test_the_account_of_an_earlier_authority_does_not_exist(spec: dict[str, str]) -> None:
+    """One of the same name, which was deleted, or of another name."""
     with refused("accountDoesNotExist"):
-        await Front(Accounts(replace(ACCOUNT, metadata=meta))).read()
+        await Front(Accounts(changed(**spec))).read()
+
+
+@pytest.mark.parametrize(
+    ("name", "authority", "is_accepted"),
+    [
+        (account_name(AUTHORITY, ACCOUNT.spec.thumbprint), "servers", True),
+        (account_name(AUTHORITY, ACCOUNT.spec.thumbprint), "clients", False),
+        (account_name(EARLIER, ACCOUNT.spec.thumbprint), "servers", False),
+        (account_name(AUTHORITY, "key before a change"), "servers", False),
+    ],
+    ids=["its own", "another authority", "an earlier authority", "another key"],
+)
+def test_an_account_without_the_uid_of_its_authority_is_known_by_its_name(
+    name: str, authority: str, is_accepted: bool
+) -> None:
+    """Earlier versions stored no uid; the name was derived from it, and from the first key."""
+    spec = changed(authority_uid="", authority=authority).spec
+    account = AcmeAccount(metadata=ObjectMeta(name=name, namespace="web"), spec=spec)
+
+    assert is_account_of(account, AUTHORITY) == is_accepted
+
+
+def test_no_account_belongs_to_an_authority_without_a_uid() -> None:
+    unstored = replace(AUTHORITY, metadata=ObjectMeta(name="servers"))
+
+    assert not is_account_of(ACCOUNT, unstored)
+
+
+async def test_an_account_without_the_uid_of_its_authority_gets_it_with_a_change() -> None:
+    """With a new key its name would not belong to the authority any more."""
+    client, stored = Client(), changed(authority_uid="")
+
+    await account_pages(client=client).show(
+        verified({"status": "deactivated"}, stored, target=at("web", "mine"))
+    )
+
+    assert client.updated[0].spec.authority_uid == "c1"
 
 
 async def test_the_signature_of_a_stranger_uses_up_no_nonce() -> None:
@@ -746,6 +787,7 @@ async def test_an_account_needs_a_key_and_room() -> None:
         None,
         changed(thumbprint="other"),
         changed(authority="clients"),
+        changed(authority_uid="c0"),
         changed(service_account_name="other", service_account_uid="u1"),
         changed(service_account_name="frontend", service_account_uid="u2"),
     ],

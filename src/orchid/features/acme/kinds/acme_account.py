@@ -76,6 +76,9 @@ class AcmeAccountSpec(Wire):
         proto(9),
         describe("Nanoseconds since 1970: the nonce of the last change; an older one is refused."),
     ] = 0
+    authority_uid: Annotated[
+        str, proto(10), describe("The uid of the CertificateAuthority.", required=True)
+    ] = field(default="", name="authorityUID")
 
 
 class AcmeAccount(Object):
@@ -99,13 +102,11 @@ class Rules(Strategy[AcmeAccount]):
             ("serviceAccountName", spec.service_account_name),
             ("serviceAccountUID", spec.service_account_uid),
             ("authority", spec.authority),
+            ("authorityUID", spec.authority_uid),
         ):
             if not text:
                 yield required(SPEC / name)
-        yield from key_errors(spec)
-        yield from contact_errors(spec.contact)
-        if spec.state not in (VALID, DEACTIVATED):
-            yield unsupported(SPEC / "state", spec.state, (VALID, DEACTIVATED))
+        yield from changeable_errors(spec)
 
     def validate_update(self, new: AcmeAccount, old: AcmeAccount) -> Iterator[FieldError]:
         for name, now, before in (
@@ -115,10 +116,21 @@ class Rules(Strategy[AcmeAccount]):
             ("externalKey", new.spec.external_key, old.spec.external_key),
         ):
             yield from immutable(SPEC / name, now, before)
+        if old.spec.authority_uid:  # accounts of earlier versions have none
+            now, before = new.spec.authority_uid, old.spec.authority_uid
+            yield from immutable(SPEC / "authorityUID", now, before)
         if old.spec.state == DEACTIVATED and new.spec.state != DEACTIVATED:
             yield invalid(SPEC / "state", new.spec.state, "a deactivated account stays deactivated")
         if new.spec != old.spec:
-            yield from self.validate(new)
+            yield from changeable_errors(new.spec)
+
+
+def changeable_errors(spec: AcmeAccountSpec) -> Iterator[FieldError]:
+    """Check what an update may change."""
+    yield from key_errors(spec)
+    yield from contact_errors(spec.contact)
+    if spec.state not in (VALID, DEACTIVATED):
+        yield unsupported(SPEC / "state", spec.state, (VALID, DEACTIVATED))
 
 
 def key_errors(spec: AcmeAccountSpec) -> Iterator[FieldError]:
