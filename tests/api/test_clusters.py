@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchid.assembly.server import SELF
 from orchid.features.clusters.calls import ClusterCalls
 from orchid.features.clusters.cluster_status import ClusterStatusWriter
 from orchid.features.clusters.reviews import ClusterReviews
+from orchid.kernel.context import SERVER
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.wire.naming import ORCH
 from tests.api.clusters import (
@@ -208,7 +208,7 @@ async def test_calls_are_added_to_the_status_of_the_cluster(server: Api) -> None
 async def test_calls_of_several_servers_add_up(server: Api) -> None:
     """Each server adds what it counted to what is there."""
     await cluster(server)
-    client, clock = server.server.clients.of_user(SELF), server.server.clock
+    client, clock = server.server.clients.of_user(SERVER), server.server.clock
     other = ClusterCalls(clock)
     other.answered("prod", clock.monotonic(), denied=True)
     await asked(server)

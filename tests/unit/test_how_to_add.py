@@ -32,9 +32,10 @@ def modules(pattern: str) -> dict[str, Path]:
 
 
 def assembled() -> set[str]:
-    """Every name that the files of assembly/ import, and its module."""
+    """Every name that assembly/ and the features' parts import, and its module."""
     names = set()
-    for path in SOURCE.glob("assembly/**/*.py"):
+    patterns = "assembly/**/*.py", "features/*/feature.py", "features/*/parts.py", "kernel/*.py"
+    for path in (path for pattern in patterns for path in SOURCE.glob(pattern)):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 names.add(node.module)

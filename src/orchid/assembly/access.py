@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchid.assembly.authorization import authorization
-from orchid.assembly.controllers.controlling import hsm_of
 from orchid.features.accounts.authenticators.secret_token import SecretTokens
 from orchid.features.accounts.authenticators.service_account_token import (
     ServiceAccountTokenAuthenticator,
@@ -65,25 +64,20 @@ from orchid.kernel.access.authenticators.anonymous import (
     InvalidAnonymousPath,
 )
 from orchid.kernel.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
-from orchid.kernel.access.authenticators.in_process import InProcessCallers
 from orchid.kernel.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.kernel.access.json_endpoint import JsonEndpoint
-from orchid.kernel.base.clock import Clock, Monotonic
+from orchid.kernel.base.clock import Monotonic
+from orchid.kernel.context import Context
 from orchid.kernel.credentials.authorities.hsm import KeysOfHsm
 from orchid.kernel.credentials.files import Reloading
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.tokens import KeySet, Payload
 from orchid.kernel.credentials.x509.certification_path import ClientVerifier
-from orchid.kernel.engine.cache.feed import Feed
-from orchid.kernel.engine.interfaces import Authenticator, Randomness, TokenAuthenticator
-from orchid.kernel.engine.internal_writes import InternalObjects
+from orchid.kernel.engine.interfaces import Authenticator, TokenAuthenticator
 from orchid.kernel.engine.offload import Offload
 from orchid.kernel.outbound.remote import FollowedKubeconfig
-from orchid.kernel.settings.checking import Settings
-from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.given import Given
-from orchid.kernel.store.interface import Store
 from orchid.kernel.wire.references import SecretReference
 
 if TYPE_CHECKING:
@@ -94,7 +88,6 @@ log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
 EXCHANGE_PATH = "/oauth2/token"
-OWN_USER = "system:apiserver"  # the user of the server's own writes
 TokenUsed = Callable[[str, str, date], None]
 TokenIssued = Callable[[str, str, int], None]
 
@@ -103,24 +96,16 @@ class Access:
     """Authentication and authorization of one server."""
 
     def __init__(
-        self,
-        settings: Settings,
-        files: DataDirectory,
-        feed: Feed,
-        *,
-        offload: Offload,
-        clock: Clock,
-        randomness: Randomness,
-        token_used: TokenUsed,
-        token_issued: TokenIssued | None = None,
-        store: Store,
-        objects: Callable[[], InternalObjects],
+        self, context: Context, token_used: TokenUsed, token_issued: TokenIssued | None = None
     ) -> None:
-        """`objects`: the server's own writes, once they exist."""
+        self.context = context
+        settings, feed, clock, offload = (
+            context.settings, context.feed, context.clock, context.offload,
+        )  # fmt: skip
         names, given = settings.names, settings.given
-        self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
-        self.random, self._token_used = randomness, token_used
-        self.callers = InProcessCallers()
+        self.settings, self.files, self.feed, self.clock = settings, context.files, feed, clock
+        self.random, self._token_used = context.random, token_used
+        self.callers = context.callers
         self.rbac = RBAC(names, feed, offload)
         self.authorities = SignerAuthorities(feed.of(CertificateAuthority), names)
         self.authority_keys = self._authority_keys()
@@ -135,9 +120,9 @@ class Access:
         self.servers = ServerLeases(feed, names, clock.monotonic)
         self.keys_changed: list[Callable[[], None]] = []  # called when other keys verify tokens
         self.keys: TokenKeys = self._token_keys()
-        self.lifetimes = TokenLifetimes(feed, objects, names, clock)
-        self.past_keys = PastKeys(store)
-        self.long_tokens = LongTokens(store, feed, self.revocations)
+        self.lifetimes = TokenLifetimes(feed, lambda: context.local, names, clock)
+        self.past_keys = PastKeys(context.store)
+        self.long_tokens = LongTokens(context.store, feed, self.revocations)
         self.issuer = self._token_issuer(token_issued)
         self.verifier = account_verifier(settings.issuers, KeySet(()), names)
         self._use_keys(self.keys.verifying)
@@ -352,10 +337,10 @@ class Access:
         self.client_pools.append(pool)
         return pool
 
-    @functools.cached_property
+    @property
     def hsm(self) -> KeysOfHsm:
         """The HSM of this process."""
-        return hsm_of(self.settings)
+        return self.context.hsm
 
 
 @contextmanager

@@ -1,15 +1,16 @@
 """One API server, built from settings. Read `Assembly` from top to bottom: it lists all parts."""
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from orchid.assembly.access import EXCHANGE_PATH, OWN_USER, Access, as_bad_settings
+from orchid.assembly.access import EXCHANGE_PATH, Access, as_bad_settings
 from orchid.assembly.admission import Policies
 from orchid.assembly.controllers import controlling
 from orchid.assembly.controllers.running import UnknownController, chosen
 from orchid.assembly.encryption import Sealing, encrypted
+from orchid.assembly.features import FEATURES
 from orchid.assembly.host_conditions import HostConditions
 from orchid.assembly.kinds import PERMISSION_KINDS, REVOKING_KINDS, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
@@ -18,11 +19,6 @@ from orchid.assembly.platform.files import ServingKey, project
 from orchid.assembly.stores import AuditRecord
 from orchid.assembly.token_pages import issuer_documents, oauth_pages
 from orchid.features.accounts.secret_token_uses import SecretTokenUses
-from orchid.features.acme import door as acme_door
-from orchid.features.acme import links as acme_links
-from orchid.features.acme.acme_accounts import AcmeAccounts, ExternalKeys
-from orchid.features.acme.acme_orders import AcmeOrders
-from orchid.features.acme.door import AcmeDoor
 from orchid.features.authorities.authorities_metrics import AuthorityEnds
 from orchid.features.authorities.file_authorities import FileAuthorityObjects
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
@@ -44,6 +40,7 @@ from orchid.features.ledger.status import LedgerStatus
 from orchid.features.ledger.token_counts import TokenCounts
 from orchid.features.objects.kinds.lease import keys_annotation, serves_annotation, signs_annotation
 from orchid.features.objects.kinds.namespace import Namespace
+from orchid.features.revocation.revocations import Revocations
 from orchid.features.revoking import revocation_file
 from orchid.features.revoking.applied_revision import AppliedRevision
 from orchid.features.revoking.pages import crl
@@ -60,6 +57,7 @@ from orchid.features.trust_bundles.door import TrustDoor
 from orchid.kernel.access.impersonation.impersonation import Impersonation
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.base.metrics import Metric
+from orchid.kernel.context import SERVER, Context
 from orchid.kernel.engine.admission import Admission
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.objects import IsStale
@@ -75,6 +73,7 @@ from orchid.kernel.server.chain import Chain
 from orchid.kernel.server.discovery.documents import Discovery
 from orchid.kernel.server.dispatch import Dispatch
 from orchid.kernel.server.fairness import Fairness
+from orchid.kernel.server.in_process_clients import InProcessClients
 from orchid.kernel.server.loop_watchdog import LoopWatchdog
 from orchid.kernel.server.metrics.certificate_ends import CertificateEnds
 from orchid.kernel.server.metrics.page import MetricsPage, OtherProcesses
@@ -86,13 +85,12 @@ from orchid.kernel.server.pages.health import Check, Health
 from orchid.kernel.server.pages.readiness import Readiness
 from orchid.kernel.server.pages.site import Page, Pages
 from orchid.kernel.server.sockets.listener import Listener
-from orchid.kernel.server.sockets.messages import Handler, HttpRequest, Response, Stream
+from orchid.kernel.server.sockets.messages import Handler
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory, certificate_files, renew
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.store.interface import Store
 from orchid.kernel.store.probing import StoreProbe
-from orchid.kernel.wire.user import MASTERS, UserInfo
 
 if TYPE_CHECKING:
     from orchid.assembly.token_exchange import TokenExchangeParts
@@ -103,7 +101,6 @@ log = logging.getLogger(__name__)
 COUNTED_PAGES = (
     "/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis", clusters.PREFIX,
 )  # fmt: skip
-SELF = UserInfo(username=OWN_USER, groups=(MASTERS,))
 
 
 class Assembly:
@@ -131,6 +128,7 @@ class Assembly:
         self.feed = Feed(self.store, Catalog(stored), self.clock.monotonic, sole_writer=sole_writer)
         self.readiness = Readiness(self.feed, encryption, self.probe, store_problem)
         self.token_counts = TokenCounts(self.store, self.clock.now)
+        self.context = self._context()
         with as_bad_settings():
             self.access = self._access()
         self.sealing = Sealing(
@@ -146,14 +144,11 @@ class Assembly:
         self.catalog = Catalog(self._served(stored))
         self.audit = self._audit(audit)
         self.verbs = self._verbs(encryption.is_stale)
-        self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
+        self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SERVER)
         self._record_credentials()
         self._limit_load()
         # Its pages are part of the chain, which its client calls.
-        self.trust = TrustDoor(
-            self._clients(self._handle)(door.IDENTITY.name), settings.names, self.clock
-        )
-        self.acme = self._acme()
+        self.trust = TrustDoor(self.context.clients(door.IDENTITY.name), settings.names, self.clock)
         self.exchange = self._token_exchange()
         self.chain = self._chain(others)
         self.clients = self._clients(self.chain)
@@ -176,7 +171,7 @@ class Assembly:
             authorizer=access.authorizer,
             offload=self.offload,
             clock=self.clock,
-            client=self._clients(self._handle).of_user(SELF),
+            client=self.context.clients.of_user(SERVER),
         )
 
     def listener(self) -> Listener:
@@ -188,26 +183,37 @@ class Assembly:
         self.access.issuer.close()
         self.offload.close()
 
-    def _clients(self, handler: Handler) -> controlling.InProcessClients:
-        names = self.settings.names
-        return controlling.InProcessClients(handler, self.access.callers, self.catalog, names)
+    def _context(self) -> Context:
+        """The context of the features, and the parts of every server."""
+        context = Context(
+            self.settings,
+            self.files,
+            self.store,
+            self.feed,
+            clock=self.clock,
+            randomness=self.random,
+            offload=self.offload,
+        )
+        context.provide(Catalog, lambda _: self.catalog)
+        context.provide(InternalObjects, lambda _: self.local)
+        context.provide(InProcessClients, lambda _: self._clients(context.handle))
+        context.provide(Chain, lambda _: self.chain)
+        context.provide(Revocations, lambda _: self.access.revocations)
+        for feature in FEATURES:
+            for part in feature.provides:
+                context.provide(part.type, part.build)
+        return context
 
-    def _handle(self, http: HttpRequest) -> Coroutine[Any, Any, Response | Stream]:
-        """Handle a request of this process."""
-        return self.chain(http)
+    def _clients(self, handler: Handler) -> InProcessClients:
+        names, callers = self.settings.names, self.context.callers
+        accounts = controlling.controller_accounts(names)
+        return InProcessClients(handler, callers, self.catalog, names, accounts)
 
     def _access(self) -> Access:
         return Access(
-            self.settings,
-            self.files,
-            self.feed,
-            offload=self.offload,
-            clock=self.clock,
-            randomness=self.random,
+            self.context,
             token_used=self._token_used,
             token_issued=self.token_counts.counter(self.settings.given.ledger_tokens),
-            store=self.store,
-            objects=lambda: self.local,
         )
 
     def _served(self, stored: list[Kind[Any]]) -> list[Kind[Any]]:
@@ -246,7 +252,7 @@ class Assembly:
             self.store,
             names=names,
             randomness=self.random,
-            user=SELF,
+            user=SERVER,
             renewal=self._own_renewal,
         )
         if self.access.platform is not None:
@@ -306,7 +312,7 @@ class Assembly:
 
     def _report_to_controllers(self) -> None:
         """State of this process that controllers read through the API."""
-        names, client = self.settings.names, self.clients.of_user(SELF)
+        names, client = self.settings.names, self.clients.of_user(SERVER)
         self.cluster_status = ClusterStatusWriter(self.cluster_calls, client, self.clock)
         self.token_uses = SecretTokenUses(client, self.clock, names)
         self.serving = ServingKey(self.files.serving_certificate)
@@ -318,27 +324,6 @@ class Assembly:
         self.access.authority_keys.changed.append(self.applied.changed)
         for type_ in REVOKING_KINDS:
             self.feed.of(type_).listen(self.applied, self.applied.changed)
-
-    def _acme(self) -> AcmeDoor:
-        settings, access, clock = self.settings, self.access, self.clock
-        clients, authorities = self._clients(self._handle), self.feed.of(CertificateAuthority)
-
-        def find(name: str) -> CertificateAuthority | None:
-            entry = authorities.get("", name)
-            return entry.object if entry and entry.object.spec.acme is not None else None
-
-        return AcmeDoor(
-            settings.given.acme_url or settings.url,
-            clients(acme_door.IDENTITY.name),
-            find,
-            accounts=AcmeAccounts(self.feed, access.revocations, settings.names),
-            keys=ExternalKeys(self.feed, access.revocations, settings.names, clock),
-            orders=AcmeOrders(self.feed, clock),
-            acting=clients.acting,
-            acting_holder=clients.acting_holder,
-            names=settings.names,
-            clock=clock,
-        )
 
     def _audit(self, record: AuditRecord | None) -> PolicyAudit | None:
         if record is None:
@@ -436,7 +421,9 @@ class Assembly:
         yield from self.notice_metrics.all
         yield from (self.watchdog.lag, self.watchdog.held, self.ends.gauge, self.host.gauge)
         yield from self.trust.metrics
-        yield from self.acme.metrics
+        for feature in FEATURES:
+            if feature.metrics is not None:
+                yield from feature.metrics(self.context)
         if self.exchange is not None:
             yield self.exchange.exchanger.exchanges
 
@@ -468,14 +455,22 @@ class Assembly:
             },
             prefixes={
                 **described.prefixed,
+                **self._feature_pages(),
                 LEDGER: self.ledger,
                 crl.PREFIX: crl.RevocationListPages(self.lists),
                 clusters.PREFIX: clusters.ClusterPages(self._cluster_reviews()),
                 trust_pages.PREFIX: self.trust.pages,
-                acme_links.PREFIX: self.acme.pages,
                 renewal.PREFIX: renewal.RenewalPages(self._renewals().of),
             },
         )
+
+    def _feature_pages(self) -> dict[str, Page]:
+        return {
+            path: page
+            for feature in FEATURES
+            if feature.pages is not None
+            for path, page in feature.pages(self.context).items()
+        }
 
     def _renewals(self) -> RenewalInformation:
         records = self.feed.of(IssuedCertificate)
@@ -487,8 +482,8 @@ class Assembly:
         return exchange | oauth_pages(
             self.settings,
             self.access,
-            acting=self._clients(self._handle).acting,
-            server=SELF,
+            acting=self.context.clients.acting,
+            server=SERVER,
             monotonic=self.clock.monotonic,
         )
 

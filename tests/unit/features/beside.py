@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchid.assembly.controllers import controlling
-from orchid.assembly.controllers.running import EVENTS, build
+from orchid.assembly.controllers.running import build
 from orchid.assembly.server import Assembly
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.approving.controllers.approve_requests import ApproveRequests
@@ -25,6 +25,7 @@ from orchid.features.objects.kinds.namespace import Namespace
 from orchid.kernel.client.client import Client
 from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.loop import Running
+from orchid.kernel.server.in_process_clients import EVENTS
 from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.naming import ORCH, Naming
 from orchid.kernel.wire.user import MASTERS, UserInfo

@@ -64,7 +64,7 @@ class ServedConsole:
         self._settings, self._clock = server.settings, server.clock
         self._chain, self._offload = server.chain, server.offload
         self._sessions = Sessions(
-            Api(PageTransport(server.clients.transport(IDENTITY)), server.settings.names),
+            Api(PageTransport(server.clients.transport(IDENTITY.name)), server.settings.names),
             server.clock.now,
             timedelta(seconds=server.settings.console_session),
             server.access.revocations.has_revoked,

@@ -1,35 +1,30 @@
-"""The context of the controllers, from settings and files, and a client for each.
+"""The context of the controllers, from settings and files.
 
-`controller_context` loads the CAs and the signing key, and follows their files. `InProcessClients`
-has a client for each controller into this server's chain, with a service account of its own.
-Controllers for a remote server: remote_controllers.py.
+`controller_context` loads the CAs and the signing key, and follows their files. Controllers for a
+remote server: remote_controllers.py.
 """
 
-import contextlib
 import functools
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
-from orchid.assembly.controllers.running import EVENTS, LEADER
 from orchid.assembly.features import IDENTITIES
 from orchid.features.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.features.authorities.file_authorities import FileAuthority
 from orchid.features.certificates.kinds import certificate_signing_request
 from orchid.features.rights.bootstrap import LEADER_ELECTION, ControllerRights
-from orchid.kernel.access.authenticators.in_process import InProcessCallers
 from orchid.kernel.base.clock import Clock
-from orchid.kernel.base.version import __version__
 from orchid.kernel.client.client import Client
 from orchid.kernel.client.reading import FOREIGN
 from orchid.kernel.credentials import keys as key_files
 from orchid.kernel.credentials.authorities.authority import Authority
-from orchid.kernel.credentials.authorities.hsm import NO_HSM, Hsm, HsmSettings, KeysOfHsm
+from orchid.kernel.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.kernel.credentials.files import Reloading, read_bounded, read_private
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.secret import SecretValue
@@ -37,7 +32,6 @@ from orchid.kernel.credentials.tokens import TokenSigner
 from orchid.kernel.credentials.x509 import certificates, pem
 from orchid.kernel.credentials.x509.revocation_list import list_url
 from orchid.kernel.engine.catalog import Catalog
-from orchid.kernel.engine.request import OwnCertificate
 from orchid.kernel.outbound import foreign
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.outbound.failures import AnswerRefused, CallFailed
@@ -52,9 +46,7 @@ from orchid.kernel.runtime.context import (
     NoticeSettings,
     Signer,
 )
-from orchid.kernel.runtime.declaration import ComponentIdentity
-from orchid.kernel.server.sockets.in_process import InProcessTransport
-from orchid.kernel.server.sockets.messages import Handler, Peer
+from orchid.kernel.server.in_process_clients import LEADER, user_agent
 from orchid.kernel.settings import trusted_files
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory
@@ -62,9 +54,7 @@ from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.signing_files import own_pairs
 from orchid.kernel.wire.naming import KUBERNETES, Naming
 from orchid.kernel.wire.struct import replace
-from orchid.kernel.wire.user import AUTHENTICATED, UserInfo
 
-HOLDER_PREFIX = "system:acme:certificate:"  # user who proved only the key of a certificate
 LARGEST_CLUSTER_ANSWER = 3 << 20  # a page; one request in etcd has at most half of that
 CLUSTER_TIMEOUT = 30.0  # seconds
 NOTICE_TIMEOUT = 10.0
@@ -73,11 +63,6 @@ LARGEST_NOTICE_TOKEN = 16 << 10
 FETCH_SECONDS = 10.0
 KEY_SETS = "application/jwk-set+json, application/json"
 CLUSTER = "cluster"  # the authority that all platform signers share
-
-
-def user_agent(names: Naming) -> str:
-    """The user agent of controllers; the part before the slash is their field manager."""
-    return f"{names.controller_lease}/{__version__}"
 
 
 def controller_accounts(names: Naming) -> dict[str, str]:
@@ -98,73 +83,6 @@ def controller_rights(names: Naming) -> list[ControllerRights]:
         if (rules := one.rights_at_home(names))
     ]
     return everywhere + at_home
-
-
-class InProcessClients:
-    """Clients into our own chain, each with an identity of its own."""
-
-    def __init__(
-        self, handler: Handler, callers: InProcessCallers, catalog: Catalog, names: Naming
-    ) -> None:
-        self._handler = handler
-        self._callers = callers
-        self._catalog = catalog
-        self._names = names
-        self._accounts = controller_accounts(names)
-
-    def __call__(self, name: str) -> Client:
-        """The client of one controller."""
-        peer = Peer("")
-        if name == EVENTS:
-            manager = self._names.controller_manager_user
-            self._callers.introduce(peer, UserInfo(username=manager, groups=(AUTHENTICATED,)))
-        else:
-            home = self._names.system_namespace
-            self._callers.introduce_account(peer, home, self._accounts[name])
-        return self._client(peer)
-
-    def transport(self, identity: ComponentIdentity) -> InProcessTransport:
-        """The transport of a component that does not use typed objects."""
-        peer = Peer("")
-        account = self._accounts[identity.name]
-        self._callers.introduce_account(peer, self._names.system_namespace, account)
-        return InProcessTransport(self._handler, peer, user_agent(self._names))
-
-    def of_user(self, user: UserInfo) -> Client:
-        """A client of any other user."""
-        peer = Peer("")
-        self._callers.introduce(peer, user)
-        return self._client(peer)
-
-    @contextlib.contextmanager
-    def acting(self, user: UserInfo, source: str) -> Iterator[Client]:
-        """A client of a user who was authenticated elsewhere, at an address, for a while."""
-        with self._introduced(user, source) as client:
-            yield client
-
-    @contextlib.contextmanager
-    def acting_holder(
-        self, user: UserInfo | None, source: str, *, sha256: str, serial: str
-    ) -> Iterator[Client]:
-        """The same for the holder of a certificate; None: they proved nothing but its key."""
-        holder = user or UserInfo(username=f"{HOLDER_PREFIX}{serial}")
-        with self._introduced(holder, source, OwnCertificate(sha256, serial)) as client:
-            yield client
-
-    @contextlib.contextmanager
-    def _introduced(
-        self, user: UserInfo, source: str, certificate: OwnCertificate | None = None
-    ) -> Iterator[Client]:
-        peer = Peer(source)
-        self._callers.introduce(peer, user, certificate)
-        try:
-            yield self._client(peer)
-        finally:
-            self._callers.dismiss(peer)
-
-    def _client(self, peer: Peer) -> Client:
-        transport = InProcessTransport(self._handler, peer, user_agent(self._names))
-        return Client(transport, self._catalog)
 
 
 def controller_context(
@@ -203,15 +121,6 @@ def controller_context(
         )
     except Refusal as refusal:
         raise BadSettings(str(refusal)) from None
-
-
-def hsm_of(settings: Settings) -> KeysOfHsm:
-    """The HSM of the settings. A process has one: two would end each other's sessions."""
-    given = settings.given
-    if not given.pkcs11_module:
-        return NO_HSM
-    module, pin_file = Path(given.pkcs11_module), Path(given.pkcs11_pin_file)
-    return Hsm(HsmSettings(module, given.pkcs11_token, pin_file))
 
 
 def _cluster_client(kubeconfig: bytes, where: str) -> ClusterConnection:

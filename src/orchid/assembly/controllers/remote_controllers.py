@@ -9,10 +9,8 @@ from orchid.assembly import setting_files
 from orchid.assembly.controllers.controlling import (
     controller_context,
     file_token_issuer,
-    hsm_of,
-    user_agent,
 )
-from orchid.assembly.controllers.running import LEADER, run_controllers
+from orchid.assembly.controllers.running import run_controllers
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.server import wanted_controllers
 from orchid.features.authorities.remote_keys import RemoteKeys
@@ -20,10 +18,12 @@ from orchid.features.rights.authorizers.union import Union
 from orchid.features.rights.kinds import subject_access_review
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.client.client import Client
+from orchid.kernel.context import hsm_of
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.outbound.failures import CallFailed
 from orchid.kernel.outbound.https_client import HttpsClient
 from orchid.kernel.outbound.remote import InvalidRemote, Remote, read_kubeconfig
+from orchid.kernel.server.in_process_clients import LEADER, user_agent
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings

@@ -16,8 +16,7 @@ from orchid.kernel.client.client import Client
 from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Running, keep_running
-
-LEADER, EVENTS = "leader-election", "events"  # clients that belong to no single controller
+from orchid.kernel.server.in_process_clients import EVENTS, LEADER
 
 ClientOf = Callable[[str], Client]
 

@@ -6,17 +6,50 @@ Uses       rights, objects, revocation, sign_in, accounts, authorities, certific
 Read first orders.py
 """
 
-from orchid.features.acme import door
+from orchid.features.acme import links
+from orchid.features.acme.acme_accounts import AcmeAccounts, ExternalKeys
+from orchid.features.acme.acme_orders import AcmeOrders
 from orchid.features.acme.controllers import clean_orders
+from orchid.features.acme.door import IDENTITY, AcmeDoor
 from orchid.features.acme.kinds import acme_account, acme_order
 from orchid.features.acme.roles import roles
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.revocation.revocations import Revocations
+from orchid.kernel.context import Context, ServerPart
 from orchid.kernel.feature import Feature
+
+
+def _server(context: Context) -> AcmeDoor:
+    settings, feed, naming, clock = context.settings, context.feed, context.naming, context.clock
+    clients, revocations = context.clients, context.port(Revocations)
+    authorities = feed.of(CertificateAuthority)
+
+    def find(name: str) -> CertificateAuthority | None:
+        entry = authorities.get("", name)
+        return entry.object if entry and entry.object.spec.acme is not None else None
+
+    return AcmeDoor(
+        settings.given.acme_url or settings.url,
+        clients(IDENTITY.name),
+        find,
+        accounts=AcmeAccounts(feed, revocations, naming),
+        keys=ExternalKeys(feed, revocations, naming, clock),
+        orders=AcmeOrders(feed, clock),
+        acting=clients.acting,
+        acting_holder=clients.acting_holder,
+        names=naming,
+        clock=clock,
+    )
+
 
 FEATURE = Feature(
     name="acme",
     kinds=(acme_account.declare, acme_order.declare),
     controllers=(clean_orders.CONTROLLER,),
-    identities=(door.IDENTITY,),
     roles=roles,
+    identities=(IDENTITY,),
+    provides=(ServerPart(AcmeDoor, _server),),
+    pages=lambda context: {links.PREFIX: context.port(AcmeDoor).pages},
+    metrics=lambda context: context.port(AcmeDoor).metrics,
     documentation="acme.md",
 )

@@ -1,0 +1,152 @@
+"""One running server as its features see it: `Context`, and the parts they offer each other.
+
+A feature offers a part under its type, with the function that builds it (`ServerPart`, in
+`provides` of its FEATURE), and asks for a part by its type: `context.port(Revocations)`. A part is
+built when it is first asked for, and only once, so that the order of features need not be that of
+construction. Where a feature needs a later one, which it must not import, it declares a small type
+with the functions that it needs, and the later feature provides that.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+
+from orchid.kernel.access.authenticators.in_process import InProcessCallers
+from orchid.kernel.access.authenticators.union import UnionTokenAuthenticator
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.credentials.authorities.hsm import NO_HSM, Hsm, HsmSettings, KeysOfHsm
+from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.engine.catalog import Catalog
+from orchid.kernel.engine.interfaces import Authorizer, Randomness
+from orchid.kernel.engine.internal_writes import InternalObjects
+from orchid.kernel.engine.offload import Offload
+from orchid.kernel.server.chain import Chain
+from orchid.kernel.server.in_process_clients import InProcessClients
+from orchid.kernel.server.sockets.messages import HttpRequest, Response, Stream
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
+from orchid.kernel.store.interface import Store
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.user import MASTERS, UserInfo
+
+T = TypeVar("T")
+
+SERVER: Final = UserInfo(username="system:apiserver", groups=(MASTERS,))  # of its own writes
+
+
+class MissingPart(LookupError):
+    """No feature provides a part, or two parts need each other to be built."""
+
+
+class ServerPart(NamedTuple, Generic[T]):
+    """A part that a feature offers under its type; built from a context."""
+
+    type: type[T]
+    build: "Callable[[Context], T | None]"  # None: the settings do not ask for it
+
+
+class AuthorizerPort(NamedTuple):
+    """The authorizer of requests, as one of the features provides it."""
+
+    authorizer: Authorizer
+
+
+class Context:
+    """What every feature may use, and what features offer each other."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        files: DataDirectory,
+        store: Store,
+        feed: Feed,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        offload: Offload,
+    ) -> None:
+        self.settings, self.files = settings, files
+        self.naming: Naming = settings.names
+        self.store, self.feed = store, feed
+        self.clock, self.random, self.offload = clock, randomness, offload
+        self.callers = InProcessCallers()
+        self._builders: dict[type, Callable[[Context], Any]] = {}
+        self._built: dict[type, Any] = {}
+        self._building: list[type] = []
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def provide(self, type_: type[T], build: "Callable[[Context], T | None]") -> None:
+        """Offer a part; a later offer of the same type replaces an earlier one."""
+        self._builders[type_] = build
+
+    def port(self, type_: type[T]) -> T:
+        """The part of a type; raises MissingPart if there is none."""
+        part = self.optional(type_)
+        if part is None:
+            raise MissingPart(f"no feature of this server provides {type_.__name__}")
+        return part
+
+    def optional(self, type_: type[T]) -> T | None:
+        """The part of a type; None if no feature provides it, or the settings do not ask for it."""
+        if type_ not in self._built:
+            self._built[type_] = self._build(type_)
+        return cast("T | None", self._built[type_])
+
+    def _build(self, type_: type) -> Any:
+        build = self._builders.get(type_)
+        if build is None:
+            return None
+        if type_ in self._building:
+            circle = " needs ".join(each.__name__ for each in (*self._building, type_))
+            raise MissingPart(f"parts need each other: {circle}")
+        self._building.append(type_)
+        try:
+            return build(self)
+        finally:
+            self._building.pop()
+
+    # -- parts that every server has -----------------------------------------------------------
+
+    @property
+    def authorizer(self) -> Authorizer:
+        return self.port(AuthorizerPort).authorizer
+
+    @property
+    def tokens(self) -> UnionTokenAuthenticator:
+        """The authenticator of bearer tokens."""
+        return self.port(UnionTokenAuthenticator)
+
+    @property
+    def catalog(self) -> Catalog:
+        """Every kind that is served."""
+        return self.port(Catalog)
+
+    @property
+    def local(self) -> InternalObjects:
+        """The server's own reads and writes, without a request."""
+        return self.port(InternalObjects)
+
+    @property
+    def clients(self) -> InProcessClients:
+        """Clients into the request chain, each with an identity."""
+        return self.port(InProcessClients)
+
+    def handle(self, http: HttpRequest) -> Coroutine[Any, Any, Response | Stream]:
+        """Handle a request of this process; the chain is needed no sooner."""
+        return self.port(Chain)(http)
+
+    @cached_property
+    def hsm(self) -> KeysOfHsm:
+        """The HSM of this process."""
+        return hsm_of(self.settings)
+
+
+def hsm_of(settings: Settings) -> KeysOfHsm:
+    """The HSM of the settings. A process has one: two would end each other's sessions."""
+    given = settings.given
+    if not given.pkcs11_module:
+        return NO_HSM
+    module, pin_file = Path(given.pkcs11_module), Path(given.pkcs11_pin_file)
+    return Hsm(HsmSettings(module, given.pkcs11_token, pin_file))
