@@ -25,6 +25,8 @@ INTERRUPTED = 130  # 128 and the number of SIGINT, as in shells
 USAGE_ERROR = 2
 LONGEST_USAGE = 12  # lines above an error; `orchid serve` has 60
 DEFAULT_COLUMNS = 80
+READ_ON = """orchid COMMAND --help describes each, as does orchid help COMMAND.
+Manual pages of an installed Orchid: man orchid-csr, man orchid-csr-new."""
 
 
 class Command(NamedTuple):
@@ -194,13 +196,20 @@ COMMANDS = tuple(command for commands in GROUPS.values() for command in commands
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    typed = list(sys.argv[1:] if arguments is None else arguments)
+    typed = _usual(list(sys.argv[1:] if arguments is None else arguments))
     parser = build(typed[:1])
     chosen = parser.parse_args(typed)
     if not hasattr(chosen, "run"):
         parser.print_help()
         return 0
     return _run(chosen)
+
+
+def _usual(typed: list[str]) -> list[str]:
+    """`orchid help csr new` and `orchid version`, which other programs have, as flags."""
+    if typed[:1] == ["help"]:
+        return [*typed[1:], "--help"]
+    return ["--version"] if typed == ["version"] else typed
 
 
 def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -237,7 +246,7 @@ def _overview() -> str:
     for title, commands in GROUPS.items():
         lines = [f"  {command.name:<{width}}  {command.help}" for command in commands]
         parts.append("\n".join((f"{title.lower()}:", *lines)))
-    return "\n\n".join((*parts, "orchid COMMAND --help describes each."))
+    return "\n\n".join((*parts, READ_ON))
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):

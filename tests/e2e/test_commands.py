@@ -1,5 +1,6 @@
 """The commands as a person types them, against a real server."""
 
+import re
 import stat
 import subprocess
 import sys
@@ -272,12 +273,12 @@ def test_backup_is_taken_while_it_runs_and_put_back(
     person = person_of(server, tmp_path)
     data = ("--data-dir", str(server.data_dir))
     person.types("account", "new", "ci/before")
-    person.types("backup", "saved.db", *data)
+    saved = person.types("backup", "saved.db", *data).stdout
     seen = person.gets("account", "new", "ci/after")[0]["metadata"]["resourceVersion"]
 
     refused = person.types("restore", "saved.db", *data, code=1)
     server.stop()
-    person.types("restore", "saved.db", *data)
+    restored = person.types("restore", "saved.db", *data).stdout
     again = start_server("--controllers", "", port=server.port)
     made = person.gets("account", "new", "ci/later")[0]["metadata"]["resourceVersion"]
 
@@ -289,6 +290,9 @@ def test_backup_is_taken_while_it_runs_and_put_back(
     assert int(made) > int(seen) + 1
     assert mode(person.home / "saved.db") == 0o600
     assert [path for path in server.data_dir.iterdir() if ".before-" in path.name]
+    assert re.search(r"\b\d+ objects at revision", saved)
+    assert " 1 serviceaccounts" in saved
+    assert " 1 serviceaccounts" in restored
 
 
 @pytest.mark.parametrize(
@@ -424,3 +428,39 @@ def test_listed_objects_have_their_kind(person: Person, account: str) -> None:
     found = person.gets("account", "list")
 
     assert {(one["apiVersion"], one["kind"]) for one in found} == {("v1", "ServiceAccount")}
+
+
+def test_requests_for_programs_have_their_state(person: Person) -> None:
+    """The list and one of them say what the table says."""
+    person.types("csr", "new", "stated")
+    waiting = [one for one in person.gets("csr", "list") if one["metadata"]["name"] == "stated"]
+    person.types("csr", "deny", "stated")
+
+    denied = person.gets("csr", "show", "stated")
+
+    assert [one["state"] for one in waiting] == ["Pending"]
+    assert denied["state"] == "Denied"
+
+
+def test_the_next_step_is_one_that_the_requester_may_take(person: Person, account: str) -> None:
+    """An administrator approves; nobody else may approve their own."""
+    person.types("role", "new", "requesters", "--allow", "create certificatesigningrequests")
+    person.types("grant", "requesters", "--account", account)
+    person.types("kubeconfig", "--account", account, "--out", "b.kubeconfig")
+
+    own = person.types("csr", "new", "next-admin")
+    other = person.types("csr", "new", "next-other", "--kubeconfig", "b.kubeconfig")
+
+    assert "next: orchid csr approve next-admin, then orchid csr fetch next-admin" in own.stderr
+    assert "next: unless a policy approves it, somebody else who may approve for" in other.stderr
+
+
+def test_own_certificates_of_the_server_name_no_signer(person: Person, server: Server) -> None:
+    """In the table; programs get the stored name."""
+    shown = person.types("issued").stdout.splitlines()
+    stored = person.gets("issued")
+
+    own = [line for line in shown if "system:apiserver" in line]
+    assert len(own) == 2
+    assert all("the server itself" in line for line in own)
+    assert {one["spec"]["signerName"] for one in stored} >= {"orch.io/legacy-unknown"}

@@ -485,7 +485,7 @@ def test_label_and_annotate(kubectl: Kubectl) -> None:
     kubectl(*label, "--overwrite", "a=2")
     kubectl(*label, "team-")
     kubectl("-n", "marked", "label", "sa", "--all", "all=yes")
-    kubectl("-n", "marked", "annotate", "sa", "app", "note=read me").says("annotated")
+    kubectl("-n", "marked", "annotate", "sa", "app", "note=read me").says("annotate")  # 1.27: so
     kubectl.fails(*label, "bad=not/a/value").says("invalid label value")
 
     meta = json.loads(kubectl("-n", "marked", "get", "sa", "app", "-o", "json").out)["metadata"]

@@ -56,6 +56,26 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (["help"], "csr"),
+        (["help", "csr"], "usage: orchid csr "),
+        (["help", "csr", "new"], "usage: orchid csr new "),
+        (["version"], f"orchid {__version__}"),
+    ],
+)
+def test_help_and_version_are_words_too(
+    typed: list[str], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in kubectl and git."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(typed)
+
+    assert ended.value.code == 0
+    assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     "typed", [["nonsense"], ["csr"], ["csr", "nonsense"], ["token"], ["whoami", "--kube", "x"]]
 )
 def test_mistakes_in_typing_exit_with_two(typed: list[str]) -> None:

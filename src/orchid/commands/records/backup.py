@@ -9,6 +9,8 @@ the API.
 """
 
 import argparse
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +30,8 @@ PRIVATE: Final = (
 )
 PUBLIC: Final = ("ca.crt", "serving.crt")
 LARGEST_FILE: Final = 1 << 30
+WIDTH: Final = 100
+UNBROKEN: Final = "\u00a0"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +142,15 @@ def _copy_database(source: Path, target: Path) -> None:
     except (StoreError, ValueError) as problem:
         raise Complaint(str(problem)) from None
     say(f"wrote {target}: {contents.records} objects at revision {contents.newest}")
+    say_counts(contents.counts)
+
+
+def say_counts(counts: Mapping[str, int]) -> None:
+    """Report the number of objects of each kind, and of other records by their prefix."""
+    kinds = sorted(counts, key=lambda prefix: (prefix.startswith("~"), prefix.split("/")[-2]))
+    words = [f"{counts[prefix]}{UNBROKEN}{prefix.split('/')[-2]}" for prefix in kinds]
+    lines = textwrap.fill(", ".join(words), WIDTH, initial_indent="  ", subsequent_indent="  ")
+    say(lines.replace(UNBROKEN, " "))
 
 
 def _copy_everything(source: Path, target: Path, keys: Path) -> None:

@@ -9,6 +9,7 @@ them, and can revoke their tokens (commands/records/revived.py).
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchid.commands.records import revived
 from orchid.commands.records.backup import (
@@ -21,12 +22,16 @@ from orchid.commands.records.backup import (
     add_data_dir,
     beside,
     refuse_moved,
+    say_counts,
 )
 from orchid.commands.records.stored_data import KEPT_PREFIXES, NEWER
 from orchid.commands.records.unknown_dependents import keys_in_use
 from orchid.kernel.store.sqlite.file import DATABASE
 from orchid.kernel.terminal import times
 from orchid.kernel.terminal.output import USAGE, Complaint, remark, say
+
+if TYPE_CHECKING:  # a module for this would be loaded by each start of the command
+    from orchid.kernel.store.sqlite.restore import Restored
 
 ALL, DELETED = "all", "deleted"
 
@@ -115,7 +120,7 @@ def _restore(
     from orchid.kernel.store.sqlite import restore as sqlite_restore
 
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    now = times.now()
+    now, drops = times.now(), revived.dropped(database)
     stamp = now.strftime("%Y%m%dT%H%M%SZ")
     try:
         restored = sqlite_restore.restore(
@@ -126,7 +131,7 @@ def _restore(
             keeps=KEPT_PREFIXES,
             newer=NEWER,
             entries_of=revived.ledger_entries,
-            drops=revived.dropped(database),
+            drops=drops,
             values={} if found.deleted is not None else keys_in_use(database, now),
         )
     except AlreadyInUse as problem:
@@ -140,8 +145,17 @@ def _restore(
     if unnoted:
         lines = [revocation_file.line(key, data) for key, data in unnoted.items()]
         revocation_file.append(directory / REVOCATIONS, lines)
+    _report_contents(restored, len(drops) - len(sqlite_restore.missing_in(database, drops)))
+
+
+def _report_contents(restored: "Restored", omitted: int) -> None:
     contents = restored.contents
     say(f"restored {contents.records} objects; the next revision is {contents.newest + 1}")
+    say_counts(contents.counts)
+    if omitted:
+        say(f"not restored: {omitted} records that clients or the server have newer ones of")
+    if restored.kept:
+        say(f"kept from the replaced database: {restored.kept} records that are still valid")
     if restored.aside is not None:
         say(f"what was there is now {restored.aside}")
 

@@ -123,7 +123,7 @@ def show(found: Json) -> None:
     counted, troubles = found["counts"], found["conditions"]
     requests = _shown(counted["certificatesigningrequests"])
     if counted["undecided"]:
-        requests = f"{requests} ({counted['undecided']} to decide)"
+        requests = f"{requests}, of which {counted['undecided']} wait for a decision"
     facts(
         [
             ("Server", found["server"]),

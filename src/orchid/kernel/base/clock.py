@@ -43,6 +43,11 @@ class SystemClock:
         return self._now
 
 
+def utc(moment: datetime) -> str:
+    """A time as the API writes it, without fractions of a second (RFC 3339)."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 async def until_reached(moment: datetime, now: datetime) -> bool:
     """Wait for a moment in the next seconds; False if it is later, as by another server's clock."""
     import asyncio  # noqa: PLC0415 -- commands have a clock, and no event loop

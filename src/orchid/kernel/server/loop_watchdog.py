@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 BEAT: Final = 0.05  # seconds between two heartbeats
 TOO_LATE: Final = 0.05  # seconds after which the loop counts as blocked
 SAY_AT_MOST_EVERY: Final = 1.0
-MOST_NAMES: Final = 8
+LONG: Final = 0.25  # seconds from which a line is a warning; shorter ones are counted as well
+MOST_NAMES: Final = 3
 BOUNDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 # Frames of the event loop itself: if there are no others on the stack, the loop was idle.
 _MACHINERY: Final = ("asyncio", "uvloop", "selectors", "concurrent", "threading")
@@ -82,7 +83,8 @@ class LoopWatchdog:
                 self._said = now
                 by = found or IDLE
                 # A busy machine is no fault of the server.
-                level = logging.DEBUG if by == IDLE else logging.WARNING
+                level = logging.WARNING if late > LONG else logging.INFO
+                level = logging.DEBUG if by == IDLE else level
                 log.log(level, "loop.held", extra={"seconds": round(late, 3), "by": by})
 
     def _watch(self, thread: int) -> None:

@@ -1,7 +1,8 @@
 """Manual pages (man(7)), made from the declarations of the flags and the help.
 
-`pages(parser)` returns one page for the program and one for each command, by file name. `make man`
-writes them. Nothing here knows a command.
+`pages(parser)` returns one page for the program and one for each command, by file name; the name of
+an action, like orchid-csr-new, leads to the page of its command. `make man` writes them. Nothing
+here knows a command.
 """
 
 import argparse
@@ -19,6 +20,9 @@ def pages(parser: argparse.ArgumentParser) -> dict[str, str]:
     found = {f"{parser.prog}.{SECTION}": page(parser)}
     for name, command in subparsers(parser).items():
         found[f"{parser.prog}-{name}.{SECTION}"] = page(command)
+        for action in subparsers(command):
+            shown = f".so man{SECTION}/{parser.prog}-{name}.{SECTION}\n"
+            found[f"{parser.prog}-{name}-{action}.{SECTION}"] = shown
     return found
 
 

@@ -20,6 +20,7 @@ from orchid.kernel.terminal.output import (
     say,
     say_csv,
     table,
+    without_managed_fields,
 )
 
 SHOW_FORMS = ("text", "wide", "json", "yaml", "name")
@@ -35,6 +36,7 @@ class ListColumn(NamedTuple):
     title: str
     value: Callable[[Json], object]
     is_wide: bool = False
+    field: str = ""  # its name in JSON and YAML, for a cell that is no field of the object
 
 
 def add_watch(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +67,7 @@ def show_list(
     if not chosen.watch:
         if chosen.output == "csv":
             say_csv([title.lower() for title in titles], rows)
-        elif not print_for_programs(chosen.output, found):
+        elif not print_for_programs(chosen.output, [with_computed(one, shown) for one in found]):
             table(titles, rows, empty=empty, is_wide=chosen.output == "wide")
         return 0
     printer = _Printer(chosen.output, shown, [titles, *(_texts(row) for row in rows)])
@@ -78,6 +80,11 @@ def show_list(
 
     while True:
         version = _follow(server, target, version, query, show)
+
+
+def with_computed(one: Json, shown: Sequence[ListColumn]) -> Json:
+    """The object, and the cells of the table that are no fields of it."""
+    return one | {each.field: _texts([each.value(one)])[0] for each in shown if each.field}
 
 
 class _Printer:
@@ -99,11 +106,12 @@ class _Printer:
             else:
                 self._line(_texts([each.value(one) for each in self._shown]))
         elif self._form == "json":
-            say(json.dumps(one, ensure_ascii=False))
+            computed = with_computed(one, self._shown)
+            say(json.dumps(without_managed_fields(computed), ensure_ascii=False))
         else:
             if self._form == "yaml":
                 say("---")
-            print_for_programs(self._form, one)
+            print_for_programs(self._form, with_computed(one, self._shown))
 
     def _line(self, texts: Sequence[str]) -> None:
         padded = [f"{text:<{width}}" for text, width in zip(texts, self._widths, strict=True)]

@@ -74,6 +74,7 @@ def say_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 def print_for_programs(form: str, value: Any) -> bool:
     """Print a value in a format for programs; False if the format is for people."""
+    value = without_managed_fields(value)
     if form == "json":
         say_json(value)
     elif form == "yaml":
@@ -86,6 +87,16 @@ def print_for_programs(form: str, value: Any) -> bool:
     else:
         return False
     return True
+
+
+def without_managed_fields(value: Any) -> Any:
+    """The value without `managedFields` of its objects, as kubectl prints them."""
+    if isinstance(value, list):
+        return [without_managed_fields(each) for each in value]
+    if isinstance(value, dict):
+        shown = {name: each for name, each in value.items() if name != "managedFields"}
+        return {name: without_managed_fields(each) for name, each in shown.items()}
+    return value
 
 
 def name_of(one: Mapping[str, Any]) -> str:

@@ -8,6 +8,8 @@ import datetime
 import math
 import re
 
+from orchid.kernel.base.clock import utc
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _WHOLE = re.compile(r"(?:\d{1,9}[smhd])+", re.ASCII)
 _PART = re.compile(r"(\d+)([smhd])", re.ASCII)
@@ -63,5 +65,4 @@ def until(moment: datetime.datetime) -> str:
 
 def text_of(seconds: float) -> str:
     """A Unix time in the format of the API, rounded to seconds."""
-    moment = datetime.datetime.fromtimestamp(math.ceil(seconds), datetime.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+    return utc(datetime.datetime.fromtimestamp(math.ceil(seconds), datetime.UTC))

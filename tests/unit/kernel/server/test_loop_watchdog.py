@@ -22,7 +22,7 @@ def hold_the_loop(watchdog: LoopWatchdog, secret: str) -> None:
 
 async def test_what_holds_the_loop_is_named_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """The line has the function and no argument of it; the histogram has the beat."""
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.INFO)
     watchdog = LoopWatchdog(monotonic)
     beating = asyncio.create_task(watchdog.run())
     await asyncio.sleep(0)
@@ -41,6 +41,21 @@ async def test_what_holds_the_loop_is_named_and_counted(caplog: pytest.LogCaptur
     [sample] = watchdog.lag.family().samples
     assert not isinstance(sample.value, float)
     assert sum(sample.value.counts[5:]) >= 1
+
+
+@pytest.mark.parametrize(("seconds", "level"), [(0.2, "INFO"), (0.3, "WARNING")])
+def test_only_a_long_hold_is_a_warning(
+    seconds: float, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A slow machine has many short ones; they are counted, and logged as information."""
+    caplog.set_level(logging.INFO)
+    watchdog = LoopWatchdog(lambda: seconds)
+    watchdog._found = "orchid.x"
+    watchdog._beat()
+
+    [line] = caplog.records
+    assert (line.message, line.levelname) == ("loop.held", level)
+    assert watchdog.held.value() == 1
 
 
 async def test_a_loop_with_time_is_not_accused(caplog: pytest.LogCaptureFixture) -> None:

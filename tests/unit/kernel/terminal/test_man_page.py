@@ -16,7 +16,13 @@ def test_every_command_has_its_page() -> None:
     """And the program has one that lists them."""
     names = {f"orchid-{command.name}.1" for command in cli.COMMANDS}
 
-    assert set(PAGES) == {"orchid.1", *names}
+    assert {name for name, text in PAGES.items() if ".TH" in text} == {"orchid.1", *names}
+
+
+def test_the_name_of_an_action_leads_to_the_page_of_its_command() -> None:
+    """`man orchid-csr-new` reads orchid-csr(1), where `new` has its section."""
+    assert PAGES["orchid-csr-new.1"] == ".so man1/orchid-csr.1\n"
+    assert PAGES["orchid-ledger-verify.1"] == ".so man1/orchid-ledger.1\n"
 
 
 def test_actions_and_flags_stand_in_the_page() -> None:
@@ -31,12 +37,13 @@ def test_actions_and_flags_stand_in_the_page() -> None:
 def test_pages_are_read_without_a_warning(tmp_path: Path) -> None:
     """groff reads each, and says nothing."""
     require_program("groff")
+    (tmp_path / "man1").mkdir()
     for name, text in PAGES.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / "man1" / name).write_text(text)
 
     read = subprocess.run(
-        ["groff", "-man", "-Tutf8", *WARNINGS, "-z", *sorted(PAGES)],
-        cwd=tmp_path,
+        ["groff", "-man", "-Tutf8", *WARNINGS, "-I", str(tmp_path), "-z", *sorted(PAGES)],
+        cwd=tmp_path / "man1",
         capture_output=True,
         text=True,
         check=True,

@@ -1,11 +1,20 @@
 """Tables, facts and the taming of what others wrote."""
 
+import json
 import re
 import sys
 
 import pytest
 
-from orchid.kernel.terminal.output import Cell, columns, facts, printable, say_csv, table
+from orchid.kernel.terminal.output import (
+    Cell,
+    columns,
+    facts,
+    print_for_programs,
+    printable,
+    say_csv,
+    table,
+)
 
 
 class Terminal:
@@ -197,3 +206,14 @@ def test_csv_is_read_by_a_spreadsheet_as_text(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == (
         'name,value\n"a,b","say ""x"""\n\'=HYPERLINK(1),\'-2\n\'@x,\n'
     )
+
+
+def test_managed_fields_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """As in kubectl: of an object, of those in a list, and of one inside another."""
+    one = {"metadata": {"name": "a", "managedFields": [{"manager": "orchid"}]}, "spec": {"x": [1]}}
+
+    print_for_programs("json", [one, {"request": one}])
+
+    plain = {"metadata": {"name": "a"}, "spec": {"x": [1]}}
+    assert json.loads(capsys.readouterr().out) == [plain, {"request": plain}]
+    assert "managedFields" in one["metadata"]

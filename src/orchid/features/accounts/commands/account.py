@@ -54,7 +54,7 @@ def _accounts_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--namespace", default="", help="only those in it (default: all)")
+    parser.add_argument("--namespace", "-n", default="", help="only those in it (default: all)")
 
 
 def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:

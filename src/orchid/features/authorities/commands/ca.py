@@ -204,7 +204,9 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
         "--cert", type=Path, required=True, help="PEM: its certificate and the chain above it"
     )
     parser.add_argument("--key", type=Path, required=True, help="PEM, readable by its owner only")
-    parser.add_argument("--namespace", default="", help="of the Secret (default: the system's)")
+    parser.add_argument(
+        "--namespace", "-n", default="", help="of the Secret (default: the system's)"
+    )
 
 
 def _import(chosen: argparse.Namespace, server: ServerConnection) -> int:

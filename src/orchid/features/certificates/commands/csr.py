@@ -109,7 +109,8 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if chosen.output == "name":
         return 0 if print_for_programs("name", found) else 1
     plain = {title: _plain(value) for title, value in decoded}
-    if print_for_programs(chosen.output, {"request": found, "decoded": plain}):
+    shown = {"request": found, "state": state(found).text, "decoded": plain}
+    if print_for_programs(chosen.output, shown):
         return 0
     spec = found["spec"]
     is_waiting = not conditions_of(found)
@@ -260,7 +261,7 @@ COLUMNS = (
     ListColumn("SIGNER", lambda one: one["spec"].get("signerName", "")),
     ListColumn("REQUESTED BY", lambda one: one["spec"].get("username", "")),
     ListColumn("FOR", _lifetime),
-    ListColumn("STATE", state),
+    ListColumn("STATE", state, field="state"),
     ListColumn("USAGES", lambda one: ", ".join(one["spec"].get("usages") or ()), is_wide=True),
     ListColumn("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
 )

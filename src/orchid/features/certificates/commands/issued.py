@@ -38,6 +38,7 @@ from orchid.kernel.wire.user import account_of
 
 SPIFFE: Final = domain_id("")
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+SERVER: Final = "system:apiserver"  # the user of the server
 EMPTY: Final = "no certificates found"
 FOR_PEOPLE: Final = ("text", "wide")
 PAGE: Final = 1_000  # items of a search
@@ -265,6 +266,15 @@ def _expires(one: Json) -> Cell:
     return Cell(f"in {times.span(left)}" if left > 0 else f"{times.span(-left)} ago")
 
 
+def _signer(one: Json) -> str:
+    """The signer; that of a certificate of the server itself names no signer that issues."""
+    spec = one["spec"]
+    is_requested = spec.get("request", {}).get("name") or spec.get("cluster")
+    if not is_requested and spec.get("requester", {}).get("username") == SERVER:
+        return "the server itself"
+    return str(spec.get("signerName", ""))
+
+
 def _names(one: Json) -> str:
     return ", ".join(one["spec"].get("names", ()))
 
@@ -325,7 +335,7 @@ SORTS: Final = {
 EXPORTS: dict[str, Callable[[list[Json]], object]] = {"csv": _csv, "pem": _pem}
 COLUMNS = (
     ListColumn("SERIAL", lambda one: one["spec"].get("serialNumber", "")),
-    ListColumn("SIGNER", lambda one: one["spec"].get("signerName", "")),
+    ListColumn("SIGNER", _signer),
     ListColumn("SUBJECT", lambda one: one["spec"].get("subject", "") or _names(one)),
     ListColumn("REQUESTED BY", lambda one: one["spec"].get("requester", {}).get("username", "")),
     ListColumn("EXPIRES", _expires),

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from orchid.features.approval.platform_signers import platform_profiles
 from orchid.features.authorities.commands import ca
+from orchid.features.certificates.commands import policy_reason
 from orchid.features.certificates.commands.request_flags import SIGNERS, file_name, url
 from orchid.features.certificates.commands.responses import certificate_of, wait_for
 from orchid.kernel.credentials import files, keys
@@ -40,6 +41,7 @@ from orchid.kernel.terminal.connection import (
 )
 from orchid.kernel.terminal.flags import write_secret
 from orchid.kernel.terminal.output import USAGE, Cell, Complaint, print_for_programs, remark, say
+from orchid.kernel.wire.user import MASTERS
 
 KIND = "CertificateSigningRequest"
 PURPOSES = {"node-serving": usages.SERVER_AUTH}
@@ -93,9 +95,25 @@ def new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if not print_for_programs(chosen.output, answer):
         made = "uses" if chosen.key else "made"
         say(f"requested {name} from {answer['spec']['signerName']} ({made} {key_file})")
-        remark(f"next: orchid csr approve {name}, then orchid csr fetch {name}")
+        remark(f"next: {_decision(server, answer)}, then orchid csr fetch {name}")
         _remark_unknown_signer(server, wanted.signer)
     return 0
+
+
+def _decision(server: ServerConnection, request: Json) -> str:
+    """How a request is decided: by a policy, by this user, or by somebody else.
+
+    Only members of system:masters may approve their own (four eyes).
+    """
+    name, spec = request["metadata"]["name"], request["spec"]
+    if policy_reason.review(server, request).get("outcome") == "Approve":
+        return "a policy approves it"
+    if MASTERS in (spec.get("groups") or ()):
+        return f"orchid csr approve {name}"
+    return (
+        "unless a policy approves it, somebody else who may approve for "
+        f"{spec['signerName']} runs orchid csr approve {name}"
+    )
 
 
 def _remark_unknown_signer(server: ServerConnection, signer: str) -> None:
@@ -221,9 +239,8 @@ def renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
         return _replace(chosen, server, again, certificate)
     if not print_for_programs(chosen.output, answer):
         say(f"requested {again} from {answer['spec']['signerName']} (uses {key_file})")
-        remark(
-            f"next: orchid csr approve {again}, then orchid csr fetch {again} --out {certificate}"
-        )
+        decision = _decision(server, answer)
+        remark(f"next: {decision}, then orchid csr fetch {again} --out {certificate}")
     return 0
 
 

@@ -42,7 +42,7 @@ from orchid.features.hosts.agent.status import (
     write_metrics,
 )
 from orchid.features.hosts.agent.supervision import Supervisor
-from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.clock import Clock, utc
 from orchid.kernel.base.telemetry import failure_story
 
 log = logging.getLogger(__name__)
@@ -255,7 +255,8 @@ class Agent:
             return
         if state == FRESH:
             if was != (FRESH, None):
-                log.info("%s: fresh until %s", status.name, status.expires or "it changes")
+                end = utc(status.expires) if status.expires else "it changes"
+                log.info("%s: fresh until %s", status.name, end)
         else:
             level = logging.INFO if state == WAITING else logging.ERROR
             log.log(level, "%s: %s: %s", status.name, state, message)
@@ -270,6 +271,7 @@ class Agent:
             next_check=self.clocks.local() + pause,
             host=self.identity.host,
             server=self.identity.server,
+            kubeconfig=self._configuration.join.kubeconfig,
             unreachable_since=self._unreachable_since,
             clock_skew_seconds=round(self.clocks.skew),
             identity=copy(self._host.status),

@@ -32,6 +32,7 @@ from orchid.features.hosts.agent.held_certificate import (
 from orchid.features.hosts.agent.requesting import WantedCertificate, obtain
 from orchid.features.hosts.agent.state_directory import StateDirectory
 from orchid.features.hosts.agent.trust import has_common_anchor
+from orchid.kernel.base.clock import utc
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.secret import SecretValue
 from orchid.kernel.credentials.x509 import pem
@@ -87,7 +88,7 @@ class HostIdentity:
         self.clocks, self._counts = clocks, counts
         self._alive = alive
         self._is_node_created = False
-        self._other_host = ""
+        self._other_host = self._other_server = ""  # of join.kubeconfig
         self._attempt: JoinAttempt | None = None
         self.names: Naming | None = None  # of the server, once it has answered
         self._load()
@@ -109,7 +110,7 @@ class HostIdentity:
 
     @property
     def server(self) -> str:
-        return self._server.server
+        return self._other_server or self._server.server
 
     @property
     def join_file(self) -> Path | None:
@@ -134,10 +135,10 @@ class HostIdentity:
         if self.held is None:
             raise NoIdentity(f"this host has not joined; {self.advice()}")
         if not self.is_usable():
-            end, now = self.held.end, self.clocks.now()
+            end, now = utc(self.held.end), utc(self.clocks.now())
             raise NoIdentity(
-                f"the certificate of this host has expired: it ended at {end:%F %T}, and it is "
-                f"{now:%F %T}. If that is right, {self.advice()}"
+                f"the certificate of this host has expired: it ended at {end}, and it is "
+                f"{now}. If that is right, {self.advice()}"
             )
         return ServerAccess(
             server=self._server.server,
@@ -157,6 +158,7 @@ class HostIdentity:
         file = Path(self._join.kubeconfig)
         try:
             access = kubeconfig.read([file], plugins=True)
+            self._other_server = access.server
             self._alive()
             return exec_plugin.logged_in(access, self.clocks.local(), PLUGIN_SECONDS)
         except UnusableKubeconfig as problem:
@@ -188,7 +190,7 @@ class HostIdentity:
         server = JoinedServer(access.server, host, access.server_name)
         self._write(held, access.authority, server)
         self._attempt, self.names = None, calls.names
-        log.info("joined as %s until %s", host, held.end.isoformat())
+        log.info("joined as %s until %s", host, utc(held.end))
 
     def finish_join(self, calls: ServerCalls) -> None:
         """Create the Node, once, and remove a join file that is no longer needed."""
@@ -225,7 +227,7 @@ class HostIdentity:
         held = self._obtain(calls, self.host)
         refuse_unfit(held, _names(self.host), self.clocks.now())
         self._write(held, self._authority, self._server)
-        log.info("renewed the certificate of %s until %s", self.host, held.end.isoformat())
+        log.info("renewed the certificate of %s until %s", self.host, utc(held.end))
 
     def follow_authority(self, bundle: bytes) -> None:
         """Replace the CAs of the server by its bundle, if the two overlap."""

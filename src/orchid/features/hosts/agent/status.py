@@ -69,12 +69,18 @@ class AgentStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_check: Moment | None = None
     host: str = ""
     server: str = ""
+    kubeconfig: str = ""  # `join.kubeconfig`: the identity is that of the file
     unreachable_since: Moment | None = None
     clock_skew_seconds: float = 0.0
     identity: ItemStatus = msgspec.field(default_factory=lambda: ItemStatus(name="host"))
     outputs: list[ItemStatus] = msgspec.field(default_factory=list)
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     reloads: dict[str, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The host, or the file with another identity."""
+        return self.host or self.kubeconfig or "not joined"
 
     def exit_code(self, now: Moment) -> int:
         items = [self.identity, *self.outputs]
@@ -92,7 +98,7 @@ class AgentStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
             for one in (self.identity, *self.outputs)
             if one.shown_state(now) != FRESH or one.reload
         ]
-        text = f"{self.host or 'not joined'}: {fresh} of {total} outputs fresh"
+        text = f"{self.name}: {fresh} of {total} outputs fresh"
         return f"{text}; {'; '.join(troubles)}"[:500] if troubles else text
 
 

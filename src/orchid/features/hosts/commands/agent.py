@@ -13,6 +13,7 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchid.kernel.base.clock import utc
 from orchid.kernel.terminal import times
 from orchid.kernel.terminal.output import (
     USAGE,
@@ -117,12 +118,13 @@ def _status(chosen: argparse.Namespace) -> int:
 
 def _show(status: "AgentStatus", now: datetime.datetime) -> None:
     rows: list[tuple[str, object]] = [
-        ("Host", status.host or "not joined"),
+        *([("Identity", status.kubeconfig)] if status.kubeconfig else ()),
+        *([("Host", status.name)] if status.host or not status.kubeconfig else ()),
         ("Server", status.server or "none"),
         ("Last check", f"{times.span((times.now() - status.updated).total_seconds())} ago"),
     ]
     if status.unreachable_since is not None:
-        rows.append(("Unreachable", Cell(f"since {status.unreachable_since:%F %T}", "bad")))
+        rows.append(("Unreachable", Cell(f"since {utc(status.unreachable_since)}", "bad")))
     if abs(status.clock_skew_seconds) >= 1:
         rows.append(("Clock", Cell(f"{status.clock_skew_seconds:+.0f} s to the server", "bad")))
     facts(rows)

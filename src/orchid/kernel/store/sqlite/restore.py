@@ -10,6 +10,7 @@ The previous file is renamed. It is locked meanwhile: nothing is restored under 
 import os
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ class BackupContents(msgspec.Struct, frozen=True):
     oldest: Revision
     newest: Revision
     author: str  # the version that wrote it
+    counts: dict[str, int]  # of the records below each prefix: core/secrets/, ~ledger/
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -178,8 +180,14 @@ def _inspect(db: apsw.Connection, path: Path) -> BackupContents:
     if (dangling := db.execute(_DANGLING).get) != 0:
         raise StoreUnusable(f"{path} is damaged: {dangling} keys have no value")
     oldest, newest = sqlite_tables.extent(db)
-    count = int(db.execute("SELECT count(*) FROM current").get)
-    return BackupContents(count, oldest, newest, stated.author)
+    counts = Counter(_prefix(key) for (key,) in db.execute("SELECT key FROM current"))
+    return BackupContents(counts.total(), oldest, newest, stated.author, dict(counts))
+
+
+def _prefix(key: str) -> str:
+    """The prefix of the records of a kind: two parts of the key, or one of a record of our own."""
+    parts = key.split("/", 2)
+    return "/".join((*parts[: 1 if key.startswith("~") else 2], ""))
 
 
 def _extent(path: Path) -> sqlite_tables.Extent:

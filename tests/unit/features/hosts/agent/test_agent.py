@@ -7,8 +7,10 @@ import base64
 import datetime
 import errno
 import json
+import logging
 import os
 import random
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -1008,6 +1010,20 @@ def test_an_identity_of_a_kubeconfig_is_used_and_not_renewed(host: Host) -> None
     assert access.exists()
     assert not (host.state / "identity" / "node.crt").exists()
     assert sum("signingrequests" in name for name in host.server.objects) == 1
+    assert status.server == host.server.url
+    assert status.name != "not joined"
+
+
+def test_times_are_logged_as_the_api_writes_them(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RFC 3339 in UTC, without fractions: of the identity, and of an output."""
+    caplog.set_level(logging.INFO)
+    host.check()
+
+    times = [text.split(" until ")[1] for text in caplog.messages if " until " in text]
+    assert len(times) >= 2
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", time) for time in times), times
 
 
 def test_an_account_requests_names_with_its_own_token(host: Host) -> None:
