@@ -47,6 +47,7 @@ SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 SELECTING = {"all": "any", "any": "all", "max": "min", "min": "max"}
 LEAVING = (ast.Raise, ast.Return, ast.Break, ast.Continue)
 VARIABLES = (ast.Name, ast.Attribute, ast.Subscript)
+OF_FILE = re.compile(r"^\+\+\+ (\S+)\n((?:[-+@\\].*\n)*)", re.MULTILINE)
 HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
@@ -87,10 +88,10 @@ def draw(count: int, seed: int, places: Sequence[str] = DEFAULT, since: str = ""
     With `since`, only in lines that are newer than that commit.
     """
     found = []
+    new = _new_lines(since) if since else {}
     for path in _files(places):
-        lines = _new_lines(path, since) if since else None
         name, source = str(path.relative_to(TREE)), path.read_text()
-        found += [one for one in changes(name, source) if lines is None or one.line in lines]
+        found += [one for one in changes(name, source) if not since or one.line in new[name]]
     chance = random.Random(seed)
     drawn = sorted(found, key=lambda one: chance.random() ** (1 / (REFUSING if one.refuses else 1)))
     return drawn[: -count - 1 : -1]
@@ -106,11 +107,16 @@ def _files(places: Iterable[str]) -> list[Path]:
     return sorted(found)
 
 
-def _new_lines(path: Path, since: str) -> Container[int]:
-    command = ["git", "diff", "--unified=0", "--find-renames", since, "--", str(path)]
+def _new_lines(since: str) -> dict[str, Container[int]]:
+    """By file. The diff is of the whole tree, or it would not see where a file came from."""
+    options = ("--unified=0", "--find-renames", "-l0", "--no-prefix")
+    command = ["git", "diff", *options, since, "--", "*.py"]
     diff = subprocess.run(command, cwd=TREE, capture_output=True, text=True, check=True).stdout
-    hunks = [(int(first), int(count or 1)) for first, count in HUNK.findall(diff)]
-    return {first + number for first, count in hunks for number in range(count)}
+    lines: dict[str, Container[int]] = defaultdict(set)
+    for name, hunks in (each.groups() for each in OF_FILE.finditer(diff)):
+        ranges = [(int(first), int(count or 1)) for first, count in HUNK.findall(hunks)]
+        lines[name] = {first + number for first, count in ranges for number in range(count)}
+    return lines
 
 
 def changes(path: str, source: str) -> Iterator[Drawn]:

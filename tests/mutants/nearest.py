@@ -54,7 +54,7 @@ def near(path: str) -> tuple[str, ...]:
     found += sorted(
         {test for listed, tests in _listed() if listed == path for test in tests}
         | _importers(path, _tests(*TESTED_BY))
-        | _that_name_its_controllers(path, _tests("unit/controllers"))
+        | _that_name_its_controllers(path, _tests("unit"))
     )
     return tuple(dict.fromkeys(found)) or (_folder(path),)
 

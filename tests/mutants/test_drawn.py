@@ -10,6 +10,7 @@ from tests.mutants import drawn, nearest
 from tests.mutants.drawn import TREE, changes, draw
 from tests.mutants.run import Mutant, is_known, lines_of
 
+OLD = "".join(f"word{number} = 7\n" for number in range(9))
 PLACES = ("src/orchid/features/token_keys/policies", "src/orchid/features/approval")
 
 
@@ -159,15 +160,19 @@ def test_only_lines_that_are_newer_than_a_commit(
     monkeypatch.setattr(drawn, "TREE", tmp_path)
     git("init", "--quiet")
     Path(tmp_path, "a.py").write_text("x = 1\ny = 2\n")
+    Path(tmp_path, "old.py").write_text(OLD)
     git("add", ".")
     git("commit", "--quiet", "--message", "first")
     Path(tmp_path, "a.py").write_text("x = 1\nz = 3\ny = 2\nz = 4\n")
     Path(tmp_path, "b.py").write_text("x = 5\n")
+    Path(tmp_path, "later").mkdir()
+    Path(tmp_path, "old.py").rename(tmp_path / "later/new.py")
+    Path(tmp_path, "later/new.py").write_text(f"{OLD}x = 6\n")
     git("add", ".")
 
     sample = draw(10, 1, ["."], since="HEAD")
 
-    assert sorted(one.before for one in sample) == ["3", "4", "5"]
+    assert sorted(one.before for one in sample) == ["3", "4", "5", "6"]
 
 
 def test_noticing_a_module_are_its_own_and_those_that_import_it() -> None:
