@@ -24,7 +24,7 @@ def stored(*types: str, **spec: Any) -> Any:
     return {**one, "status": {"conditions": [{"type": word} for word in types]}}
 
 
-async def decided(one: Any = None, status: int = 200, **form: str) -> tuple[Any, Server]:
+async def decided(one: Any = None, status: int = 200, **form: Any) -> tuple[Any, Server]:
     server = Server()
     server.get(f"{REQUESTS}/web", one or stored())
     server.on("PUT", APPROVAL, lambda sent: (status, {**sent, "message": "no"}))

@@ -57,7 +57,10 @@ async def test_the_certificates_of_a_request_are_those_of_its_name() -> None:
 async def test_a_search_goes_on_for_some_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more than these nothing is revoked by the name of the request."""
     api = server()
-    pages = [{"items": [issued("a1")], "next": "n1"}, {"items": [issued("b2")]}]
+    pages: list[dict[str, Any]] = [
+        {"items": [issued("a1")], "next": "n1"},
+        {"items": [issued("b2")]},
+    ]
     api.on("POST", f"{IDENTITY}/certificatesearches", lambda _: next_page())
 
     def next_page() -> Any:
