@@ -11,6 +11,7 @@ from orchid.commands.records.backup import ENCRYPTION, REVOCATIONS
 from orchid.kernel.store.interface import Store
 from orchid.kernel.store.sqlite.file import DATABASE
 from orchid.kernel.store.sqlite.store import SQLiteStore
+from orchid.kernel.terminal.output import Complaint
 from tests.unit.commands.records.test_restore import MAPS, keys_of, written
 
 ETCD = "https://root:secret@a:2379,https://b:2379"
@@ -151,7 +152,7 @@ def test_a_key_of_etcd_that_others_can_read_is_refused(tmp_path: Path) -> None:
     key.write_text("secret")
     key.chmod(0o644)
 
-    with pytest.raises(migrate.Complaint, match="--etcd-keyfile"):
+    with pytest.raises(Complaint, match="--etcd-keyfile"):
         migrate._refuse_exposed(key)
     key.chmod(0o600)
     migrate._refuse_exposed(key)

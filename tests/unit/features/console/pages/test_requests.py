@@ -53,7 +53,7 @@ async def decided(one: Any = None, status: int = 200, **form: Any) -> tuple[Any,
     ],
 )
 async def test_a_decision_is_a_condition_of_what_was_shown(
-    form: dict[str, str], notice: str, condition: tuple[str, str, str]
+    form: dict[str, Any], notice: str, condition: tuple[str, str, str]
 ) -> None:
     """And leads back to the list."""
     done, server = await decided(**form, back="state=Waiting&x=%26")
@@ -79,7 +79,7 @@ async def test_a_decision_is_a_condition_of_what_was_shown(
         ({"sha256": "0"}, "It changed", 409),
     ],
 )
-async def test_each_refusal_of_a_decision(form: dict[str, str], problem: str, status: int) -> None:
+async def test_each_refusal_of_a_decision(form: dict[str, Any], problem: str, status: int) -> None:
     done, server = await decided(**form)
 
     assert isinstance(done, Retry)
