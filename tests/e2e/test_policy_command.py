@@ -45,12 +45,13 @@ def written(person: Person, name: str, letter: str = "s") -> str:
 def test_a_policy_issues_without_a_person(person: Person) -> None:
     """Applied, it approves what it allows; the certificate is there to fetch."""
     made = person.types("policy", "apply", written(person, "one"))
-    person.types("csr", "new", "one-a", "--group", "developers", "--for", "1h")
+    sent = person.types("csr", "new", "one-a", "--group", "developers", "--for", "1h")
     person.types("csr", "fetch", "one-a")
 
     shown = person.types("csr", "show", "one-a").stdout
 
     assert made.stdout == "made one\n"
+    assert "next: a policy approves it, then orchid csr fetch one-a" in sent.stderr
     assert "BEGIN CERTIFICATE" in (person.home / "one-a.crt").read_text()
     assert "ApprovalPolicy: Approved by ApprovalPolicy one, revision" in shown
 

@@ -9,6 +9,7 @@ the API.
 """
 
 import argparse
+import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -148,7 +149,9 @@ def _copy_database(source: Path, target: Path) -> None:
 def say_counts(counts: Mapping[str, int]) -> None:
     """Report the number of objects of each kind, and of other records by their prefix."""
     kinds = sorted(counts, key=lambda prefix: (prefix.startswith("~"), prefix.split("/")[-2]))
-    words = [f"{counts[prefix]}{UNBROKEN}{prefix.split('/')[-2]}" for prefix in kinds]
+    names = [re.sub(r"^~(.*)", r"\1 records", prefix.split("/")[-2]) for prefix in kinds]
+    words = [f"{counts[prefix]} {name}" for prefix, name in zip(kinds, names, strict=True)]
+    words = [each.replace(" ", UNBROKEN) for each in words]
     lines = textwrap.fill(", ".join(words), WIDTH, initial_indent="  ", subsequent_indent="  ")
     say(lines.replace(UNBROKEN, " "))
 

@@ -54,6 +54,7 @@ HINTS = {
     "node-client": f"it wants --user {NODE}NAME --group system:nodes, and neither --dns nor --ip",
     "node-serving": f"it wants --user {NODE}NAME --group system:nodes, and --dns or --ip",
 }
+OUTCOMES = {"Approve": "a policy approves it", "Deny": "a policy denies it"}  # of a review
 _SHORT = {
     "2.5.4.3": "CN",
     "2.5.4.10": "O",
@@ -106,14 +107,14 @@ def _decision(server: ServerConnection, request: Json) -> str:
     Only members of system:masters may approve their own (four eyes).
     """
     name, spec = request["metadata"]["name"], request["spec"]
-    if policy_reason.review(server, request).get("outcome") == "Approve":
-        return "a policy approves it"
+    outcome = policy_reason.review(server, request).get("outcome")
+    if outcome in OUTCOMES:
+        return OUTCOMES[outcome]
     if MASTERS in (spec.get("groups") or ()):
         return f"orchid csr approve {name}"
-    return (
-        "unless a policy approves it, somebody else who may approve for "
-        f"{spec['signerName']} runs orchid csr approve {name}"
-    )
+    approver = f"somebody else who may approve for {spec['signerName']}"
+    condition = "" if outcome else "unless a policy approves it, "
+    return f"{condition}{approver} runs orchid csr approve {name}"
 
 
 def _remark_unknown_signer(server: ServerConnection, signer: str) -> None:
