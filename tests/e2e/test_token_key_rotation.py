@@ -7,18 +7,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import joserfc.jwt
 import jwt
 import pytest
+from joserfc.jwk import KeySet
 
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
-from tests.e2e.serving import free_port, running_server, sealing_flags
+from tests.e2e.serving import Server, free_port, running_server, sealing_flags
 from tests.e2e.test_openid import trust_in
 from tests.unit.kernel.store import etcd_process
 
 KEYS = "/apis/identity.orch.io/v1alpha1/signingkeys"
 ACCOUNTS = "/api/v1/namespaces/ci/serviceaccounts"
 REVIEWS = "/apis/authentication.orch.io/v1/tokenreviews"
+OWN_REVIEWS = "/apis/authentication.orch.io/v1/selfsubjectreviews"
 ADMIN = tokens_by_user()["admin"]
 AUDIENCE = "https://vault.example"
 PATIENCE = 60.0
@@ -55,10 +58,23 @@ def is_accepted(https: Https, token: str) -> bool:
     return bool(review["status"].get("authenticated"))
 
 
-def test_a_rotation_rejects_no_token(tmp_path: Path) -> None:
-    """PyJWT fetches the keys once, before the rotation, and accepts old and new tokens through it.
+def trusting(server: Server, issuer: str) -> tuple[str, ...]:
+    """The flags of an API server that accepts the tokens of another by OpenID Connect."""
+    authority = str(server.data_dir / "ca.crt")
+    named = ("--oidc-issuer-url", issuer, "--oidc-client-id", AUDIENCE, "--oidc-ca-file", authority)
+    return (*named, "--oidc-signing-algs", "ES256", "--controllers", "")
 
-    The old key is Retired only when its last recorded token is gone.
+
+def signs_in(https: Https, token: str) -> bool:
+    """Whether a server accepts a token as the credential of a request."""
+    return https.send("POST", OWN_REVIEWS, {"metadata": {}}, token=token).status == 201
+
+
+def test_a_rotation_rejects_no_token(tmp_path: Path) -> None:
+    """Three verifiers accept old and new tokens through it; a retired key has no live token.
+
+    PyJWT fetches the keys when it meets a new one, joserfc has those of before the rotation alone,
+    and another server knows the issuer by OpenID Connect.
     """
     port = free_port()
     issuer = f"https://127.0.0.1:{port}"
@@ -66,9 +82,12 @@ def test_a_rotation_rejects_no_token(tmp_path: Path) -> None:
     with (
         running_server(tmp_path / "data", *flags, port=port) as server,
         Https(server.port) as https,
+        running_server(tmp_path / "other", *trusting(server, issuer)) as other,
+        Https(other.port) as relying,
     ):
         https.send("POST", ACCOUNTS, {"metadata": {"name": "builder"}}, token=ADMIN)
         until(lambda: states(https).get("tokens-2") == "Published")
+        cached = KeySet.import_key_set(https.send("GET", "/openid/v1/jwks").json)
         verifier = jwt.PyJWKClient(f"{issuer}/openid/v1/jwks", ssl_context=trust_in(server))
         tokens = [issue(https)]
         rejected: list[str] = []
@@ -78,7 +97,8 @@ def test_a_rotation_rejects_no_token(tmp_path: Path) -> None:
             for token in (tokens[0], tokens[-1]):
                 key = verifier.get_signing_key_from_jwt(token).key
                 jwt.decode(token, key, algorithms=["ES256"], audience=AUDIENCE, issuer=issuer)
-                if not is_accepted(https, token):
+                joserfc.jwt.decode(token, cached, algorithms=["ES256"])
+                if not is_accepted(https, token) or not signs_in(relying, token):
                     rejected.append(token)
 
         def activated() -> bool:
