@@ -25,7 +25,7 @@ from orchid.kernel.wire.request_conditions import APPROVED
 from orchid.kernel.wire.text import timestamp
 from orchid.kernel.wire.user import ACCOUNT_PREFIX, UserInfo, groups_of_accounts
 from tests.api.world import BOB, Answer, Api
-from tests.security.test_revocations import revoked
+from tests.security.test_revocations import jti_of, revoked
 from tests.unit.features.acme.acme_client import AcmeClient, request_for
 from tests.unit.features.acme.conftest import AUTHORITIES, SIGNER, World, issuing_world, prepared
 from tests.unit.features.acme.test_acme_accounts import problem
@@ -209,21 +209,16 @@ def binding(title: str, **subject: str) -> dict[str, Any]:
 
 
 async def approved_by(
-    world: World, client: AcmeClient, user: UserInfo, headers: dict[str, str] | None = None
+    world: World, client: AcmeClient, headers: dict[str, str] | None = None, token: str = BOB
 ) -> Answer:
     order = await client.order(NAME)
     await client.finalize(order, NAME)
-    if user.username == "bob":
-        asked = await world.api.call("GET", f"{REQUESTS}/{name_of(order)}")
-        condition = {"type": APPROVED, "status": "True", "reason": "ByBob", "message": "fine"}
-        body = {**asked.json, "status": {"conditions": [condition]}}
-        target = f"{REQUESTS}/{name_of(order)}/approval"
-        answer = await world.api.call("PUT", target, body, token=BOB, headers=headers or {})
-        assert answer.status == 200, answer.text
-    else:
-        csr = await world.beside.admin.get(Request, name_of(order))
-        approver = world.beside.server.clients.of_user(user)
-        await approver.update(csr.with_condition(APPROVED, "ByAccount", "fine"), "approval")
+    asked = await world.api.call("GET", f"{REQUESTS}/{name_of(order)}")
+    condition = {"type": APPROVED, "status": "True", "reason": "ByPerson", "message": "fine"}
+    body = {**asked.json, "status": {"conditions": [condition]}}
+    target = f"{REQUESTS}/{name_of(order)}/approval"
+    answer = await world.api.call("PUT", target, body, token=token, headers=headers or {})
+    assert answer.status == 200, answer.text
     assert (await settled(client, order)).json["status"] == "valid"
     return order
 
@@ -264,7 +259,7 @@ async def test_an_approval_ends_with_its_approver(
 ) -> None:
     """Bob is dismissed, or his credentials were stolen when he approved."""
     client = await issuing.client()
-    await approved_by(issuing, client, bob)
+    await approved_by(issuing, client)
     await end(issuing)
 
     status = await next_order(client, caplog)
@@ -276,7 +271,7 @@ async def test_an_approval_of_an_approver_in_office_counts(
     issuing: World, bob: UserInfo, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = await issuing.client()
-    await approved_by(issuing, client, bob)
+    await approved_by(issuing, client)
     yesterday = timestamp(datetime.now(UTC) - timedelta(days=1))
     await revoked(issuing.api, "bob", user={"username": "bob", "issuedBefore": yesterday})
 
@@ -293,7 +288,7 @@ async def test_an_approval_by_impersonation_is_not_kept(
     await issuing.api.make(
         f"{RBAC}/clusterrolebindings", binding("carol", kind="User", name="carol")
     )
-    await approved_by(issuing, client, bob, {"impersonate-user": "carol"})
+    await approved_by(issuing, client, {"impersonate-user": "carol"})
 
     (record,) = (await issuing.api.call("GET", ISSUED)).json["items"]
 
@@ -303,35 +298,32 @@ async def test_an_approval_by_impersonation_is_not_kept(
     assert status == "processing"
 
 
-@pytest.mark.parametrize("end", ["token", "account", "deleted", "recreated"])
+@pytest.mark.parametrize("end", ["none", "token", "key", "account", "deleted", "recreated"])
 async def test_an_approval_of_an_account_ends_with_its_credential(
     issuing: World, bob: UserInfo, caplog: pytest.LogCaptureFixture, end: str
 ) -> None:
-    """Its token of then is revoked, or all of them, or it is another account of that name."""
-    meta = (await issuing.api.account("deployer", "web"))["metadata"]
+    """Its token of then is revoked, its key, or all of them, or it is another account."""
+    await issuing.api.account("deployer", "web")
     subject = {"kind": "ServiceAccount", "name": "deployer", "namespace": "web"}
     await issuing.api.make(f"{RBAC}/clusterrolebindings", binding("deployer", **subject))
-    deployer = UserInfo(
-        username=f"{ACCOUNT_PREFIX}web:deployer",
-        uid=meta["uid"],
-        groups=groups_of_accounts("web"),
-        extra={ORCH.credential_id: ("JTI=stolen",)},
-    )
+    token = await issuing.api.token("deployer", "web")
     client = await issuing.client()
-    await approved_by(issuing, client, deployer)
+    await approved_by(issuing, client, token=token)
     named = {"namespace": "web", "name": "deployer"}
     if end == "token":
-        await revoked(issuing.api, "stolen", token={"jti": "stolen", **named})
+        await revoked(issuing.api, "stolen", token={"jti": jti_of(token), **named})
+    elif end == "key":
+        await revoked(issuing.api, "stolen", key={"name": "tokens-1"})
     elif end == "account":
         await revoked(issuing.api, "stolen", account=named)
-    else:
+    elif end != "none":
         await issuing.api.call("DELETE", "/api/v1/namespaces/web/serviceaccounts/deployer")
         if end == "recreated":
             await issuing.api.account("deployer", "web")
 
     status = await next_order(client, caplog)
 
-    assert status == "processing"
+    assert status == ("valid" if end == "none" else "processing")
 
 
 async def test_an_approval_is_for_one_certificate_at_a_time(server_files: Path) -> None:

@@ -2,15 +2,20 @@
 
 import datetime
 import ssl
+from typing import Any
+
+import pytest
 
 from orchid.features.approval.platform_signers import pod_profiles
 from orchid.kernel.credentials.x509 import signing_request
 from orchid.kernel.credentials.x509.names import account_subject
 from orchid.kernel.server.sockets.messages import Peer
 from orchid.kernel.wire.naming import ORCH
-from tests.api.world import Api
+from tests.api.world import Answer, Api
 from tests.security.certified import END, cluster_authority
 from tests.security.test_revocations import known, revoked
+from tests.security.test_revoked_users import allowed, grant
+from tests.security.test_waiting_requests import ROBOT, by_account
 from tests.unit.kernel.credentials import samples
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -47,8 +52,16 @@ async def a_pod(server: Api) -> tuple[str, str]:
 
 async def on_record(server: Api) -> tuple[bytes, Peer]:
     """A Pod's certificate, handed out by way of a request."""
+    chain = await requested(server)
+    answer = await issue(server, chain)
+    assert answer.status == 200, answer.text
+    await server.server.feed.fresh()
+    return chain, shown(chain)
+
+
+async def requested(server: Api, **how: Any) -> bytes:
+    """Request a certificate for a Pod, and make it as its signer would."""
     account, pod = await a_pod(server)
-    chain = signed(server, account)
     spec = {
         "signerName": ORCH.pod_client_signer,
         "podName": "web",
@@ -59,7 +72,12 @@ async def on_record(server: Api) -> tuple[bytes, Peer]:
         "nodeUID": "n",
         "stubPKCS10Request": samples.stub_text(),
     }
-    await server.make(REQUESTS, {"metadata": {"name": "req-1"}, "spec": spec})
+    await server.make(REQUESTS, {"metadata": {"name": "req-1"}, "spec": spec}, **how)
+    return signed(server, account)
+
+
+async def issue(server: Api, chain: bytes) -> Answer:
+    """Write the certificate into its request."""
     leaf = samples.x509.load_pem_x509_certificate(chain)
     begins, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
 
@@ -77,10 +95,7 @@ async def on_record(server: Api) -> tuple[bytes, Peer]:
     }
     merge = {"content-type": "application/merge-patch+json"}
     path = f"{REQUESTS}/req-1/status"
-    answer = await server.call("PATCH", path, {"status": status}, headers=merge)
-    assert answer.status == 200, answer.text
-    await server.server.feed.fresh()
-    return chain, shown(chain)
+    return await server.call("PATCH", path, {"status": status}, headers=merge)
 
 
 async def test_it_ends_with_the_pod(server: Api) -> None:
@@ -150,3 +165,25 @@ async def test_who_it_is(server: Api) -> None:
     assert user["username"] == USER
     assert set(user["groups"]) == {*GROUPS, "system:authenticated"}
     assert record["pod"]["name"] == "web"
+
+
+@pytest.mark.parametrize("end", ["token", "key", "account", "another"])
+async def test_a_request_for_a_pod_ends_with_the_token_that_sent_it(server: Api, end: str) -> None:
+    """Not only nodes request them: users with the right may do so with a token."""
+    how, jti = await by_account(server)
+    rule = allowed("podcertificaterequests", "create", group=ORCH.certificates)
+    await grant(server, "system:serviceaccount:default:robot", rule)
+    chain = await requested(server, **how)
+    ends: dict[str, dict[str, Any]] = {
+        "token": {"token": {"jti": jti, **ROBOT}},
+        "key": {"key": {"name": "tokens-1"}},
+        "account": {"account": ROBOT},
+        "another": {"token": {"jti": "another", **ROBOT}},
+    }
+
+    await revoked(server, "stolen", **ends[end])
+    answer = await issue(server, chain)
+
+    refused = answer.status == 403 and "RequesterRevoked" in answer.text
+    assert refused is (end != "another"), answer.text
+    assert answer.status in (200, 403)

@@ -27,6 +27,8 @@ POD = {"containers": [{"name": "c", "image": "i"}], "serviceAccountName": "robot
 APPROVED = {"type": "Approved", "status": "True", "reason": "Test"}
 SINCE = "since the request was created: it has to be requested again"
 
+KEYS = f"/apis/{ORCH.identity}/v1beta1/signingkeys"
+
 End = Callable[[Api], Awaitable[Any]]
 
 
@@ -91,7 +93,10 @@ def deleting(path: str) -> End:
     return lambda server: server.call("DELETE", f"{CORE}/{path}?gracePeriodSeconds=0")
 
 
-@pytest.mark.parametrize("end", ["account", "token", "token without its account", "gone", "Pod"])
+ENDS = ("account", "token", "token without its account", "gone", "Pod", "key")
+
+
+@pytest.mark.parametrize("end", ENDS)
 async def test_a_request_of_an_account_ends_with_what_sent_it(
     server: Api, clock: MovingClock, end: str
 ) -> None:
@@ -105,7 +110,9 @@ async def test_a_request_of_an_account_ends_with_what_sent_it(
         "token without its account": revoking(token={"jti": jti}),
         "gone": deleting("serviceaccounts/robot"),
         "Pod": deleting("pods/p"),
+        "key": revoking(key={"name": "tokens-1"}),
     }
+    await server.make(KEYS, {"metadata": {"name": "tokens-2"}, "spec": {"algorithm": "ES256"}})
     before = await waiting(server, "before", **how)
     assert (await approve(server, "before")).status == 200
     assert (await sign(server, "before", before)).status == 200
@@ -121,7 +128,7 @@ async def test_a_request_of_an_account_ends_with_what_sent_it(
     assert all(SINCE in answer.json["message"] for answer in refused)
     assert refused[0].json["details"]["causes"][0]["reason"] == "RequesterRevoked"
     assert (await approve(server, "undecided", "Denied")).status == 200
-    if end in ("account", "token"):
+    if end in ("account", "token", "key"):
         again = {"token": await server.token("robot")}
         certified = await waiting(server, "again", **again)
         assert (await approve(server, "again")).status == 200
@@ -170,3 +177,22 @@ async def test_a_request_by_impersonation_ends_with_the_impersonator(
     await revoked(server, "stolen", user={"username": "bob"})
 
     assert (await approve(server, "asked")).status == 403
+
+
+@pytest.mark.parametrize("end", ["token", "key"])
+async def test_a_request_by_impersonation_ends_with_the_token_that_sent_it(
+    server: Api, clock: MovingClock, end: str
+) -> None:
+    """The token of the impersonator, and the key that signed it; the requester goes on."""
+    how, jti = await by_account(server)
+    await may_request(server, "alice")
+    robot = "system:serviceaccount:default:robot"
+    await grant(server, robot, allowed("users", "impersonate", names=("alice",)))
+    await waiting(server, "asked", **how, headers={"impersonate-user": "alice"})
+    await waiting(server, "own", token=ALICE)
+
+    ends = {"token": {"token": {"jti": jti, **ROBOT}}, "key": {"key": {"name": "tokens-1"}}}
+    await revoked(server, "stolen", **ends[end])
+
+    assert (await approve(server, "asked")).status == 403
+    assert (await approve(server, "own")).status == 200

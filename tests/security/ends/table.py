@@ -79,7 +79,6 @@ CERTIFICATE: Final = (API, WATCH, WAITING)
 OF_ACCOUNT: Final = {ITSELF: ENDED, ACCOUNT: ENDED, DELETED: ENDED, KEY: ENDED}
 LIVES_ON: Final = "has no uid of it"
 REMAINS: Final = "its account or user remains"
-UNKNOWN: Final = "the key of its token is not recorded"
 
 CREDENTIALS: Final = (
     Credential(
@@ -88,7 +87,6 @@ CREDENTIALS: Final = (
         TOKEN,
         OF_ACCOUNT,
         ("serviceaccounts",),
-        {(KEY, WAITING): UNKNOWN},
     ),
     Credential(
         "token bound to a Pod",
@@ -96,7 +94,6 @@ CREDENTIALS: Final = (
         TOKEN,
         {**OF_ACCOUNT, BOUND: ENDED},
         ("pods",),
-        {(KEY, WAITING): UNKNOWN},
     ),
     Credential(
         "token bound to a Secret",
@@ -104,7 +101,7 @@ CREDENTIALS: Final = (
         TOKEN,
         {**OF_ACCOUNT, BOUND: ENDED},
         ("secrets",),
-        {(BOUND, WAITING): REMAINS, (KEY, WAITING): UNKNOWN},
+        {(BOUND, WAITING): REMAINS},
     ),
     Credential(
         "token bound to a Node",
@@ -112,7 +109,7 @@ CREDENTIALS: Final = (
         TOKEN,
         {**OF_ACCOUNT, BOUND: ENDED},
         ("nodes",),
-        {(BOUND, WAITING): REMAINS, (KEY, WAITING): UNKNOWN},
+        {(BOUND, WAITING): REMAINS},
     ),
     Credential(
         "token in a Secret",
@@ -120,7 +117,7 @@ CREDENTIALS: Final = (
         TOKEN,
         {ACCOUNT: ENDED, DELETED: ENDED, BOUND: ENDED, KEY: ENDED},
         ("secrets",),
-        {(BOUND, WAITING): REMAINS, (KEY, WAITING): UNKNOWN},
+        {(BOUND, WAITING): REMAINS},
     ),
     Credential(
         "exchanged token",
@@ -128,7 +125,6 @@ CREDENTIALS: Final = (
         TOKEN,
         {**OF_ACCOUNT, ORIGIN: ENDED, PERSON: ENDED, POLICY: ENDED},
         ("tokenexchangepolicies",),
-        {(KEY, WAITING): UNKNOWN},
     ),
     Credential(
         "client certificate of a user",

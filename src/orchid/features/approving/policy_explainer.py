@@ -16,10 +16,10 @@ from orchid.features.approval.explaining import Explainer, Explanation, Requeste
 from orchid.features.approval.terms import ApprovalPolicySpec
 from orchid.features.approving.kinds.approval_policy import ApprovalPolicy, compiled, writers_in
 from orchid.features.certificates.kinds.certificate_signing_request import (
-    CREATED_BY,
     CertificateSigningRequest,
 )
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.certificates.requester_notes import CREATED_BY
 from orchid.kernel.access.denial import forbidden
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.authorities.validity import lifetime_of

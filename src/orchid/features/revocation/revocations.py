@@ -143,13 +143,17 @@ class Revocations:
         self.refuse_outside_token(issuer, claims, exchange.user)
 
     def refuse_credential_ids(self, ids: Iterable[str]) -> None:
-        """Raise Rejected if a credential with one of these ids, from another server, is revoked."""
+        """Raise Rejected if a credential with one of these ids is revoked; of tokens, those of
+        another server, or of a token key.
+        """
         self._catch_up()
         for name, _, value in (one.partition("=") for one in ids):
             if name == "X509SHA256" and value in self._certificates:
                 raise Rejected(REVOKED_CERTIFICATE)
             if name == "JTI" and value in self._tokens:
                 self._refuse_unnamed(value, "")
+            if name == "KEY" and value in self._keys:
+                raise Rejected(REVOKED_TOKEN)
 
     def refuse_action(self, user: UserInfo, ids: Iterable[str], moment: datetime) -> None:
         """Raise Rejected if the credential with which a user acted at a moment is revoked.

@@ -58,6 +58,7 @@ class Authenticated(NamedTuple):
     # request. Results for client certificates are never cached.
     still_valid: Callable[[], Awaitable[bool]] | bool = False
     certificate: OwnCertificate | None = None
+    key_id: str = ""  # of the token key of this server that signed the credential
 
 
 class Rejected(Exception):

@@ -60,6 +60,7 @@ class Options(NamedTuple):
 
 
 NO_OPTIONS = Options()
+KEY_PREFIX: Final = "KEY="  # of the id of the token key that signed a credential
 
 
 class OwnCertificate(NamedTuple):
@@ -80,6 +81,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     body_weight: int = 0  # bytes of work in the body; see kernel/engine/offload.py
     real_user: UserInfo | None = None  # the impersonator, if any
     certificate: OwnCertificate | None = None  # of the user; None while impersonating
+    key_id: str = ""  # of the token key that signed the credential, the impersonator's if any
     warnings: list[str] = []
     audit_annotations: dict[str, str] = {}
 
@@ -90,6 +92,11 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     @property
     def name(self) -> str:
         return self.target.name
+
+    def credential_ids(self, attribute: str) -> tuple[str, ...]:
+        """The ids of the presented credential, from an extra attribute, and of its token key."""
+        ids = (self.real_user or self.user).extra.get(attribute, ())
+        return (*ids, f"{KEY_PREFIX}{self.key_id}") if self.key_id else ids
 
     # The same request with other values; warnings and annotations are shared.
 

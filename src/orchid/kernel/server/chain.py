@@ -135,6 +135,7 @@ class Chain:
         )
         if real_user is None:
             request.certificate = caller.certificate
+        request.key_id = caller.key_id
         if caller.notes:
             request.audit_annotations.update(caller.notes)
         if caller.warnings:

@@ -16,6 +16,7 @@ from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.revoked_credentials import (
     RevokedAccount,
     RevokedAuthority,
+    RevokedKey,
     RevokedToken,
     RevokedUser,
 )
@@ -121,6 +122,22 @@ async def test_an_action_with_a_revoked_token_counts_no_more(
         user = UserInfo(username=username)
 
         if is_refused:
+            with pytest.raises(Rejected, match="the token has been revoked"):
+                revocations.refuse_action(user, ids, NOW)
+        else:
+            revocations.refuse_action(user, ids, NOW)
+
+
+@pytest.mark.parametrize("ids", [("KEY=k1",), ("JTI=1", "KEY=k1"), ("KEY=k2",), ("JTI=k1",)])
+async def test_an_action_with_a_token_of_a_revoked_key_counts_no_more(ids: tuple[str, ...]) -> None:
+    """Whatever its time: a thief of the key writes any time into a token."""
+    async with world_of(*REVOCABLE) as here:
+        revocations = Revocations(here.feed)
+        key = RevokedKey(name="tokens-1", key_id="k1", sha256="0a")
+        await put(here, "key", CredentialRevocationSpec(key=key))
+        user = UserInfo(username=ROBOT_USER)
+
+        if "KEY=k1" in ids:
             with pytest.raises(Rejected, match="the token has been revoked"):
                 revocations.refuse_action(user, ids, NOW)
         else:

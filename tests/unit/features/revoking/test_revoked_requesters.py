@@ -9,7 +9,6 @@ import pytest
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.certificates.kinds import pod_certificate_request
 from orchid.features.certificates.kinds.certificate_signing_request import (
-    CREATED_BY,
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
@@ -18,6 +17,7 @@ from orchid.features.certificates.kinds.pod_certificate_request import (
     PodCertificateRequest,
     PodCertificateRequestStatus,
 )
+from orchid.features.certificates.requester_notes import CREATED_BY, CREATED_WITH
 from orchid.features.exchange.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.features.objects.kinds.pod.pod import Pod
 from orchid.features.revoking.policies.revoked_requesters import RevokedRequesters
@@ -72,10 +72,6 @@ class Server:
         assert moment == CREATED
         self._refuse(user.username, *ids)
 
-    def refuse_user(self, username: str, issued_at: float) -> None:
-        assert issued_at == CREATED.timestamp()
-        self._refuse(username)
-
     def refuse_outside_token(self, issuer: str, claims: Any, username: str) -> None:
         assert claims["iat"] == CREATED.timestamp()
         self._refuse(f"{issuer} {claims['jti']}", username)
@@ -106,6 +102,8 @@ async def problem(server: Any, old: Any, new: Any = None) -> str:
         (Server("alice"), csr("alice", "")),
         (Server("X509SHA256=0a"), csr("alice", "", **{ORCH.credential_id: ("X509SHA256=0a",)})),
         (Server("bob", {CREATED_BY: "bob"}), csr("alice", "")),
+        (Server("KEY=k1", {CREATED_WITH: '["JTI=1","KEY=k1"]'}), csr()),
+        (Server("KEY=k1", {CREATED_BY: "bob", CREATED_WITH: '["KEY=k1"]'}), csr()),
         (Server("https://idp.example 7"), csr(**EXCHANGED)),
         (Server("carla"), csr(**EXCHANGED)),
         (Server(), csr(**{**EXCHANGED, f"{EXTRA}/exchange-policy-uid": ("x2",)})),
@@ -127,6 +125,7 @@ async def test_a_credential_that_has_ended_is_refused(server: Server, old: Any) 
     [
         (Server(), csr("alice", "")),
         (Server("carol", {CREATED_BY: "bob"}), csr("alice", "")),
+        (Server("KEY=k2", {CREATED_WITH: '["JTI=1","KEY=k1"]'}), csr()),
         (Server("https://other.example 7"), csr(**EXCHANGED)),
         (Server("https://idp.example 7"), csr()),
         (Server("dora"), csr(**EXCHANGED)),

@@ -169,10 +169,13 @@ class ServiceAccountTokenAuthenticator:
         if not meant or found.account.warnafter is not None:
             notes = self._notes(found, seconds)
         if notes or good != meant:
-            return Authenticated(found.user, good, notes=notes)
+            return Authenticated(found.user, good, notes=notes, key_id=verified.kid)
         if found.accepted is None:
             found.accepted = Authenticated(
-                found.user, good, still_valid=self._recheck(verified, found)
+                found.user,
+                good,
+                still_valid=self._recheck(verified, found),
+                key_id=verified.kid,
             )
         return found.accepted
 
@@ -278,7 +281,7 @@ class ServiceAccountTokenAuthenticator:
             self._keys.require(kid)
         found = self._legacy.judge(claims, token)
         notes = ((self._no_audience_key, claims.sub), *found.notes)
-        return Authenticated(found.user, good, found.warnings, notes)
+        return Authenticated(found.user, good, found.warnings, notes, key_id=kid)
 
     def _shared_audiences(self, meant: Audiences, wanted: Audiences) -> Audiences:
         good = shared(meant or self._audiences, wanted)

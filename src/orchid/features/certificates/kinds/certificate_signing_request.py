@@ -27,6 +27,7 @@ from msgspec import Meta, field
 from orchid.features.approval.compiled import ACCOUNT_PREFIX
 from orchid.features.approval.deciding import APPROVING_ACCOUNT, approving_policy
 from orchid.features.approval.kept_approvals import KeptApproval, kept_approval
+from orchid.features.certificates.requester_notes import CREATED_BY, creation_notes
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates, signing_request
 from orchid.kernel.credentials.x509.usages import ALL_USAGES
@@ -70,7 +71,6 @@ from orchid.kernel.wire.text import human_duration, quote, timestamp
 APPROVER, IMPERSONATOR, POLICY = "approver", "impersonator", "policy"
 # Of an approval without a policy: its time, and the user with groups and credential ids, as JSON.
 APPROVED_AT, APPROVED_BY = "approvedAt", "approvedBy"
-CREATED_BY = "createdBy"  # note of a creation: the impersonator of the requester
 DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
 
 SPEC: Final = Path() / "spec"
@@ -365,7 +365,7 @@ def notes(names: Naming) -> Note[CertificateSigningRequest]:
     ) -> dict[str, str] | None:
         caller, behind = request.user.username, request.real_user
         if old is None:
-            return {CREATED_BY: behind.username} if behind else None
+            return creation_notes(request, names.credential_id)
         if old.has(APPROVED) or not new.has(APPROVED):
             return None  # an approval is final: a later edit of its condition approves nothing
         moment = timestamp(request.now)
@@ -374,7 +374,7 @@ def notes(names: Naming) -> Note[CertificateSigningRequest]:
         policy = new.approving_policy if caller in controllers else None
         if policy:
             return {APPROVER: caller, POLICY: policy[0]}
-        ids = request.user.extra.get(names.credential_id, ())
+        ids = request.credential_ids(names.credential_id)
         user = replace(request.user, extra={names.credential_id: ids} if ids else {})
         return {
             APPROVER: caller,

@@ -88,7 +88,7 @@ class Approver(Wire):
     credential_ids: Annotated[
         tuple[str, ...],
         proto(6),
-        describe("The ids of the credential with which a person approved."),
+        describe("The ids of the credential with which a person approved, and of its token key."),
     ] = field(name="credentialIDs", default=())
 
 

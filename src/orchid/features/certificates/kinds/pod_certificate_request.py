@@ -21,10 +21,11 @@ from typing import Annotated, Final
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from msgspec import Meta, field
 
+from orchid.features.certificates.requester_notes import creation_notes
 from orchid.kernel.credentials.authorities.issuer_chain import spki_of
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates, signing_request
-from orchid.kernel.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.kernel.engine.kind import Column, Endpoint, Kind, Note, Scope
 from orchid.kernel.engine.request import Request
 from orchid.kernel.engine.strategy import Strategy
 from orchid.kernel.engine.tables import NAME
@@ -282,16 +283,23 @@ def declare(names: Naming) -> Kind[PodCertificateRequest]:
             "spec.podName": lambda one: one.spec.pod_name,
             "spec.nodeName": lambda one: one.spec.node_name,
         },
-        note=note_requester,
+        note=requester_note(names),
         endpoints=(Endpoint("status", writes=("status",), rules=StatusRules()),),
     )
 
 
-def note_requester(
-    new: PodCertificateRequest, old: PodCertificateRequest | None, request: Request
-) -> dict[str, str] | None:
-    """Note of a creation, for the inventory: the creator."""
-    return {REQUESTER: request.user.username} if old is None else None
+def requester_note(names: Naming) -> Note[PodCertificateRequest]:
+    """Note of a creation: its user, for the inventory, and with which credential."""
+
+    def note(
+        new: PodCertificateRequest, old: PodCertificateRequest | None, request: Request
+    ) -> dict[str, str] | None:
+        if old is not None:
+            return None
+        notes = creation_notes(request, names.credential_id)
+        return {REQUESTER: request.user.username, **notes}
+
+    return note
 
 
 def with_defaults(new: PodCertificateRequest) -> PodCertificateRequest:

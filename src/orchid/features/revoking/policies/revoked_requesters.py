@@ -4,9 +4,10 @@ A request may wait for its approval, or for its authority. A certificate that is
 a revocation would be newer than the revocation, and so not be covered: the thief of a credential
 would only have to ask before its owner notices. So an approval and a new certificate are refused if
 the credential with which the request was sent would be refused now: by its user, by its id, by the
-token, the person or the policy of its exchange, or because its account or Pod is gone. The same
-applies to the user who impersonated the requester, and to the node that requests for a Pod. (A Pod
-goes on after the revocation of its account, with new tokens and certificates.)
+key that signed it, by the token, the person or the policy of its exchange, or because its account
+or Pod is gone. The same applies to the user who impersonated the requester, with their credential,
+and to the node that requests for a Pod. (A Pod goes on after the revocation of its account, with
+new tokens and certificates.)
 
 The refusal has the cause `RequesterRevoked`; the signing controllers let such a request fail, and
 the approving controller denies it. Start with `RevokedRequesters.review`.
@@ -18,15 +19,16 @@ from typing import Any, Protocol
 
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.certificates.kinds.certificate_signing_request import (
-    CREATED_BY,
     CertificateSigningRequest,
 )
 from orchid.features.certificates.kinds.pod_certificate_request import (
     REQUESTER,
     PodCertificateRequest,
 )
+from orchid.features.certificates.requester_notes import CREATED_BY, credential_ids_in
 from orchid.features.exchange.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.features.objects.kinds.pod.pod import Pod
+from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import AdmissionPolicy, Rejected
 from orchid.kernel.engine.kind import Kind
@@ -42,7 +44,6 @@ class RevokedCredentials(Protocol):
     """Raises Rejected for what is revoked (features/revocation/revocations.py)."""
 
     async def fresh(self) -> None: ...
-    def refuse_user(self, username: str, issued_at: float | None) -> None: ...
     def refuse_action(self, user: UserInfo, ids: Iterable[str], moment: datetime) -> None: ...
     def refuse_outside_token(
         self, issuer: str, claims: Mapping[str, Any], username: str
@@ -79,11 +80,7 @@ class RevokedRequesters(AdmissionPolicy):
     def _refuse_request(self, csr: CertificateSigningRequest) -> None:
         spec, created = csr.spec, _created(csr)
         user = UserInfo(username=spec.username, uid=spec.uid, extra=spec.extra)
-        ids = user.extra.get(self._credential_id, ())
-        self._revocations.refuse_action(user, ids, created)
-        entry = self._requests.get("", csr.name)
-        if impersonator := (entry.notes() if entry else {}).get(CREATED_BY):
-            self._revocations.refuse_user(impersonator, created.timestamp())
+        self._refuse_credential(user, self._requests.get("", csr.name), created)
         account = account_of(user.username)
         if account is not None and user.uid:  # a certificate has no uid: it outlives the account
             self._refuse_gone(user, account)
@@ -92,7 +89,20 @@ class RevokedRequesters(AdmissionPolicy):
     def _refuse_pod_request(self, found: PodCertificateRequest) -> None:
         entry = self._pod_requests.get(found.namespace, found.name)
         requester = (entry.notes() if entry else {}).get(REQUESTER, "")
-        self._revocations.refuse_user(requester, _created(found).timestamp())
+        self._refuse_credential(UserInfo(username=requester), entry, _created(found))
+
+    def _refuse_credential(
+        self, user: UserInfo, entry: Entry[Any] | None, created: datetime
+    ) -> None:
+        """Refuse a revoked requester, or impersonator, with the credential that was presented."""
+        notes = entry.notes() if entry else {}
+        presented = credential_ids_in(notes) if notes else ()
+        if impersonator := notes.get(CREATED_BY):
+            caller = UserInfo(username=impersonator)
+            self._revocations.refuse_action(caller, presented, created)
+            presented = ()
+        ids = user.extra.get(self._credential_id, ())
+        self._revocations.refuse_action(user, (*ids, *presented), created)
 
     def _refuse_gone(self, user: UserInfo, account: tuple[str, str]) -> None:
         """Refuse a requester whose account, Pod or exchange policy does not exist any more."""
