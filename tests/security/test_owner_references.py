@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.api.world import ADMIN, BOB, Answer, Api, api
+from tests.security.test_revocations import on_record
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -140,3 +141,59 @@ async def test_nobody_holds_up_the_deletion_of_what_one_may_not_finalize(server:
     assert "you can't set finalizers on" in answer.json["message"]
     await grant(server, "finalizer", allows("serviceaccounts/finalizers", "update"))
     assert (await server.call("POST", CONFIG_MAPS, body, token=BOB)).status == 201
+
+
+REVOCATIONS = "/apis/identity.orch.io/v1/credentialrevocations"
+KEYS = "/apis/identity.orch.io/v1beta1/signingkeys"
+REVOKED = {"spec": {"token": {"jti": "1", "namespace": "default", "name": "victim"}}}
+
+
+@pytest.mark.parametrize("block", [False, True])
+async def test_nothing_owns_a_revocation(server: Api, block: bool) -> None:
+    """It outlives what it revokes: the garbage collector tried to delete it again and again."""
+    owner = {**NOWHERE, "blockOwnerDeletion": block}
+    meta = {"name": "owned", "ownerReferences": [owner]}
+
+    created = await server.call("POST", REVOCATIONS, {"metadata": meta, **REVOKED})
+    await server.make(REVOCATIONS, {"metadata": {"name": "owned"}, **REVOKED})
+    changed = await changed_owners(server, f"{REVOCATIONS}/owned", [owner])
+    through_status = await changed_owners(server, f"{REVOCATIONS}/owned/status", [owner])
+    later = (await server.call("GET", f"{REVOCATIONS}/owned")).json
+
+    for answer in (created, changed):
+        assert answer.status == 422, answer.text
+        assert "metadata.ownerReferences: Forbidden" in answer.json["message"]
+    assert through_status.status in (200, 422)
+    assert "ownerReferences" not in later["metadata"]
+
+
+async def changed_owners(server: Api, path: str, owners: Any) -> Answer:
+    body = json.dumps({"metadata": {"ownerReferences": owners}}).encode()
+    form = {"content-type": "application/merge-patch+json"}
+    return await server.call("PATCH", path, body, headers=form)
+
+
+async def test_nothing_owns_a_token_key(server: Api) -> None:
+    """While it verifies tokens its deletion is refused; a key of an authority has its owner."""
+    meta = {"name": "tokens-2", "ownerReferences": [NOWHERE]}
+    body = {"spec": {"algorithm": "ES256"}}
+
+    created = await server.call("POST", KEYS, {"metadata": meta, **body})
+    await server.make(KEYS, {"metadata": {"name": "tokens-2"}, **body})
+    changed = await changed_owners(server, f"{KEYS}/tokens-2", [NOWHERE])
+
+    assert (created.status, changed.status) == (422, 422)
+
+
+async def test_nothing_owns_a_certificate_on_record(server: Api) -> None:
+    """It stays until the certificate has expired; nobody has the verb to patch it."""
+    path, _ = await on_record(server, "alice")
+    records = "/apis/identity.orch.io/v1/issuedcertificates"
+    record = (await server.call("GET", f"{records}/{path}")).json
+    record["metadata"]["ownerReferences"] = [NOWHERE]
+
+    answer = await server.call("PUT", f"{records}/{path}/status", record)
+    later = (await server.call("GET", f"{records}/{path}")).json
+
+    assert answer.status in (200, 422), answer.text
+    assert "ownerReferences" not in later["metadata"]

@@ -130,6 +130,8 @@ class Kind(Generic[T]):
     # What is remembered for good of a change (new, old), in the same commit: tombstones.py.
     tombstones: Callable[[T | None, T | None], Iterable[Tombstone]] | None = None
     keeps_dependents: bool = False  # what it owns is deleted with it: `Orphan` is refused
+    # Objects that nobody owns, because their deletion is refused: an owner reference is refused.
+    refuses_owners: Callable[[T], bool] = lambda _: False
     # Server-side notes, updated when an object is created or changed: stored with the object,
     # deleted with it, and never sent to a client.
     note: Note[T] | None = None

@@ -222,6 +222,7 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
         short_names=("ic",),
         scope=Scope.CLUSTER,
         verbs=("create", "delete", "get", "list", "watch"),
+        refuses_owners=lambda _: True,
         writes=(),
         # Of clusters only: see features/clusters/policies/cluster_records.py.
         creates=("metadata", "spec"),

@@ -9,6 +9,10 @@ A reference with `blockOwnerDeletion` delays the foreground deletion of the owne
 needs the verb `update` on the `finalizers` of the owner. The garbage collector never waits because
 of an owner whose kind this server does not have; such a reference needs no permission.
 
+An object whose deletion is refused (a revocation, a certificate on record, a token key) gets no
+owner (`Kind.refuses_owners`): the garbage collector would try to delete it for ever, and an owner
+that is deleted in the foreground would wait for it.
+
 In Kubernetes the plugin OwnerReferencesPermissionEnforcement does the same; it is off by default
 there.
 """
@@ -19,8 +23,10 @@ from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import EVERY_KIND, AdmissionPolicy, Authorizer
 from orchid.kernel.engine.kind import Kind
 from orchid.kernel.engine.request import Request, Target
-from orchid.kernel.wire.errors import Forbidden
+from orchid.kernel.wire.errors import Forbidden, Invalid
+from orchid.kernel.wire.fields import forbidden
 from orchid.kernel.wire.meta import Object, OwnerReference
+from orchid.kernel.wire.rules.metadata import OWNERS
 
 
 class OwnerPermission(AdmissionPolicy):
@@ -42,6 +48,9 @@ class OwnerPermission(AdmissionPolicy):
         before = () if old is None else old.metadata.owner_references
         if owners == before:
             return
+        if kind.refuses_owners(new) and any(owner not in before for owner in owners):
+            text = "objects of this kind outlive every owner"
+            raise Invalid(kind.about_kind(new.name), [forbidden(OWNERS, text)])
         deletion = kind.target("delete", request.name, namespace=request.namespace)
         if old is not None and not await self._may(request, deletion):
             text = "cannot set an ownerRef on a resource you can't delete"

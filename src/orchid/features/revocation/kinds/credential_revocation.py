@@ -347,6 +347,7 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
         scope=Scope.CLUSTER,
         counts_generation=True,
         rules=Rules(),
+        refuses_owners=lambda _: True,
         writes=("metadata", "spec"),
         # The server always fills this in: see features/revoking/policies/revocation_permission.py.
         creates=("metadata", "spec", "status.expires"),

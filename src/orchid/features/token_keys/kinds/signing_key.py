@@ -417,6 +417,7 @@ def declare(names: Naming) -> Kind[SigningKey]:
         scope=Scope.CLUSTER,
         counts_generation=True,
         keeps_dependents=True,
+        refuses_owners=lambda key: not (key.spec.authority or key.spec.cluster),
         rules=Rules(),
         defaults=with_defaults,
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
