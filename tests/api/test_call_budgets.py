@@ -187,10 +187,10 @@ APART = 22  # more calls for a body that comes apart from its head
 COMMIT = (
     1  # more or fewer, by when the thread that writes is done; parsing a new head takes a dozen
 )
-APPROVAL = 236  # of a request for a certificate
+APPROVAL = 231  # of a request for a certificate
 SIGNED = 132  # a certificate of a user; its name and key id may be those of another authority
-HANDED_OUT = 409  # a certificate, put into its request and on record; 20 to verify it with others
-HANDED_OUT_INSIDE = 402  # the same by the controller that signs
+HANDED_OUT = 404  # a certificate, put into its request and on record; 20 to verify it with others
+HANDED_OUT_INSIDE = 397  # the same by the controller that signs
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys import token_keys
 from orchid.kernel.credentials import keys
 from orchid.kernel.store.memory import MemoryStore
 from tests.api.clusters import cluster
@@ -549,6 +550,33 @@ async def test_a_revoked_key_is_refused_and_the_successor_signs(server: Api) -> 
     assert await jwks(server) == [kid(new)]
     await stepped(server, "tokens-1", "Retired")
     await stepped(server, "tokens-2", "Active")
+
+
+async def test_keys_are_selected_again_only_if_a_key_is_revoked(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To hash every key costs milliseconds, which each revocation of anything else did."""
+    selections = []
+    selecting = token_keys.select
+
+    def select(*given: Any) -> Any:
+        selections.append(given)
+        return selecting(*given)
+
+    await server.account("builder")
+    token = await server.token("builder")
+    await make(server, "tokens-2", algorithm="ES256")
+    monkeypatch.setattr(token_keys, "select", select)
+    spec = {"token": {"jti": "another", "namespace": "default", "name": "builder"}}
+    await server.make(REVOCATIONS, {"metadata": {"name": "other"}, "spec": spec})
+    accepted = await is_accepted(server, token)
+    before = len(selections)
+    await revoke(server, "tokens-1")
+    refused = not await is_accepted(server, token)
+
+    assert (accepted, before) == (True, 0)
+    assert refused
+    assert selections
 
 
 async def test_a_caller_is_refused_with_a_token_of_a_revoked_key(server: Api) -> None:

@@ -11,7 +11,7 @@ number for another certificate of the same issuer. The revocation of a signer ap
 certificates on record, and to those without a record that the signer may have issued.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -155,20 +155,21 @@ class Revocations:
             if name == "KEY" and value in self._keys:
                 raise Rejected(REVOKED_TOKEN)
 
-    def refuse_action(self, user: UserInfo, ids: Iterable[str], moment: datetime) -> None:
+    def refuse_action(self, user: UserInfo, ids: Sequence[str], moment: datetime) -> None:
         """Raise Rejected if the credential with which a user acted at a moment is revoked.
 
         `ids`: the ids of the credential, as in the audit log.
         """
-        second = int(moment.timestamp())
-        self.refuse_user(user.username, second)
+        self.refuse_user(user.username, int(moment.timestamp()))
+        if not ids:
+            return
         self.refuse_credential_ids(ids)
-        account = account_of(user.username)
-        for jti in (*(one.removeprefix("JTI=") for one in ids), ""):
-            if account is not None:
-                self.refuse_token(account, jti, second)
-            elif any(owner == EVERY_ACCOUNT for owner, _ in self._tokens.get(jti, {}).values()):
-                raise Rejected(REVOKED_TOKEN)  # whose issuer is not known any more
+        # Of a person also a token whose issuer is not known any more.
+        owner = account_of(user.username) or EVERY_ACCOUNT
+        for one in ids:
+            named = self._tokens.get(one.removeprefix("JTI="))
+            if named and any(account == owner for account, _ in named.values()):
+                raise Rejected(REVOKED_TOKEN)
 
     def is_final(self, record: IssuedCertificate) -> bool:
         """Whether a certificate is revoked for good: by itself, its signer, user or account.
@@ -212,7 +213,7 @@ class Revocations:
             return None
         return max(self._authorities.get(signer_name, {}).values(), default=None)
 
-    def revoked_keys(self) -> Container[str]:
+    def revoked_keys(self) -> Collection[str]:
         """The ids and public keys of the signing keys that are revoked."""
         self._catch_up()
         return self._keys

@@ -109,6 +109,7 @@ class StoredKeys:
         self._changed = changed
         self._publish_seconds = publish_seconds
         self._seen = (-1, -1)  # generations of the keys and of the revocations
+        self._revoked: frozenset[str] = frozenset()  # as of the last selection
         self._stale = False  # whether a Secret with a private key has changed
         self._public: dict[str, keys.VerificationKey] = {}
         self._private: dict[str, keys.TokenKey] = {}
@@ -169,18 +170,20 @@ class StoredKeys:
         return self._cache, entry
 
     def catch_up(self) -> None:
-        """Select again if an object has changed."""
+        """Select again if a key or its Secret has changed, or a key was revoked."""
         seen = self._cache.generation, self._revocations.cache.generation
         if seen == self._seen and not self._stale:
             return
-        self._seen, self._stale = seen, False
+        revoked = frozenset(self._revocations.revoked_keys())
+        is_same = seen[0] == self._seen[0] and revoked == self._revoked and not self._stale
+        self._seen, self._revoked, self._stale = seen, revoked, False
+        if is_same:
+            return  # another credential was revoked: no key has to be hashed again
         entries = {
             key: entry for key, entry in self._cache.entries.items() if key.startswith(self._prefix)
         }
         objects = {entry.object.metadata.uid: entry for entry in entries.values()}
-        chosen = select(
-            [entry.object for entry in entries.values()], self._revocations.revoked_keys()
-        )
+        chosen = select([entry.object for entry in entries.values()], revoked)
         usable = [key for key in chosen.verifying if self._load_public(key)]
         self._entries = {key.key_id: objects[key.metadata.uid] for key in usable}
         self._load_private(usable)

@@ -8,7 +8,7 @@ impersonation does not count: the right to impersonate may be gone. Nothing is c
 and revocations are those of the moment in which the approval is written. Start with `review`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -30,7 +30,7 @@ from orchid.kernel.wire.user import UserInfo, account_of
 
 SUPERSEDED = "superseded"
 
-RefuseAction = Callable[[UserInfo, Iterable[str], datetime], None]
+RefuseAction = Callable[[UserInfo, Sequence[str], datetime], None]
 
 
 class KeptApprovals(AdmissionPolicy):

@@ -13,7 +13,7 @@ The refusal has the cause `RequesterRevoked`; the signing controllers let such a
 the approving controller denies it. Start with `RevokedRequesters.review`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -43,8 +43,7 @@ from orchid.kernel.wire.user import UserInfo, account_of
 class RevokedCredentials(Protocol):
     """Raises Rejected for what is revoked (features/revocation/revocations.py)."""
 
-    async def fresh(self) -> None: ...
-    def refuse_action(self, user: UserInfo, ids: Iterable[str], moment: datetime) -> None: ...
+    def refuse_action(self, user: UserInfo, ids: Sequence[str], moment: datetime) -> None: ...
     def refuse_outside_token(
         self, issuer: str, claims: Mapping[str, Any], username: str
     ) -> None: ...
@@ -66,8 +65,7 @@ class RevokedRequesters(AdmissionPolicy):
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None or old is None or not _is_granted(new, old):
             return
-        await self._revocations.fresh()
-        try:
+        try:  # the stored object was read as of the arrival of the request, and revocations, too
             if isinstance(old, PodCertificateRequest):
                 self._refuse_pod_request(old)
             else:
