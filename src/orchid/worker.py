@@ -12,6 +12,7 @@ import sys
 
 import uvloop
 
+from orchid.assembly.settings import read
 from orchid.assembly.worker import serve_as_worker
 from orchid.kernel.base import telemetry
 from orchid.kernel.base.clock import SystemClock
@@ -42,7 +43,7 @@ async def work(link: socket.socket) -> int:
     except StoreUnavailable:
         return ORPHANED
     beating = asyncio.create_task(store.beat())
-    settings = check(store.begin.given)
+    settings = check(read(None, store.begin.given))
     telemetry.configure(settings.given.log_level, settings.given.log_format)
     try:
         return await _serve(settings, store)

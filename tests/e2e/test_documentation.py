@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid import cli
 from orchid.assembly.kinds import stored_kinds
+from orchid.assembly.settings import read
 from orchid.features.certificates.commands.request_flags import url as request_url
 from orchid.features.certificates.commands.requesting import Wanted, send
 from orchid.features.certificates.commands.responses import wait_for
@@ -44,7 +45,6 @@ from orchid.kernel.credentials.x509.certificate_request import AlternativeNames
 from orchid.kernel.expressions.cel import Compiler
 from orchid.kernel.server.audit import policy as audit_policy
 from orchid.kernel.settings.checking import check
-from orchid.kernel.settings.reading import read
 from orchid.kernel.terminal import kubeconfig_file
 from orchid.kernel.terminal.connection import ServerConnection
 from orchid.kernel.wire.codec import yaml_text

@@ -14,12 +14,12 @@ from orchid.kernel.outbound.failures import AnswerRefused
 from orchid.kernel.runtime.context import NoticeMetrics
 from orchid.kernel.settings.checking import check
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
 from orchid.kernel.wire.errors import Forbidden
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.user import MASTERS, UserInfo
 from tests.api.world import Api
+from tests.settings import written
 
 SELF = "/apis/authentication.orch.io/v1/selfsubjectreviews"
 HOME = ORCH.system_namespace
@@ -54,7 +54,7 @@ async def test_the_sender_of_notices_reads_no_secret(server: Api) -> None:
 
 
 def settings(**given: Any) -> Any:
-    return notice_settings(check(Given(**given)), NoticeMetrics())
+    return notice_settings(check(written(**given)), NoticeMetrics())
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from orchid.assembly import stores
+from orchid.assembly.settings import read
 from orchid.features.accounts.kinds.token_request import (
     IssuedToken,
     TokenRequest,
@@ -28,7 +29,6 @@ from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.reading import read
 from orchid.kernel.store.etcd.store import EtcdStore
 from orchid.kernel.store.interface import StoreUnavailable
 from tests.api.world import api, settings

@@ -9,8 +9,11 @@ import importlib
 import re
 from pathlib import Path
 
+import msgspec
+
 from orchid import cli
 from orchid.assembly.features import FEATURES
+from orchid.assembly.settings import SECTIONS, EverySetting
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "orchid"
@@ -95,6 +98,25 @@ def test_every_file_of_default_roles_is_declared_by_its_feature() -> None:
     ]
 
     assert not missing, f"declare the roles of {missing} in its feature.py"
+
+
+def test_every_section_of_settings_is_listed() -> None:
+    """A section that no list has would be no flag of `orchid serve`."""
+    declared = {
+        getattr(importlib.import_module(name), class_.name)
+        for name, path in modules("features/*").items()
+        if path.stem == "settings"
+        for class_ in ast.parse(path.read_text()).body
+        if isinstance(class_, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id == "Section" for base in class_.bases)
+    }
+    names = {field.encode_name for field in msgspec.structs.fields(EverySetting)}
+
+    assert declared
+    assert declared == set(SECTIONS), "list it in SECTIONS of src/orchid/assembly/settings.py"
+    assert {section.after for section in SECTIONS} <= names
+    for section in SECTIONS:
+        assert {field.encode_name for field in msgspec.structs.fields(section)} <= names
 
 
 def test_every_policy_is_asked() -> None:

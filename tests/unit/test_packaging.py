@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
+from orchid.assembly import settings
 from orchid.kernel.base.version import __version__
 from orchid.kernel.engine.request import Target
 from orchid.kernel.server.audit.policy import AuditLevel, load
-from orchid.kernel.settings import checking, reading
+from orchid.kernel.settings import checking
 from orchid.kernel.wire.naming import SETS, Naming
 from orchid.kernel.wire.struct import replace
 
@@ -132,7 +133,7 @@ def test_units_of_the_agent_keep_their_promises(name: str, line: str) -> None:
 @pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.toml")), ids=lambda path: path.parent.name)
 def test_shipped_settings_can_be_used(path: Path) -> None:
     """As shipped, the server takes them."""
-    checking.check(reading.read(path, {}))
+    checking.check(settings.read(path, {}))
 
 
 def test_every_setting_that_is_commented_out_can_be_used(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_every_setting_that_is_commented_out_can_be_used(tmp_path: Path) -> None
     text = re.sub(r"^#(?=[a-z])", "", shipped, flags=re.MULTILINE)
     (tmp_path / "all.toml").write_text(text)
 
-    read = reading.read(tmp_path / "all.toml", {})
+    read = settings.read(tmp_path / "all.toml", {})
 
     checking.check(read)
     assert len(tomllib.loads(text)) == len(re.findall(r"^#?[a-z-]+ = ", shipped, re.MULTILINE))
@@ -151,7 +152,7 @@ def test_every_setting_that_is_commented_out_can_be_used(tmp_path: Path) -> None
 
 def test_paths_of_settings_are_those_of_the_unit() -> None:
     """The directories that the unit lets the server write are those of the settings."""
-    read = reading.read(DEPLOY / "systemd" / "orchid.toml", {})
+    read = settings.read(DEPLOY / "systemd" / "orchid.toml", {})
 
     assert read.data_dir == "/var/lib/orchid"
     assert read.audit_log_path.startswith("/var/log/orchid/")
@@ -304,7 +305,7 @@ def test_manifests_fit_each_other(manifests: dict[str, Any]) -> None:
 
 def test_settings_in_the_cluster_fit_the_manifests(manifests: dict[str, Any]) -> None:
     """Files are where they are mounted, and the stop is done before the Pod is killed."""
-    read = checking.check(reading.read(DEPLOY / "kubernetes" / "orchid.toml", {}))
+    read = checking.check(settings.read(DEPLOY / "kubernetes" / "orchid.toml", {}))
     pod = manifests["Deployment"]["spec"]["template"]["spec"]
     mounts = [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
     given = read.given
@@ -324,7 +325,7 @@ def test_servers_over_etcd_encrypt_secrets_with_a_key_that_they_share(
     folder: str, copied_by: str
 ) -> None:
     """The key is copied with the other shared files, and the settings name the copy."""
-    given = reading.read(DEPLOY / folder / "orchid.toml", {})
+    given = settings.read(DEPLOY / folder / "orchid.toml", {})
     copied = re.search(r"for file in (.*); do", (DEPLOY / folder / copied_by).read_text())
 
     assert given.etcd_servers

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchid.kernel.settings.given import Given
+from orchid.assembly.settings import EverySetting
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS, METRICS, *OTHERS = (
@@ -16,7 +16,7 @@ SETTINGS, METRICS, *OTHERS = (
 )
 ROW = re.compile(r"^\| `--([\w-]+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
 OWN_METRIC = re.compile(r"\borchid_[a-z_]+[a-z]\b")
-FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Given)}
+FIELDS = {field.encode_name: field for field in msgspec.structs.fields(EverySetting)}
 
 
 def rows() -> dict[str, tuple[str, str]]:

@@ -9,7 +9,6 @@ import pytest
 from orchid import worker
 from orchid.kernel.base import telemetry
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
 from orchid.kernel.workers.counter import SharedCounter
 from orchid.kernel.workers.framing import Reader
 from orchid.kernel.workers.messages import Begin, UnfitMessage, from_worker, packed
@@ -38,7 +37,7 @@ async def test_worker_waits_until_its_last_words_are_heard(
     ours.setblocking(False)
     working = asyncio.ensure_future(worker.work(theirs))
     begin = Begin(
-        given=Given(),
+        given={},
         listens=False,
         prepares=False,
         controls=False,

@@ -46,6 +46,7 @@ from orchid.features.certificates.authenticators.request_header import (
 from orchid.features.certificates.inventory_metrics import IssuedCounts
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.clusters.revoked import ClusterRevocations
+from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.rights.authorizers.rbac import RBAC
@@ -134,7 +135,8 @@ class Access:
             self.oidc, configured_paths = outside_issuers.configured(
                 settings, clock, self.revocations
             )
-        self.subject_tokens = self._subject_tokens() if given.token_exchange_config else None
+        exchange = given.of(ExchangeSettings)
+        self.subject_tokens = self._subject_tokens() if exchange.token_exchange_config else None
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator(_anonymous_paths(given, configured_paths))
 
@@ -380,7 +382,7 @@ def _anonymous_paths(given: Given, configured: tuple[str, ...] | None) -> tuple[
 
     `configured`: the paths of --authentication-config, or None; raises BadSettings.
     """
-    exchange = (EXCHANGE_PATH,) if given.token_exchange_config else ()
+    exchange = (EXCHANGE_PATH,) if given.of(ExchangeSettings).token_exchange_config else ()
     if exchange and configured == ():
         raise BadSettings(
             "--token-exchange-config: clients of the exchange are anonymous, which "

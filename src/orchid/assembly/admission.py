@@ -33,6 +33,7 @@ from orchid.features.clusters.policies.cluster_revocation import ClusterRevocati
 from orchid.features.clusters.record_usage import ClusterRecordUsage
 from orchid.features.exchange.kinds.token_exchange_policy import TokenExchangePolicy
 from orchid.features.exchange.policies.exchange_policy_authors import ExchangePolicyAuthors
+from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.nodes.policies.node_restriction import NodeRestriction
 from orchid.features.objects.kinds import namespace
 from orchid.features.objects.kinds.secret import Secret
@@ -75,7 +76,7 @@ class Policies:
         self._platform_issuers = PlatformIssuers(certificates)
         self._private_keys = PrivateKeys(self._secret_data, access.hsm)
         self._references = SignerReferences(
-            home=access.settings.names.system_namespace, crl_url=access.settings.given.crl_url
+            home=access.settings.names.system_namespace, crl_url=str(access.settings.given.crl_url)
         )
 
     def all(self, ensure_namespace: Ensure, catalog: Catalog) -> list[AdmissionPolicy]:
@@ -145,7 +146,7 @@ class Policies:
             self._authorizer,
             self._exchange_issuers,
             is_on=self._access.subject_tokens is not None,
-            is_strict=self._settings.given.token_exchange_strict,
+            is_strict=self._settings.given.of(ExchangeSettings).token_exchange_strict,
         )
 
     def _revocation_permission(self) -> RevocationPermission:
@@ -193,7 +194,7 @@ class Policies:
             self._feed,
             self._authorizer,
             self._access.random,
-            publish_time=self._settings.given.token_key_publish_time,
+            publish_time=str(self._settings.given.token_key_publish_time),
             authority_keys=self._access.authority_keys.of,
             revoked=self._access.revocations.revoked_keys,
             past=self._access.past_keys.name,
@@ -238,7 +239,10 @@ class Policies:
             revoked=self._access.revocations.revoked_keys,
             conditions=conditions,
             keys_of=self._access.authority_keys.of,
-            publish_time=(settings.given.token_key_publish_time, settings.token_key_publish_time),
+            publish_time=(
+                str(settings.given.token_key_publish_time),
+                settings.token_key_publish_time,
+            ),
         )
 
     def _accepts_outside_tokens(self) -> bool:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from orchid.assembly.access import as_bad_settings
 from orchid.assembly.controllers import controlling
+from orchid.assembly.controllers.default_roles import default_policy
 from orchid.assembly.controllers.running import run_controllers
-from orchid.assembly.default_roles import default_policy
 from orchid.assembly.listeners import list_listener
 from orchid.assembly.platform.importing import import_authority, import_later, report_older
 from orchid.assembly.server import Assembly
+from orchid.features.console.settings import ConsoleSettings
 from orchid.features.ledger.known_keys import note_keys
 from orchid.features.objects.kinds.lease import Lease, server_prefix
 from orchid.features.revoking.revocation_file import FileTooLarge
@@ -99,7 +100,7 @@ async def _import_token_keys(server: Assembly) -> None:
         server.store,
         server.random,
         clock=server.clock,
-        publish_time=given.token_key_publish_time,
+        publish_time=str(given.token_key_publish_time),
         unrecorded=server.access.lifetimes.longest_until_now,
     )
     try:
@@ -178,7 +179,7 @@ async def _drain(listener: Listener | None, grace: float) -> None:
 
 async def _console(server: Assembly) -> "ServedConsole | None":
     """The console, listening; None if it is not configured."""
-    if not server.settings.given.console_listen:
+    if not server.settings.given.of(ConsoleSettings).console_listen:
         return None
     try:
         from orchid.assembly.console.listener import ServedConsole  # noqa: PLC0415 -- off by default

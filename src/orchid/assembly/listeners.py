@@ -13,7 +13,7 @@ from orchid.kernel.server.failures import TIMEOUT, failed
 from orchid.kernel.server.sockets.descriptors import fitted
 from orchid.kernel.server.sockets.listener import ConnectionLimits, Listener
 from orchid.kernel.server.sockets.tls import TlsFiles
-from orchid.kernel.settings.checking import Settings, address
+from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings
 
@@ -64,7 +64,7 @@ async def list_listener(
         limits=fitted(ConnectionLimits(request_timeout=settings.request_timeout)),
     )
     try:
-        await listener.start(*address(given, "crl-listen"))
+        await listener.start(*given.parts)
     except OSError as problem:
         why = problem.strerror or problem
         raise BadSettings(f"--crl-listen: {given}: {why}") from None

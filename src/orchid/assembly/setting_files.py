@@ -31,7 +31,6 @@ from orchid.kernel.server.sockets.tls import TlsFiles
 from orchid.kernel.settings import trusted_files
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.trusted_files import require_certificate
 
 Reader = Callable[[Path, Settings], Any]
@@ -49,7 +48,7 @@ def require_usable(settings: Settings, prefixes: tuple[str, ...] = ("",)) -> Non
 
 def problems(settings: Settings, prefixes: tuple[str, ...] = ("",)) -> Iterator[str]:
     """A line for each file that cannot be used: flag, file and reason."""
-    for field in msgspec.structs.fields(Given):
+    for field in msgspec.structs.fields(type(settings.given)):
         name, value = field.encode_name, getattr(settings.given, field.name)
         if name in READERS and name.startswith(prefixes) and value:
             for text in (value,) if isinstance(value, str) else value:

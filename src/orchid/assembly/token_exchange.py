@@ -11,6 +11,7 @@ from orchid.features.exchange.exchanger import TokenExchanger
 from orchid.features.exchange.explainer import PolicyExchangeExplainer
 from orchid.features.exchange.judging import PolicyJudge
 from orchid.features.exchange.policy_index import ExchangePolicyIndex
+from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.exchange.subject_tokens import (
     Configuration,
     SubjectTokens,
@@ -49,7 +50,7 @@ def issuers(settings: Settings) -> Configuration:
 
 
 def _file(settings: Settings) -> Path:
-    return Path(settings.given.token_exchange_config)
+    return Path(settings.given.of(ExchangeSettings).token_exchange_config)
 
 
 def _reader(settings: Settings) -> Callable[[bytes], Configuration]:

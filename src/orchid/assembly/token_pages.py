@@ -47,7 +47,7 @@ def oauth_pages(
 def issuer_documents(settings: Settings, keys: TokenKeys, *, exchanges: bool) -> dict[str, Page]:
     """Documents about the issuer of tokens; none if its URL or a key does not allow them."""
     issuer = settings.issuers[0]
-    uri = settings.given.service_account_jwks_uri or openid.default_jwks_uri(issuer)
+    uri = str(settings.given.service_account_jwks_uri) or openid.default_jwks_uri(issuer)
     problem = openid.problem_with(issuer, uri)
     if problem:
         log.warning("openid.not_served: %s", problem)

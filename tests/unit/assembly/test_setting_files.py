@@ -12,12 +12,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from orchid.assembly.setting_files import READERS, problems, require_usable
+from orchid.assembly.settings import EverySetting
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.settings.checking import Settings, check
 from orchid.kernel.settings.data_directory import kubeconfig_text
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
+from tests.settings import written
 
 # Settings that name what the server writes, or its directory; the start checks them itself.
 WRITTEN = {"data-dir", "audit-log-path"}
@@ -139,7 +140,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def settings(files: dict[str, Path]) -> Settings:
     """All of them together, but for one pair that excludes others."""
-    fields = {field.encode_name: field for field in msgspec.structs.fields(Given)}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(EverySetting)}
     given = {
         fields[name].name: (str(path),) if fields[name].default == () else str(path)
         for name, path in files.items()
@@ -147,7 +148,7 @@ def settings(files: dict[str, Path]) -> Settings:
     }
     usual = {"audit_log_path": "-", "notice_url": "https://h", "pkcs11_module": "/none"}
     usual |= {"pkcs11_token": "t", "requestheader_username_headers": ("x",)}
-    return check(Given(**(usual | given)))
+    return check(written(**(usual | given)))
 
 
 def found(name: str, path: Path, good: dict[str, Path]) -> list[str]:
@@ -156,7 +157,7 @@ def found(name: str, path: Path, good: dict[str, Path]) -> list[str]:
     if name not in SHARED:
         return list(problems(settings({**good, name: path}), (related,)))
     given = {one: str(good[one]) for one in SHARED} | {name: str(path)}
-    made = Given(**{one.replace("-", "_"): value for one, value in given.items()})
+    made = written(**{one.replace("-", "_"): value for one, value in given.items()})
     return list(problems(check(made), (related,)))
 
 
@@ -165,7 +166,7 @@ def test_every_setting_that_names_a_file_has_a_reader() -> None:
     endings = ("file", "config", "module", "path", "dir")
     named = {
         field.encode_name
-        for field in msgspec.structs.fields(Given)
+        for field in msgspec.structs.fields(EverySetting)
         if field.encode_name.endswith(endings)
     }
 

@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from orchid.assembly import stores
+from orchid.assembly.settings import read
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.settings.checking import check
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.reading import read
 
 
 async def test_etcd_without_its_packages_says_what_to_install(

@@ -29,6 +29,7 @@ from orchid.features.console.pages import PAGES
 from orchid.features.console.rendering import Renderer
 from orchid.features.console.served import CertificateDoor, OpenIdDoor, PublicDoor
 from orchid.features.console.sessions import Sessions
+from orchid.features.console.settings import CERTIFICATE, ConsoleSettings
 from orchid.features.console.site import Site
 from orchid.kernel.base.version import __version__
 from orchid.kernel.credentials.refusals import Refusal
@@ -44,7 +45,6 @@ from orchid.kernel.server.sockets.in_process import InProcessTransport
 from orchid.kernel.server.sockets.listener import ConnectionLimits, Listener
 from orchid.kernel.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Sink, Stream
 from orchid.kernel.server.sockets.tls import TlsFiles
-from orchid.kernel.settings.checking import address
 from orchid.kernel.settings.errors import BadSettings
 
 log = logging.getLogger(__name__)
@@ -62,11 +62,12 @@ class ServedConsole:
     def __init__(self, server: Assembly) -> None:
         """Raises BadSettings."""
         self._settings, self._clock = server.settings, server.clock
+        self._console = self._settings.given.of(ConsoleSettings)
         self._chain, self._offload = server.chain, server.offload
         self._sessions = Sessions(
             Api(PageTransport(server.clients.transport(IDENTITY.name)), server.settings.names),
             server.clock.now,
-            timedelta(seconds=server.settings.console_session),
+            timedelta(seconds=self._console.console_session.seconds),
             server.access.revocations.has_revoked,
         )
         self._renderer = Renderer()
@@ -82,13 +83,13 @@ class ServedConsole:
         )
 
     async def start(self) -> None:
-        given = self._settings.given.console_listen
+        listen = self._console.console_listen
         await asyncio.to_thread(self._renderer.compile_all)
         try:
-            await self.listener.start(*address(given, "console-listen"))
+            await self.listener.start(*listen.parts)
         except OSError as problem:
             why = problem.strerror or problem
-            raise BadSettings(f"--console-listen: {given}: {why}") from None
+            raise BadSettings(f"--console-listen: {listen}: {why}") from None
         log.info("console.listening", extra={"addresses": self.listener.addresses})
 
     async def run(self) -> None:
@@ -103,28 +104,28 @@ class ServedConsole:
     # -- parts -----------------------------------------------------------------------------
 
     def _made_door(self) -> PublicDoor:
-        given, renderer = self._settings.given, self._renderer
+        renderer = self._renderer
         place: Any = {
-            "url": given.console_url,
+            "url": self._console.console_url,
             "server": self._settings.url,
             "names": self._settings.names,
         }
         site = Site(renderer, PAGES)
-        if given.console_login == "certificate":
+        if self._console.console_login == CERTIFICATE:
             return CertificateDoor(site, renderer, **place)
         provider = openid_provider(self._settings, self._clock.monotonic)
         monotonic = self._clock.monotonic
         return OpenIdDoor(site, renderer, self._sessions, provider, **place, monotonic=monotonic)
 
     def _tls(self, server: Assembly) -> TlsFiles:
-        given, files = self._settings.given, server.files
-        certificate = self._settings.path(given.console_tls_cert_file, "")
-        key = self._settings.path(given.console_tls_private_key_file, "")
-        if not given.console_tls_cert_file:
+        console, files = self._console, server.files
+        certificate = self._settings.path(console.console_tls_cert_file, "")
+        key = self._settings.path(console.console_tls_private_key_file, "")
+        if not console.console_tls_cert_file:
             certificate, key = files.serving_certificate, files.serving_key
         authorities = []
-        if given.console_login == "certificate":
-            own = given.client_ca_file
+        if self._console.console_login == CERTIFICATE:
+            own = self._settings.given.client_ca_file
             authorities = [Path(own) if own else files.ca_certificate]
         try:
             return TlsFiles(certificate, key, authorities)

@@ -6,6 +6,7 @@ from typing import Final
 from orchid.assembly import outside_issuers
 from orchid.features.console.openid import OpenIdProvider, OpenIdSettings, calling
 from orchid.features.console.served import CALLBACK
+from orchid.features.console.settings import ConsoleSettings
 from orchid.features.sign_in.oidc.configuration import IssuerSettings
 from orchid.kernel.base.clock import Monotonic
 from orchid.kernel.credentials.files import read_private
@@ -20,7 +21,7 @@ LARGEST_SECRET: Final = 4096
 
 def openid_provider(settings: Settings, monotonic: Monotonic) -> OpenIdProvider:
     """The provider of the configured issuer; raises BadSettings."""
-    given = settings.given
+    given = settings.given.of(ConsoleSettings)
     issuer = _issuer(settings)
     client = given.console_oidc_client_id or (
         issuer.audiences[0] if len(issuer.audiences) == 1 else ""
@@ -53,7 +54,9 @@ def openid_provider(settings: Settings, monotonic: Monotonic) -> OpenIdProvider:
 
 def _issuer(settings: Settings) -> IssuerSettings:
     issuers = outside_issuers.read(settings).issuers
-    wanted = settings.given.console_oidc_issuer or (issuers[0].url if len(issuers) == 1 else "")
+    wanted = settings.given.of(ConsoleSettings).console_oidc_issuer
+    if not wanted and len(issuers) == 1:
+        wanted = issuers[0].url
     found = next((one for one in issuers if one.url == wanted), None)
     if found is None:
         names = ", ".join(one.url for one in issuers) or "none"

@@ -18,6 +18,7 @@ from orchid.assembly.features import IDENTITIES
 from orchid.features.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.features.authorities.file_authorities import FileAuthority
 from orchid.features.certificates.kinds import certificate_signing_request
+from orchid.features.notices.settings import ReceiverSettings
 from orchid.features.rights.bootstrap import LEADER_ELECTION, ControllerRights
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import Client
@@ -109,7 +110,7 @@ def controller_context(
             clock=clock,
             signers=signers(settings, files, clock, is_stored=stores_authority),
             signing_duration=timedelta(seconds=settings.signing_duration),
-            crl_url=settings.given.crl_url,
+            crl_url=str(settings.given.crl_url),
             issued_retention=timedelta(seconds=settings.issued_retention),
             token_issuer=token_issuer,
             root_ca=_root_ca(settings, files, authorities),
@@ -217,7 +218,7 @@ def _root_ca(
 
 def notice_settings(settings: Settings, metrics: NoticeMetrics) -> NoticeSettings | None:
     """None if there is no receiver; raises BadSettings if it cannot be used."""
-    given = settings.given
+    given = settings.given.of(ReceiverSettings)
     if not given.notice_url:
         return None
     bearer = None
@@ -231,7 +232,7 @@ def notice_settings(settings: Settings, metrics: NoticeMetrics) -> NoticeSetting
         return await client.send("POST", body=body, media=media)
 
     receiver = NoticeReceiver(post, settings.issuers[0], _origin(given.notice_url))
-    return NoticeSettings(receiver, timedelta(seconds=settings.notice_before), metrics)
+    return NoticeSettings(receiver, timedelta(seconds=given.notice_before.seconds), metrics)
 
 
 def _origin(url: str) -> str:

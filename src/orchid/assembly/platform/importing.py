@@ -105,7 +105,7 @@ async def _import(server: Assembly) -> None:
         server.store,
         server.random,
         clock=server.clock,
-        publish_time=settings.given.token_key_publish_time,
+        publish_time=str(settings.given.token_key_publish_time),
         longest=longest,
         revoked=server.access.revocations.revoked_keys,
     )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from orchid.features.notices.settings import ReceiverSettings
 from orchid.kernel.terminal import times
 from orchid.kernel.terminal.connection import NOT_FOUND, CommandRefused, Json, path
 from orchid.kernel.terminal.findings import Finding, Installation, good, note, wrong
@@ -14,7 +15,7 @@ ENTRY: Final = "progress.json"
 
 def notices(here: Installation) -> Iterator[Finding]:
     """The receiver of --notice-url takes the notices."""
-    if here.server is None or not here.settings.given.notice_url:
+    if here.server is None or not here.settings.given.of(ReceiverSettings).notice_url:
         return
     place = path("api", "v1", "namespaces", here.server.names.system_namespace, "configmaps", NAME)
     try:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchid.assembly import outside_issuers, token_exchange
+from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.sign_in.oidc.keys import KeyLocation, KeySource, fetching
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.settings.errors import BadSettings
@@ -31,7 +32,7 @@ def _configured(here: Installation) -> Iterator[KeyLocation]:
     """The issuers of users of the API, and those whose tokens can be exchanged."""
     if outside_issuers.is_given(here.settings.given):
         yield from outside_issuers.read(here.settings).issuers
-    if here.settings.given.token_exchange_config:
+    if here.settings.given.of(ExchangeSettings).token_exchange_config:
         yield from token_exchange.issuers(here.settings)
 
 

@@ -9,9 +9,8 @@ import typing
 
 import msgspec
 
+from orchid.assembly.settings import EverySetting, written_in
 from orchid.commands.server.serving_flags import add_settings, flags_of, settings_of, shown
-from orchid.kernel.settings.given import Given
-from orchid.kernel.settings.reading import written_in
 from orchid.kernel.terminal.connection import FORMS
 from orchid.kernel.terminal.output import Cell, print_for_programs, table
 
@@ -30,16 +29,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     is_changed_only = chosen.changed
     del chosen.changed
-    given = settings_of(chosen).given
+    values = settings_of(chosen).given.as_written()
     flags, written = flags_of(chosen), written_in(chosen.config)
     found = []
-    for field in msgspec.structs.fields(Given):
+    for field in msgspec.structs.fields(EverySetting):
         name = field.encode_name
         source = FLAG if name in flags else FILE if name in written else DEFAULT
         if source != DEFAULT or not is_changed_only:
-            value: typing.Any = getattr(given, field.name)
-            plain = list(value) if isinstance(value, tuple) else value
-            found.append({"setting": name, "value": plain, "from": source})
+            found.append({"setting": name, "value": values[name], "from": source})
     if not print_for_programs(chosen.output, found):
         rows = [
             (

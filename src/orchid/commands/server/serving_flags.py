@@ -1,6 +1,6 @@
 """Shared by commands with server settings: flags, and work until a signal.
 
-There is one flag for each setting, made from its declaration in kernel/settings/given.py. An
+There is one flag for each setting, made from its declaration in assembly/settings.py. An
 invalid setting ends the start with one line and exit code 2; a store that does not respond, with 1.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from orchid.assembly.settings import EverySetting, read
 from orchid.kernel.settings.checking import Settings, check
 from orchid.kernel.settings.errors import BadSettings, NotAvailable
-from orchid.kernel.settings.given import Given, Many
-from orchid.kernel.settings.reading import read
+from orchid.kernel.settings.given import Many
 from orchid.kernel.terminal.output import REFUSED, USAGE, Complaint
 
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
@@ -28,8 +28,8 @@ _NOT_SETTINGS = ("run", "config", "kubeconfig", "output")
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """One flag per setting."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as a TOML file")
-    hints = typing.get_type_hints(Given, include_extras=True)
-    for field in msgspec.structs.fields(Given):
+    hints = typing.get_type_hints(EverySetting, include_extras=True)
+    for field in msgspec.structs.fields(EverySetting):
         kind, *words = typing.get_args(hints[field.name])
         options: dict[str, Any] = {"metavar": field.encode_name.rsplit("-", 1)[-1].upper()}
         if kind == Many:

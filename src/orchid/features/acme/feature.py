@@ -13,6 +13,7 @@ from orchid.features.acme.controllers import clean_orders
 from orchid.features.acme.door import IDENTITY, AcmeDoor
 from orchid.features.acme.kinds import acme_account, acme_order
 from orchid.features.acme.roles import roles
+from orchid.features.acme.settings import AcmeSettings
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.context import Context, ServerPart
@@ -29,7 +30,7 @@ def _server(context: Context) -> AcmeDoor:
         return entry.object if entry and entry.object.spec.acme is not None else None
 
     return AcmeDoor(
-        settings.given.acme_url or settings.url,
+        str(settings.given.of(AcmeSettings).acme_url) or settings.url,
         clients(IDENTITY.name),
         find,
         accounts=AcmeAccounts(feed, revocations, naming),

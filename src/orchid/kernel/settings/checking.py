@@ -3,22 +3,27 @@
 Start with `check`. An invalid value raises `BadSettings`, which names the flag.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from orchid.kernel.credentials.x509.revocation_list import LISTED_AFTER_END
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
+from orchid.kernel.settings.given import STORED, Given
+from orchid.kernel.settings.section import go_together
 from orchid.kernel.settings.signing_files import own_pairs, signing_files
-from orchid.kernel.wire.errors import BadRequest
+from orchid.kernel.settings.values import is_plain, is_plain_url
 from orchid.kernel.wire.naming import SETS, Naming
-from orchid.kernel.wire.options import duration
 
-LAST_PORT = 65_535
-STORED, FILES = "stored", "files"  # where token keys are
-CONSOLE_LOGINS = ("oidc", "certificate")
+AUTHORIZERS = ("Node", "RBAC", "Webhook")
+PAIRS = (
+    ("tls_cert_file", "tls_private_key_file"),
+    ("cluster_signing_cert_file", "cluster_signing_key_file"),
+    ("pkcs11_module", "pkcs11_token"),
+    ("pkcs11_module", "pkcs11_pin_file"),
+    ("audit_log_path", "audit_policy_file"),
+    ("etcd_certfile", "etcd_keyfile"),
+)
 LEAST = {
     "workers": 1,
     "max_requests_inflight": 0,
@@ -49,8 +54,6 @@ class Settings(msgspec.Struct, frozen=True):
     token_webhook_ttl: float
     webhook_allowed_ttl: float
     webhook_refused_ttl: float
-    notice_before: float
-    console_session: float
 
     @property
     def url(self) -> str:
@@ -91,9 +94,10 @@ class Settings(msgspec.Struct, frozen=True):
 def check(given: Given) -> Settings:
     """Validate the given settings; raises BadSettings."""
     _refuse_contradictions(given)
-    host, port = address(given.listen, "listen")
+    for section in given.sections:
+        given.of(section).refuse_contradictions(given)
+    host, port = given.listen.parts
     issuers = given.service_account_issuer or (_url(given.advertise_address or host, port),)
-    max_age = _seconds("service-account-jwks-max-age", given.service_account_jwks_max_age)
     checked = Settings(
         given=given,
         data_dir=Path(given.data_dir),
@@ -102,32 +106,18 @@ def check(given: Given) -> Settings:
         names=SETS[given.naming],
         issuers=issuers,
         api_audiences=given.api_audiences or issuers[:1],
-        request_timeout=_seconds("request-timeout", given.request_timeout),
-        shutdown_grace=_seconds("shutdown-grace", given.shutdown_grace),
-        history=_seconds("history", given.history),
-        longest_token=int(
-            _seconds(
-                "service-account-max-token-expiration", given.service_account_max_token_expiration
-            )
-        ),
-        signing_duration=_seconds("cluster-signing-duration", given.cluster_signing_duration),
-        issued_retention=_retention(given.issued_retention),
-        jwks_max_age=max_age,
-        token_key_rotation=_seconds("token-key-rotation", given.token_key_rotation),
-        token_key_publish_time=_publish_time(given.token_key_publish_time, max_age),
-        token_webhook_ttl=_seconds(
-            "authentication-token-webhook-cache-ttl", given.authentication_token_webhook_cache_ttl
-        ),
-        webhook_allowed_ttl=_seconds(
-            "authorization-webhook-cache-authorized-ttl",
-            given.authorization_webhook_cache_authorized_ttl,
-        ),
-        webhook_refused_ttl=_seconds(
-            "authorization-webhook-cache-unauthorized-ttl",
-            given.authorization_webhook_cache_unauthorized_ttl,
-        ),
-        notice_before=_seconds("notice-before", given.notice_before),
-        console_session=_seconds("console-session", given.console_session),
+        request_timeout=given.request_timeout.seconds,
+        shutdown_grace=given.shutdown_grace.seconds,
+        history=given.history.seconds,
+        longest_token=int(given.service_account_max_token_expiration.seconds),
+        signing_duration=given.cluster_signing_duration.seconds,
+        issued_retention=given.issued_retention.seconds,
+        jwks_max_age=given.service_account_jwks_max_age.seconds,
+        token_key_rotation=given.token_key_rotation.seconds,
+        token_key_publish_time=given.token_key_publish_time.seconds,
+        token_webhook_ttl=given.authentication_token_webhook_cache_ttl.seconds,
+        webhook_allowed_ttl=given.authorization_webhook_cache_authorized_ttl.seconds,
+        webhook_refused_ttl=given.authorization_webhook_cache_unauthorized_ttl.seconds,
     )
     if checked.stores_token_keys and checked.is_unsealed:
         raise BadSettings(
@@ -137,107 +127,54 @@ def check(given: Given) -> Settings:
     return checked
 
 
-def _publish_time(text: str, max_age: float) -> float:
-    seconds = _seconds("token-key-publish-time", text)
-    if seconds < max_age:
-        raise BadSettings(
-            "--token-key-publish-time: must not be below --service-account-jwks-max-age, for which "
-            "verifiers cache the published keys"
-        )
-    return seconds
-
-
 def _refuse_contradictions(given: Given) -> None:
-    """Refuse values that are not among the choices, or contradict each other."""
-    _one_of("naming", given.naming, tuple(SETS))
-    _one_of("namespaces", given.namespaces, ("lenient", "strict"))
-    _one_of("store", given.store, ("sqlite", "memory"))
-    _one_of("ledger-tokens", given.ledger_tokens, ("counted", "totals", "off"))
-    _one_of("token-keys", given.token_keys, ("", STORED, FILES))
-    _one_of("log-format", given.log_format, ("text", "json"))
-    _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))
-    for mode in given.authorization_mode:
-        _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook"))
+    """Refuse values that contradict each other."""
+    if not given.listen:
+        raise BadSettings("--listen: '' is not an address and a port, like 127.0.0.1:6443")
+    if unknown := [mode for mode in given.authorization_mode if mode not in AUTHORIZERS]:
+        known = ", ".join(AUTHORIZERS)
+        raise BadSettings(f"--authorization-mode: {unknown[0]!r} is none of {known}")
     if not given.authorization_mode:
         raise BadSettings("--authorization-mode: at least one authorizer is needed")
     for name, least in LEAST.items():
         if getattr(given, name) < least:
             raise BadSettings(f"--{name.replace('_', '-')}: at least {least} is needed")
-    _urls(given)
+    _issuers(given)
     own_pairs(given, SETS[given.naming])
-    _together(given, "tls_cert_file", "tls_private_key_file")
-    _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
-    _together(given, "pkcs11_module", "pkcs11_token")
-    _together(given, "pkcs11_module", "pkcs11_pin_file")
-    _together(given, "audit_log_path", "audit_policy_file")
-    _together(given, "etcd_certfile", "etcd_keyfile")
+    for pair in PAIRS:
+        go_together(given, *pair)
     _front_proxy(given)
-    if given.crl_listen:
-        address(given.crl_listen, "crl-listen")
-    for flag, value in (
-        ("notice-ca-file", given.notice_ca_file),
-        ("notice-token-file", given.notice_token_file),
-    ):
-        if value and not given.notice_url:
-            raise BadSettings(f"--{flag} needs --notice-url")
-    _console(given)
+    _ages(given)
 
 
-def _urls(given: Given) -> None:
-    """Refuse URLs that clients, or this server, could not use."""
+def _issuers(given: Given) -> None:
+    """Refuse issuers and hosts that clients could not use."""
     for issuer in given.service_account_issuer:
         # As in Kubernetes, a word without a colon is an issuer, too.
-        if not (_is_plain_url(issuer) if ":" in issuer else _is_plain(issuer)):
+        if not (is_plain_url(issuer) if ":" in issuer else is_plain(issuer)):
             raise BadSettings(
                 f"--service-account-issuer: {issuer!r} is not a URL like https://id.example.org"
             )
-    _refuse_odd_url("service-account-jwks-uri", given.service_account_jwks_uri)
-    _refuse_odd_url("crl-url", given.crl_url)
-    _refuse_odd_url("acme-url", given.acme_url)
-    if given.acme_url and not given.acme_url.startswith("https://"):
-        raise BadSettings("--acme-url: ACME clients need https")
-    if given.advertise_address and not _is_plain(given.advertise_address):
+    if given.advertise_address and not is_plain(given.advertise_address):
         raise BadSettings(
             f"--advertise-address: {given.advertise_address!r} is not a host name or an IP address"
         )
-    if given.notice_url:
-        from orchid.kernel.outbound import remote  # noqa: PLC0415 -- most servers send no notices
-
-        try:
-            remote.refuse_unfit_url(given.notice_url)
-        except remote.InvalidRemote as problem:
-            raise BadSettings(f"--notice-url: {problem}") from None
 
 
-def _console(given: Given) -> None:
-    """Refuse settings of the console that contradict each other."""
-    _together(given, "console_listen", "console_url")
-    _together(given, "console_tls_cert_file", "console_tls_private_key_file")
-    _one_of("console-login", given.console_login, CONSOLE_LOGINS)
-    if not given.console_listen:
-        return
-    address(given.console_listen, "console-listen")
-    rest = given.console_url.removeprefix("https://")
-    if rest == given.console_url or "/" in rest.rstrip("/") or not _is_plain_url(given.console_url):
+def _ages(given: Given) -> None:
+    """Refuse durations that are too short for others."""
+    if given.token_key_publish_time.seconds < given.service_account_jwks_max_age.seconds:
         raise BadSettings(
-            f"--console-url: {given.console_url!r} is not a URL like https://console.example.com"
+            "--token-key-publish-time: must not be below --service-account-jwks-max-age, for which "
+            "verifiers cache the published keys"
         )
-    if given.console_login == "oidc" and not (given.authentication_config or given.oidc_issuer_url):
-        raise BadSettings(
-            "--console-login: oidc needs an external issuer (--authentication-config or "
-            "--oidc-issuer-url), whose tokens the server accepts"
-        )
-
-
-def _retention(text: str) -> float:
-    """The retention of inventory records, from which CRLs of revoked signers are computed."""
-    seconds, least = _seconds("issued-retention", text), LISTED_AFTER_END.total_seconds()
-    if seconds < least:
+    # CRLs of revoked signers are computed from these records.
+    least = LISTED_AFTER_END.total_seconds()
+    if given.issued_retention.seconds < least:
         raise BadSettings(
             f"--issued-retention: at least {least / 3600:.0f}h: a revocation list has a "
             "certificate for that long after it expired"
         )
-    return seconds
 
 
 def _url(host: str, port: int) -> str:
@@ -245,17 +182,6 @@ def _url(host: str, port: int) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 -- recognised, not bound to
         host = "127.0.0.1"
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise BadSettings(f"--{name}: {value!r} is none of {', '.join(choices)}")
-
-
-def _together(given: Given, first: str, second: str) -> None:
-    if bool(getattr(given, first)) != bool(getattr(given, second)):
-        names = (f"--{name.replace('_', '-')}" for name in (first, second))
-        raise BadSettings(f"{' and '.join(names)} go together")
 
 
 def _front_proxy(given: Given) -> None:
@@ -274,35 +200,3 @@ def _front_proxy(given: Given) -> None:
             raise BadSettings(
                 f"--{flag} needs --requestheader-client-ca-file, which verifies the front proxy"
             )
-
-
-def _refuse_odd_url(name: str, text: str) -> None:
-    """Refuse a URL that clients could not fetch: it is written into certificates."""
-    if text and not (text.startswith(("http://", "https://")) and _is_plain_url(text)):
-        raise BadSettings(f"--{name}: {text!r} is not a URL like http://pki.example.com")
-
-
-def _is_plain_url(text: str) -> bool:
-    return bool(text.partition("://")[2].rstrip("/")) and _is_plain(text)
-
-
-def _is_plain(text: str) -> bool:
-    return bool(text) and text.isascii() and text.isprintable() and not set(text) & set(' "<>?#%')
-
-
-def address(text: str, name: str) -> tuple[str, int]:
-    """The host and port of a setting."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
-        raise BadSettings(f"--{name}: {text!r} is not an address and a port, like 127.0.0.1:6443")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 -- ":6443" means everywhere
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        seconds = duration(text)
-    except BadRequest:
-        raise BadSettings(f"--{name}: {text!r} is not a duration, like 90s or 5m") from None
-    if seconds < 0:
-        raise BadSettings(f"--{name}: a duration may not be negative")
-    return seconds

@@ -1,26 +1,74 @@
-"""`Given`: every setting as written, before validation.
+"""`Given`: the settings of the kernel as written, before validation.
 
 A setting is one field with its help text: the command line, the TOML file and the documentation all
-use it. `reading.py` merges the file and the flags, `checking.py` validates them.
+use it. Features declare theirs in a `Section` (section.py). `reading.py` merges the file and the
+flags, `checking.py` validates what one type of values.py cannot.
 """
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import msgspec
 
+from orchid.kernel.settings.values import Address, Choice, Duration, Url
 from orchid.kernel.wire.naming import DEFAULT, SETS
 
 Help = msgspec.Meta
 Many = tuple[str, ...]
+S = TypeVar("S", bound=msgspec.Struct)
+STORED, FILES = "stored", "files"  # where token keys are
 
 
-class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
-    """Every setting as written, before validation."""
+class NamingName(Choice):
+    choices = tuple(SETS)
+
+
+class Namespaces(Choice):
+    choices = ("lenient", "strict")
+
+
+class StoreName(Choice):
+    choices = ("sqlite", "memory")
+
+
+class LedgerTokens(Choice):
+    choices = ("counted", "totals", "off")
+
+
+class TokenKeys(Choice):
+    choices = ("", STORED, FILES)
+
+
+class LogFormat(Choice):
+    choices = ("text", "json")
+
+
+class LogLevel(Choice):
+    choices = ("debug", "info", "warning", "error")
+
+
+class Written(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """Settings as written, with those of features in sections."""
+
+    sections: ClassVar[tuple[type[Any], ...]] = ()
+
+    def as_written(self) -> dict[str, Any]:
+        """The settings as in a file."""
+        return cast("dict[str, Any]", msgspec.to_builtins(self, enc_hook=str))
+
+    def of(self, section: type[S]) -> S:
+        """The settings of a feature."""
+        return section(**{name: getattr(self, name) for name in section.__struct_fields__})
+
+
+class Given(Written, frozen=True):
+    """The settings of the kernel; section.py adds those of features."""
 
     data_dir: Annotated[
         str, Help(description="Directory of keys, certificates and the embedded store.")
     ] = "orchid-data"
-    listen: Annotated[str, Help(description="Address and port to serve on.")] = "127.0.0.1:6443"
+    listen: Annotated[Address, Help(description="Address and port to serve on.")] = Address(
+        "127.0.0.1:6443"
+    )
     advertise_address: Annotated[
         str,
         Help(
@@ -29,14 +77,16 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         ),
     ] = ""
     workers: Annotated[int, Help(description="API processes sharing the listening socket.")] = 1
-    naming: Annotated[str, Help(description=f"Set of names: {' or '.join(SETS)}.")] = DEFAULT
+    naming: Annotated[NamingName, Help(description=f"Set of names: {' or '.join(SETS)}.")] = (
+        NamingName(DEFAULT)
+    )
     namespaces: Annotated[
-        str,
+        Namespaces,
         Help(
             description="lenient: a namespace is created with its first object; "
             "strict: it must exist."
         ),
-    ] = "lenient"
+    ] = Namespaces("lenient")
     namespace_creators: Annotated[
         Many,
         Help(
@@ -84,14 +134,16 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
             description="Concurrent writing requests, added to the reading ones; 0 means no limit."
         ),
     ] = 200
-    request_timeout: Annotated[str, Help(description="Maximum duration of a request.")] = "60s"
+    request_timeout: Annotated[Duration, Help(description="Maximum duration of a request.")] = (
+        Duration("60s")
+    )
     min_request_timeout: Annotated[
         int,
         Help(description="Minimum duration of a watch in seconds; the maximum is twice as long."),
     ] = 1800
     shutdown_grace: Annotated[
-        str, Help(description="How long a stop waits for running requests.")
-    ] = "10s"
+        Duration, Help(description="How long a stop waits for running requests.")
+    ] = Duration("10s")
     # authentication
     client_ca_file: Annotated[
         str, Help(description="CAs of client certificates. Default: the cluster CA.")
@@ -142,8 +194,8 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         str, Help(description="kubeconfig of a webhook that reviews tokens; reloaded when changed.")
     ] = ""
     authentication_token_webhook_cache_ttl: Annotated[
-        str, Help(description="How long its responses are cached.")
-    ] = "2m"
+        Duration, Help(description="How long its responses are cached.")
+    ] = Duration("2m")
     # accounts and tokens
     service_account_issuer: Annotated[
         Many, Help(description="Issuer of tokens; the first signs, the others are accepted.")
@@ -158,8 +210,8 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         Many, Help(description="Keys that verify tokens. Default: the signing key.")
     ] = ()
     service_account_max_token_expiration: Annotated[
-        str, Help(description="Maximum lifetime of a token; 0s means no limit.")
-    ] = "0s"
+        Duration, Help(description="Maximum lifetime of a token; 0s means no limit.")
+    ] = Duration("0s")
     service_account_extend_token_expiration: Annotated[
         bool,
         Help(
@@ -167,47 +219,32 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         ),
     ] = True
     service_account_jwks_uri: Annotated[
-        str, Help(description="URL of the token keys. Default: under the first issuer.")
-    ] = ""
+        Url, Help(description="URL of the token keys. Default: under the first issuer.")
+    ] = Url("")
     service_account_jwks_max_age: Annotated[
-        str, Help(description="How long verifiers may cache the published keys.")
-    ] = "1h"
+        Duration, Help(description="How long verifiers may cache the published keys.")
+    ] = Duration("1h")
     token_keys: Annotated[
-        str,
+        TokenKeys,
         Help(
             description="stored: token keys are SigningKey objects and rotate; files: they are the "
             "files of the flags above. Default: stored, unless those flags are given or Secrets "
             "are not sealed."
         ),
-    ] = ""
+    ] = TokenKeys("")
     token_key_rotation: Annotated[
-        str,
+        Duration,
         Help(
             description="How long a stored token key signs before its successor does; 0: by hand."
         ),
-    ] = "2160h"
+    ] = Duration("2160h")
     token_key_publish_time: Annotated[
-        str,
+        Duration,
         Help(
             description="How long a stored token key is published before it may sign; not below "
             "the max-age of the published keys."
         ),
-    ] = "24h"
-    # exchange of tokens
-    token_exchange_config: Annotated[
-        str,
-        Help(
-            description="TokenExchangeConfiguration file: issuers whose tokens can be exchanged; "
-            "reloaded when changed. Without it, token exchange is off."
-        ),
-    ] = ""
-    token_exchange_strict: Annotated[
-        bool,
-        Help(
-            description="Refuse exchange policies for subjects that others can obtain, instead of "
-            "a warning."
-        ),
-    ] = False
+    ] = Duration("24h")
     # authorization
     authorization_mode: Annotated[
         Many, Help(description="Authorizers in order: Node, RBAC, Webhook.")
@@ -226,19 +263,19 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         str, Help(description="SubjectAccessReview version of its requests: v1 or v1beta1.")
     ] = "v1"
     authorization_webhook_cache_authorized_ttl: Annotated[
-        str, Help(description="How long allowed decisions are cached.")
-    ] = "5m"
+        Duration, Help(description="How long allowed decisions are cached.")
+    ] = Duration("5m")
     authorization_webhook_cache_unauthorized_ttl: Annotated[
-        str, Help(description="How long other decisions are cached.")
-    ] = "30s"
+        Duration, Help(description="How long other decisions are cached.")
+    ] = Duration("30s")
     # certificates
     cluster_signing_cert_file: Annotated[
         str, Help(description="CA that signs certificate requests. Default: the cluster CA.")
     ] = ""
     cluster_signing_key_file: Annotated[str, Help(description="Its key.")] = ""
     cluster_signing_duration: Annotated[
-        str, Help(description="Maximum lifetime of an issued certificate.")
-    ] = "8760h"
+        Duration, Help(description="Maximum lifetime of an issued certificate.")
+    ] = Duration("8760h")
     cluster_signing_client_cert_file: Annotated[
         str, Help(description="CA of the API client signer only.")
     ] = ""
@@ -267,109 +304,39 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         str, Help(description="File with the user PIN of the token, readable by its owner only.")
     ] = ""
     crl_url: Annotated[
-        str,
+        Url,
         Help(
             description="Base URL of /crl/ for verifiers, like http://pki.example.com; "
             "issued certificates then have a CRL distribution point."
         ),
-    ] = ""
-    acme_url: Annotated[
-        str,
-        Help(
-            description="Base URL of /acme/ for clients, like https://acme.example.com. Default: "
-            "the address at which clients reach the server."
-        ),
-    ] = ""
+    ] = Url("")
     crl_listen: Annotated[
-        str,
+        Address,
         Help(
             description="Address and port to serve revocation lists on without TLS; empty for none."
         ),
-    ] = ""
+    ] = Address("")
     issued_retention: Annotated[
-        str,
+        Duration,
         Help(
             description="How long the record of an issued certificate outlives it; at least 168h."
         ),
-    ] = "720h"
+    ] = Duration("720h")
     # controllers
     controllers: Annotated[
         Many,
         Help(description="Controllers to run: '*' for all, '-name' for all but one, '' for none."),
     ] = ("*",)
-    # notices
-    notice_url: Annotated[
-        str,
-        Help(
-            description="URL that receives signed notices: waiting requests, ends, revocations, "
-            "rotated keys. Without it, none are sent."
-        ),
-    ] = ""
-    notice_ca_file: Annotated[
-        str, Help(description="CA of the receiver's certificate. Default: those of the system.")
-    ] = ""
-    notice_token_file: Annotated[
-        str, Help(description="File with a bearer token for the receiver; read at each use.")
-    ] = ""
-    notice_before: Annotated[
-        str, Help(description="How long before the end of a certificate a notice is sent.")
-    ] = "720h"
-    # console
-    console_listen: Annotated[
-        str,
-        Help(description="Address and port to serve the console on, for browsers; empty for none."),
-    ] = ""
-    console_url: Annotated[
-        str, Help(description="URL of the console for browsers, like https://console.example.com.")
-    ] = ""
-    console_login: Annotated[
-        str,
-        Help(description="How its users sign in: oidc, or certificate (a client certificate)."),
-    ] = "oidc"
-    console_oidc_issuer: Annotated[
-        str,
-        Help(
-            description="Issuer that signs users in: one of the external OIDC issuers. Default: "
-            "the only one."
-        ),
-    ] = ""
-    console_oidc_client_id: Annotated[
-        str,
-        Help(
-            description="Client id of the console: one of the audiences of the issuer. Default: "
-            "the only one."
-        ),
-    ] = ""
-    console_oidc_client_secret_file: Annotated[
-        str, Help(description="File with the client secret, if it has one; read at each use.")
-    ] = ""
-    console_oidc_scopes: Annotated[
-        Many,
-        Help(
-            description="Scopes of the sign-in; offline_access is added if the issuer supports it."
-        ),
-    ] = ("openid", "profile", "email")
-    console_session: Annotated[
-        str, Help(description="Maximum duration of a session; an idle one ends after 30 minutes.")
-    ] = "8h"
-    console_tls_cert_file: Annotated[
-        str,
-        Help(
-            description="Serving certificate of the console, with its chain. Default: that of the "
-            "API."
-        ),
-    ] = ""
-    console_tls_private_key_file: Annotated[str, Help(description="Its key.")] = ""
     # store
     store: Annotated[
-        str,
+        StoreName,
         Help(
             description="Store of the objects: sqlite (in the data directory) or memory (volatile)."
         ),
-    ] = "sqlite"
+    ] = StoreName("sqlite")
     history: Annotated[
-        str, Help(description="How long old revisions can be listed and watched.")
-    ] = "5m"
+        Duration, Help(description="How long old revisions can be listed and watched.")
+    ] = Duration("5m")
     etcd_servers: Annotated[
         Many, Help(description="etcd endpoints; if set, objects are stored there.")
     ] = ()
@@ -394,16 +361,18 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         ),
     ] = ()
     ledger_tokens: Annotated[
-        str,
+        LedgerTokens,
         Help(
             description="counted: the ledger has the number of tokens of each key and account, and "
             "their expiry; totals: of each key; off: of none."
         ),
-    ] = "counted"
+    ] = LedgerTokens("counted")
     # record
     audit_log_path: Annotated[
         str, Help(description="File for the audit record; '-' for standard output; empty for none.")
     ] = ""
     audit_policy_file: Annotated[str, Help(description="Policy of the audit record.")] = ""
-    log_format: Annotated[str, Help(description="text or json.")] = "text"
-    log_level: Annotated[str, Help(description="debug, info, warning or error.")] = "info"
+    log_format: Annotated[LogFormat, Help(description="text or json.")] = LogFormat("text")
+    log_level: Annotated[LogLevel, Help(description="debug, info, warning or error.")] = LogLevel(
+        "info"
+    )

@@ -1,7 +1,7 @@
 """Reading settings: a TOML file and the flags of a command; flags win.
 
 A misspelt key or a value of the wrong type raises `BadSettings`, with a message for the user.
-checking.py validates the values.
+Types of values.py parse texts meanwhile; checking.py validates the rest.
 """
 
 from collections.abc import Mapping
@@ -12,23 +12,24 @@ import msgspec
 
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.given import Given
+from orchid.kernel.settings.values import Value
 from orchid.kernel.wire.text import without_type_names
 
 
-def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
+def read(type_: type[Given], config: Path | None, flags: Mapping[str, Any]) -> Given:
     """Merge the file and the flags; flags win."""
-    written = {**written_in(config), **flags}
-    for field in msgspec.structs.fields(Given):
+    written = {**written_in(type_, config), **flags}
+    for field in msgspec.structs.fields(type_):
         # A list with one element may be written without brackets.
         if isinstance(field.default, tuple) and isinstance(written.get(field.encode_name), str):
             written[field.encode_name] = [text] if (text := written[field.encode_name]) else []
     try:
-        return msgspec.convert(written, Given, strict=False)
+        return msgspec.convert(written, type_, strict=False, dec_hook=_parse)
     except msgspec.ValidationError as problem:
         raise BadSettings(_sentence(str(problem))) from None
 
 
-def written_in(path: Path | None) -> dict[str, Any]:
+def written_in(type_: type[Given], path: Path | None) -> dict[str, Any]:
     """The settings in a file, as written; none without a file."""
     if path is None:
         return {}
@@ -42,7 +43,7 @@ def written_in(path: Path | None) -> dict[str, Any]:
         raise BadSettings(f"--config: {problem.strerror}: {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise BadSettings(f"--config: {path} is not TOML: {problem}") from None
-    known = [field.encode_name for field in msgspec.structs.fields(Given)]
+    known = [field.encode_name for field in msgspec.structs.fields(type_)]
     for name in written:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
@@ -51,7 +52,14 @@ def written_in(path: Path | None) -> dict[str, Any]:
     return written
 
 
+def _parse(type_: type[Value], written: object) -> Value:
+    try:
+        return type_(msgspec.convert(written, str))
+    except msgspec.ValidationError as problem:
+        raise ValueError(str(problem)) from None
+
+
 def _sentence(problem: str) -> str:
-    text, _, flag = problem.partition(" - at `$.")
+    text, _, flag = problem.rpartition(" - at `$.")
     text = without_type_names(text)
     return f"--{flag.rstrip('`')}: {text}" if flag else text

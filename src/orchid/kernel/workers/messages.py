@@ -10,11 +10,10 @@ before the `Outcomes` of its commits.
 Every message is a msgpack array with a leading number; framing.py adds its length.
 """
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from orchid.kernel.settings.given import Given
 from orchid.kernel.store.interface import (
     Change,
     Compacted,
@@ -192,7 +191,7 @@ class Forgotten(WorkerMessage, frozen=True, tag=32):
 class Begin(WorkerMessage, frozen=True, tag=40):
     """The first message to a worker: its role, and the revision of the store."""
 
-    given: Given
+    given: dict[str, Any]  # every setting as written
     listens: bool  # it serves clients
     prepares: bool  # it writes the objects that must always exist, before any worker serves
     controls: bool  # it runs the controllers

@@ -168,7 +168,7 @@ class Parent:
 
     def _first_word(self, role: WorkerRole) -> Begin:
         return Begin(
-            given=self._settings.given,
+            given=self._settings.given.as_written(),
             listens=role.listens,
             prepares=role.prepares and not self._prepared,
             controls=role.controls,

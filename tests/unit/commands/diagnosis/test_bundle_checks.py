@@ -8,10 +8,10 @@ from typing import Any, cast
 from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
-from orchid.kernel.settings.given import Given
 from orchid.kernel.terminal.connection import ServerConnection
 from orchid.kernel.terminal.findings import Installation
 from orchid.kernel.wire.naming import ORCH
+from tests.settings import written
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ class Server:
 
 
 def findings(tmp_path: Path, *found: dict[str, Any]) -> list[tuple[str, str]]:
-    settings = check(Given(data_dir=str(tmp_path)))
+    settings = check(written(data_dir=str(tmp_path)))
     server = cast(ServerConnection, Server(*found))
     here = Installation(settings, data_directory.located(settings), NOW, server)
     return [(one.state, one.text) for one in bundles(here)]

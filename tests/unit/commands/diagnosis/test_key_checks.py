@@ -9,10 +9,10 @@ import pytest
 from orchid.commands.diagnosis.key_checks import stored_keys
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
-from orchid.kernel.settings.given import Given
 from orchid.kernel.terminal.connection import ServerConnection
 from orchid.kernel.terminal.findings import Installation
 from orchid.kernel.wire.naming import ORCH
+from tests.settings import written
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 
@@ -57,7 +57,7 @@ class Server:
 
 
 def findings(tmp_path: Path, *keys: dict[str, Any], **given: Any) -> list[tuple[str, str]]:
-    settings = check(Given(data_dir=str(tmp_path), **given))
+    settings = check(written(data_dir=str(tmp_path), **given))
     server = cast(ServerConnection, Server(*keys))
     here = Installation(settings, data_directory.located(settings), NOW, server)
     return [(one.state, one.text) for one in stored_keys(here)]

@@ -23,12 +23,12 @@ from orchid.kernel.credentials.files import write_private
 from orchid.kernel.credentials.keys import encode_private
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
-from orchid.kernel.settings.given import Given
 from orchid.kernel.terminal.connection import ServerConnection
 from orchid.kernel.terminal.findings import Check, Installation
 from orchid.kernel.tlog.checkpoints import Checkpoint
 from orchid.kernel.tlog.notes import NoteSigner
 from orchid.kernel.wire.naming import ORCH
+from tests.settings import written
 
 NOW = datetime.now(UTC)
 
@@ -58,7 +58,7 @@ class Server:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    settings = check(Given(data_dir=str(tmp_path)))
+    settings = check(written(data_dir=str(tmp_path)))
     data_directory.prepare(settings, NOW)
     return tmp_path
 
@@ -66,7 +66,7 @@ def data(tmp_path: Path) -> Path:
 def findings(
     check_: Check, data: Path, server: Server | None = None, **given: Any
 ) -> list[tuple[str, str]]:
-    settings = check(Given(data_dir=str(data), **given))
+    settings = check(written(data_dir=str(data), **given))
     files = data_directory.located(settings)
     here = Installation(settings, files, NOW, cast(ServerConnection, server) if server else None)
     return [(one.state, one.text) for one in check_(here)]

@@ -15,7 +15,7 @@ def test_nothing_else_loads_the_console() -> None:
         "import importlib, sys\n"
         f"for name in {[*SERVER, *REST]!r}: importlib.import_module(name)\n"
         "unused = ('orchid.features.console.', 'jinja2')\n"
-        "known = ('feature', 'identity', 'kinds', 'kinds.console_session')\n"
+        "known = ('feature', 'identity', 'kinds', 'kinds.console_session', 'settings')\n"
         "loaded = [name for name in sys.modules if name.startswith(unused)]\n"
         "print([name for name in loaded if name.partition('console.')[2] not in known])"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from orchid.kernel.settings.checking import check
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
+from tests.settings import written
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_server_issues_tokens_under_its_own_address(
     listen: str, advertised: str, address: str
 ) -> None:
     """An address that nobody can reach, like 0.0.0.0, would be an issuer that nobody can verify."""
-    checked = check(Given(listen=listen, advertise_address=advertised))
+    checked = check(written(listen=listen, advertise_address=advertised))
 
     assert checked.url == address
     assert checked.issuers == (address,)
@@ -32,7 +32,7 @@ def test_server_issues_tokens_under_its_own_address(
 
 def test_issuer_that_is_given_stays() -> None:
     """The first one is the audience too, unless that is given."""
-    checked = check(Given(service_account_issuer=("https://new.example", "https://old.example")))
+    checked = check(written(service_account_issuer=("https://new.example", "https://old.example")))
 
     assert checked.issuers == ("https://new.example", "https://old.example")
     assert checked.api_audiences == ("https://new.example",)
@@ -40,9 +40,9 @@ def test_issuer_that_is_given_stays() -> None:
 
 def test_records_stay_as_long_as_revocation_lists_need_them() -> None:
     """A week after the end of their certificate; less is refused."""
-    assert check(Given(issued_retention="168h")).issued_retention == 7 * 86_400
+    assert check(written(issued_retention="168h")).issued_retention == 7 * 86_400
     with pytest.raises(BadSettings, match="--issued-retention: at least 168h"):
-        check(Given(issued_retention="167h59m"))
+        check(written(issued_retention="167h59m"))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_value_that_cannot_be_used_is_refused_with_its_flag(
 ) -> None:
     """Before a file is read, or a server announced."""
     with pytest.raises(BadSettings) as refused:
-        check(Given(**given))
+        check(written(**given))
 
     assert text in str(refused.value)
 
@@ -81,4 +81,4 @@ def test_a_value_that_cannot_be_used_is_refused_with_its_flag(
 @pytest.mark.parametrize("issuer", ["https://id.example.org/x", "urn://orchid", "orchid"])
 def test_an_issuer_is_a_url_or_a_word(issuer: str) -> None:
     """A word without a colon, as in Kubernetes."""
-    assert check(Given(service_account_issuer=(issuer,))).issuers == (issuer,)
+    assert check(written(service_account_issuer=(issuer,))).issuers == (issuer,)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from orchid.assembly.settings import read
+from orchid.features.console.settings import ConsoleSettings
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.reading import read
 
 
 def test_misspelt_setting_names_the_file_and_the_one_that_was_meant(tmp_path: Path) -> None:
@@ -26,3 +27,14 @@ def test_a_value_of_the_wrong_type_is_reported_in_words(tmp_path: Path) -> None:
 
     with pytest.raises(BadSettings, match="--listen: must be text, not a list"):
         read(path, {})
+
+
+def test_a_worker_reads_the_settings_that_its_parent_has() -> None:
+    """Every value, of the kernel and of features, is the same text again."""
+    first = read(None, {"history": "90s", "console-session": "1h", "api-audiences": ["x", "y"]})
+
+    again = read(None, first.as_written())
+
+    assert again == first
+    assert again.history.seconds == 90
+    assert again.of(ConsoleSettings).console_session.seconds == 3600

@@ -10,13 +10,13 @@ import apsw
 import msgspec
 import pytest
 
+from orchid.assembly.settings import read
 from orchid.assembly.stores import opened_store
 from orchid.commands.records import backup, restore
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.base.version import __version__
 from orchid.kernel.settings.checking import check
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.reading import read
 from orchid.kernel.store import format as store_format
 from orchid.kernel.store.etcd.store import EtcdStore
 from orchid.kernel.store.interface import ABSENT, Change, NewerFormat, Span, Store, StoreUnusable

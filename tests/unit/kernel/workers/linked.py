@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
-from orchid.kernel.settings.given import Given
 from orchid.kernel.store.interface import GroupingStore
 from orchid.kernel.workers.counter import SharedCounter
 from orchid.kernel.workers.messages import Begin, Ready, UnfitMessage
@@ -34,7 +33,7 @@ class Parent:
 
     def first_word(self) -> Begin:
         return Begin(
-            given=Given(),
+            given={},
             listens=True,
             prepares=False,
             controls=False,

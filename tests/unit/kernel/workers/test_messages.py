@@ -2,7 +2,6 @@
 
 import pytest
 
-from orchid.kernel.settings.given import Given
 from orchid.kernel.store.interface import (
     AlreadyInUse,
     Change,
@@ -43,7 +42,7 @@ def unframed(data: bytes) -> bytes:
         FoundMessage(1, [Record("a", b"\x00", 2)], 3, more=True, oldest=1),
         Happened((StoreEvent("a", None, 5, b"", 4), StoreEvent("b", b"v", 5, None, 0)), 5),
         Begin(
-            Given(workers=3, api_audiences=("x", "y")),
+            {"workers": 3, "api-audiences": ["x", "y"]},
             listens=True, prepares=False, controls=False,
             sockets=(7, 8), counter=9, revision=2**53, oldest=1,
         ),

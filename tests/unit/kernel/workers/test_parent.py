@@ -14,16 +14,16 @@ import pytest
 
 from orchid.kernel.settings.checking import Settings, check
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
 from orchid.kernel.store.memory import MemoryStore
 from orchid.kernel.workers import parent as parent_module
 from orchid.kernel.workers.parent import Parent, WorkerRole, roles
+from tests.settings import written
 
 SMALL_WORKER = Path(__file__).with_name("small_worker.py")
 
 
 def settings_for(workers: int = 2, controllers: Sequence[str] = (), grace: str = "5s") -> Settings:
-    given = Given(workers=workers, controllers=tuple(controllers), shutdown_grace=grace)
+    given = written(workers=workers, controllers=tuple(controllers), shutdown_grace=grace)
     return check(given)
 
 
