@@ -246,6 +246,25 @@ async def test_a_deleted_authority_takes_its_key_and_its_bundle_along(world: Bes
         await world.until_gone(ClusterTrustBundle, ready.status.trust_bundle)
 
 
+async def test_an_authority_that_is_being_deleted_shows_no_foreign_root(world: Beside) -> None:
+    """A finalizer may keep it for long, and its status can be written."""
+    await create(world)
+    async with world.running(KEEPER):
+        ready = await until_ready(world)
+    await world.admin.update(ready.with_meta(finalizers=("example.com/held",)))
+    await world.admin.delete(CertificateAuthority, "web")
+    held = await world.admin.get(CertificateAuthority, "web")
+    unchanged = await looked_at(world)
+    foreign = Authority.create("foreign", now=world.clock.now()).chain_pem.decode()
+    await world.admin.update_status(replace(held, status=replace(held.status, certificate=foreign)))
+
+    shown = await looked_at(world)
+
+    assert unchanged.metadata.resource_version == held.metadata.resource_version
+    assert held.metadata.deletion_timestamp is not None
+    assert shown.status.certificate == held.status.certificate != foreign
+
+
 async def test_a_bundle_that_is_deleted_or_changed_is_put_back(world: Beside) -> None:
     """It is kept in step with its authority."""
     async with world.running(KEEPER):

@@ -198,10 +198,13 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             self._kept.setdefault(location, set()).add(name)
 
     async def reconcile(self, found: CertificateAuthority) -> float | None:
-        if found.metadata.deletion_timestamp is not None or found.is_file:
+        if found.is_file:
             return None
         if not self.listed.is_set():
             raise TryAgain("not every certificate authority is known yet")
+        if found.metadata.deletion_timestamp is not None:
+            await self._show_own(found)
+            return None
         now = self._clock.now()
         status = replace(found.status, parent=self._remembered_parent(found))
         try:
@@ -231,6 +234,17 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         reported = with_conditions(replace(found, status=status), conditions, now)
         await self._report(found, reported)
         return self._pause(found, status.certificate, now)
+
+    async def _show_own(self, found: CertificateAuthority) -> None:
+        """Correct the certificate of an authority that is being deleted: that of a key, or none.
+
+        A finalizer may keep it for long, and a user may write its status.
+        """
+        own = [key.status.certificate for key in self._keys_of(found)]
+        if found.status.certificate not in ("", *own):
+            certificate = next(filter(None, own), "")
+            status = replace(found.status, certificate=certificate)
+            await self._report(found, replace(found, status=status))
 
     def _pause(self, found: CertificateAuthority, chain: str, now: datetime) -> float:
         """Seconds until the authority is checked again without an event."""
