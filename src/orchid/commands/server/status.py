@@ -122,8 +122,9 @@ def show(found: Json) -> None:
         ready = Cell(f"no: {', '.join(found['failing']) or 'the server does not say why'}", "bad")
     counted, troubles = found["counts"], found["conditions"]
     requests = _shown(counted["certificatesigningrequests"])
-    if counted["undecided"]:
-        requests = f"{requests}, of which {counted['undecided']} wait for a decision"
+    if count := counted["undecided"]:
+        verb = "waits" if count == 1 else "wait"
+        requests = f"{requests}, of which {count} {verb} for a decision"
     facts(
         [
             ("Server", found["server"]),
