@@ -119,6 +119,23 @@ def test_the_key_of_an_authority_may_be_seen_before_the_authority() -> None:
     assert judged(ownership, signing_key("web-1", "k", pair, owner="2")) == ["foreign key"]
 
 
+def test_a_key_is_imported_for_the_authority_of_the_answer() -> None:
+    """A watch may have brought no authority of that name yet, or the one before."""
+    pool = Pool()
+    pair, secret = pool.pair("alice's"), {"namespace": "team", "name": "ca"}
+    stored = operation("create", "secrets", "ca", namespace="team", pair="alice's")
+    imported = operation("create", "signingkeys", "web-1")
+    ownership = Ownership(pool, Rights({}))
+    list(ownership.answered(stored, answer(metadata={"name": "ca"})))
+    list(ownership.saw(authority("1", SERVER.pair("before").root)))
+    key = signing_key("web-1", "k", pair, owner="2", secretRef=secret)
+    document = {part: key.object[part] for part in ("metadata", "spec")}
+    list(ownership.answered(imported, answer(**document)))
+
+    assert judged(ownership, key) == []
+    assert judged(ownership, signing_key("web-1", "l", pair, owner="1")) == ["foreign key"]
+
+
 def test_a_status_that_is_corrected_in_time_is_no_violation() -> None:
     """A user with the right may write a status; what follows from it counts."""
     pool = Pool()

@@ -57,7 +57,7 @@ class Ownership:
         elif kind == "certificateauthorities" and operation.makes:
             self._note_secret(answer.json)  # a watch may bring its key first
         elif kind == "signingkeys" and operation.makes:
-            self._import_key(answer.json["spec"])
+            self._import_key(answer.json)
         elif kind == "clustertrustbundles" and operation.makes:
             self._attest(answer.json.get("spec", {}))
         elif kind == "publishedbundles" and (
@@ -67,13 +67,14 @@ class Ownership:
         elif operation.act == "chain":
             yield from self._install(operation)
 
-    def _import_key(self, spec: dict[str, Any]) -> None:
+    def _import_key(self, document: dict[str, Any]) -> None:
+        """The answer names the authority by uid; a watch may have brought another, or none yet."""
+        spec = document["spec"]
         if "publicKey" in spec:
             self._public.add(self._pool.label_of(_digest_of(spec["publicKey"])))
         elif "secretRef" in spec:
-            authority = self._authorities.get(spec.get("authority", ""))
-            uid = authority["metadata"]["uid"] if authority else TOKENS
-            self._imports[uid].add((spec["secretRef"]["namespace"], spec["secretRef"]["name"]))
+            secret = spec["secretRef"]["namespace"], spec["secretRef"]["name"]
+            self._imports[_owner(document) or TOKENS].add(secret)
 
     def _attest(self, spec: dict[str, Any]) -> None:
         """Roots of a bundle that the server took; reading.py judges who may attest."""
