@@ -11,6 +11,7 @@ from orchid.features.clusters.cluster_status import ClusterStatusWriter
 from orchid.features.clusters.reviews import ClusterReviews
 from orchid.kernel.context import SERVER
 from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
 from tests.api.clusters import (
     CLUSTERS,
@@ -176,15 +177,18 @@ async def test_a_removed_cluster_is_not_found_and_counted_without_its_name(serve
     assert results.value("prod", "no-opinion") == 0
 
 
-async def test_the_revocations_of_a_removed_cluster_can_be_deleted(server: Api) -> None:
-    """Nothing asks for them any more."""
+async def test_the_revocations_of_a_removed_cluster_stay_until_their_end(server: Api) -> None:
+    """A restore may bring the cluster back. Those without an end go with the right to revoke."""
     await cluster(server)
-    await revoked(server, "stolen", certificate={"sha256": SHA})
-    kept = await server.call("DELETE", f"{REVOCATIONS}/stolen")
+    ends = {"expires": "2099-01-01T00:00:00Z"}
+    await revoked(server, "stolen", token={"jti": "a", **ends})
+    await revoked(server, "endless", token={"jti": "b"})
+    kept = await server.call("DELETE", f"{REVOCATIONS}/endless")
     await server.call("DELETE", f"{CLUSTERS}/prod")
 
     assert kept.status == 403
-    assert (await server.call("DELETE", f"{REVOCATIONS}/stolen")).status == 200
+    assert (await server.call("DELETE", f"{REVOCATIONS}/stolen")).status == 403
+    assert (await server.call("DELETE", f"{REVOCATIONS}/endless")).status == 200
 
 
 async def test_calls_are_added_to_the_status_of_the_cluster(server: Api) -> None:
@@ -207,10 +211,10 @@ async def test_calls_are_added_to_the_status_of_the_cluster(server: Api) -> None
 
 async def test_calls_of_several_servers_add_up(server: Api) -> None:
     """Each server adds what it counted to what is there."""
-    await cluster(server)
+    meta = ObjectMeta(name="prod", uid=(await cluster(server))["metadata"]["uid"])
     client, clock = server.server.clients.of_user(SERVER), server.server.clock
     other = ClusterCalls(clock)
-    other.answered("prod", clock.monotonic(), denied=True)
+    other.answered(meta, clock.monotonic(), denied=True)
     await asked(server)
 
     await ClusterStatusWriter(other, client, clock).write()

@@ -1,7 +1,9 @@
 """A restored backup makes no credential valid that was revoked after it."""
 
 import argparse
+import base64
 import contextlib
+import hashlib
 import http.client
 import ssl
 import time
@@ -10,10 +12,13 @@ from pathlib import Path
 from cryptography import x509
 
 from orchid.features.revoking import revocation_file
-from orchid.kernel.terminal.connection import CommandRefused, connect
+from orchid.kernel.terminal.connection import CommandRefused, ServerConnection, connect
 from orchid.kernel.wire.naming import ORCH
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
+from tests.security.certified import issued, other_authority
+from tests.security.test_restored_decisions import admin
+from tests.security.test_restored_owners import is_gone, until
 
 
 def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) -> None:
@@ -126,6 +131,49 @@ def test_the_revocation_of_an_account_stays_when_the_account_is_deleted(tmp_path
         shown = person.types("token", "show", "--verify", given=stolen, code=1)
 
     assert "revoked" in shown.stdout + shown.stderr
+
+
+def test_the_revocations_of_a_cluster_stay_when_the_cluster_is_removed(tmp_path: Path) -> None:
+    """A restore brings the cluster back, with its uid: what was revoked in it stays revoked."""
+    data, copy, home = tmp_path / "data", tmp_path / "copy.db", tmp_path / "home"
+    home.mkdir()
+    person = Person(home, data / "admin.kubeconfig")
+    identity, authority = f"/apis/{ORCH.identity}/v1alpha1", other_authority()
+    clusters, records = f"{identity}/clusters", f"{identity}/issuedcertificates"
+    bundle = authority.certificate_pem.decode()
+    spec = {"issuer": "https://prod.example", "clientAuthorities": bundle}
+    with running_server(data) as server, admin(server) as calls:
+        calls.post(clusters, {"metadata": {"name": "prod"}, "spec": spec})
+        person.types("backup", str(copy), "--data-dir", str(data))
+        target = {"cluster": "prod", "token": {"jti": "7"}}
+        stolen = {"metadata": {"name": "stolen"}, "spec": target}
+        calls.post(f"{identity}/credentialrevocations", stolen)
+        certificate = issued(authority, "jane").der
+        name = f"prod.{hashlib.sha256(certificate).hexdigest()}"
+        sent = {"cluster": "prod", "certificate": base64.b64encode(certificate).decode()}
+        calls.post(records, {"metadata": {"name": name}, "spec": {"signerName": "a/b", **sent}})
+        before = denied(calls)
+        calls.delete(f"{clusters}/prod")
+        until(lambda: is_gone(calls, f"{records}/{name}"))  # the cleaner has seen the removal
+        server.stop()
+
+    person.types("restore", str(copy), "--data-dir", str(data))
+    with running_server(data, port=server.port) as server, admin(server) as calls:
+        after = denied(calls)
+
+    assert (before, after) == (True, True)
+
+
+def denied(calls: ServerConnection) -> bool:
+    """Whether the webhook of the cluster denies a stolen token."""
+    extra = {"authentication.kubernetes.io/credential-id": ["JTI=7"]}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": "jane", "extra": extra},
+    }
+    answer = calls.post("/webhook/clusters/prod/authorize", review)
+    return bool(answer["status"].get("denied"))
 
 
 def certified(person: Person, name: str) -> None:

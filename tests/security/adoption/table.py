@@ -34,10 +34,7 @@ RECORD: Final = "recorded with its uid, and never looked up by name to give a ri
 USER: Final = "a user, whose name is the identity"
 SIGNER: Final = "a signer is a name: the verbs `sign` and `attest` on it decide"
 PATTERN: Final = "a pattern of names that may be requested"
-CLUSTER: Final = (
-    "created again within an hour it is the same: "
-    "`is_of_removed` of features/clusters/kinds/cluster.py"
-)
+CLUSTER: Final = "by uid: tests/security/test_clusters_again.py"
 NO_REFERENCE: Final = "refers to nothing"
 
 # Kinds and fields (`*` for any rest); the name of a scenario, a test, or a reason.
@@ -77,14 +74,14 @@ REFERENCES: Final[dict[str, str]] = {
     ),
     "CredentialRevocation spec.authority.signerName": SIGNER,
     "CredentialRevocation spec.certificate.*": "resolved to the fingerprint when it is created",
-    "CredentialRevocation spec.cluster": CLUSTER,
+    "CredentialRevocation spec.cluster*": CLUSTER,
     "CredentialRevocation spec.key.name": "the key id counts, not the name",
     "CredentialRevocation spec.token.name": "the id of the token counts",
     "CredentialRevocation spec.user.username": USER,
     "Event *": SHOWN,
     "IssuedCertificate spec.approver.*": RECORD,
     "IssuedCertificate spec.authorityKey": "the id of a key",
-    "IssuedCertificate spec.cluster": CLUSTER,
+    "IssuedCertificate spec.cluster*": CLUSTER,
     "IssuedCertificate spec.intermediate": "the fingerprint of its certificate is compared",
     "IssuedCertificate spec.names[]": NO_REFERENCE,
     "IssuedCertificate spec.pod.*": RECORD,

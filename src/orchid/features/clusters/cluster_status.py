@@ -46,18 +46,20 @@ class ClusterStatusWriter:
 
     async def write(self) -> None:
         """Add what was counted to the status of each cluster."""
-        for cluster, calls in self._calls.take().items():
+        for (cluster, uid), calls in self._calls.take().items():
             try:
-                await self._add(cluster, calls)
+                await self._add(cluster, uid, calls)
             except NotFound:
                 continue  # the cluster was removed
             except (ApiError, CallFailed) as problem:
                 extra = {"cluster": cluster, "why": str(problem)}
                 log.warning("cluster.status_not_written", extra=extra)
 
-    async def _add(self, cluster: str, calls: Calls) -> None:
+    async def _add(self, cluster: str, uid: str, calls: Calls) -> None:
         for left in range(ATTEMPTS, 0, -1):
             found = await self._client.get(Cluster, cluster)
+            if found.metadata.uid != uid:
+                return  # another cluster of this name was called
             try:
                 await self._client.update_status(self._added(found, calls))
                 return

@@ -75,7 +75,8 @@ class ClusterReviews:
         Unavailable if the store cannot say what is revoked: the API server's failurePolicy applies.
         """
         await self._feed.fresh_for_request()
-        if self._prefix + cluster not in self._clusters.entries:
+        entry = self._clusters.entries.get(self._prefix + cluster)
+        if entry is None:
             self._calls.unknown()
             raise NotFound(self._clusters.kind.about(cluster))
         try:
@@ -85,8 +86,8 @@ class ClusterReviews:
         ids = (review.spec.extra.ids if review.spec.extra else None) or ()
         if review.kind != KIND or review.api_version not in VERSIONS or len(ids) > MOST_IDS:
             raise self.malformed(cluster, f"not a {KIND} of {' or '.join(sorted(VERSIONS))}")
-        revocation = self._revocations.find(cluster, review.spec.user, ids)
-        self._calls.answered(cluster, arrived, denied=revocation is not None)
+        revocation = self._revocations.find(entry.meta, review.spec.user, ids)
+        self._calls.answered(entry.meta, arrived, denied=revocation is not None)
         if revocation is None:
             return _no_opinions[review.api_version]
         status = _Status(False, True, f"credential revoked by {revocation}")
@@ -94,6 +95,7 @@ class ClusterReviews:
 
     def malformed(self, cluster: str, why: str) -> BadRequest:
         """Count a call that is no review, and say so."""
-        if self._prefix + cluster in self._clusters.entries:
-            self._calls.malformed(cluster)
+        entry = self._clusters.entries.get(self._prefix + cluster)
+        if entry is not None:
+            self._calls.malformed(entry.meta)
         return BadRequest(f"the body is no review: {why}")

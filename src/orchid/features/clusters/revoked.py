@@ -9,7 +9,7 @@ It does not report when a credential was issued. A revocation of a user spares c
 the inventory has and that were requested later; every other credential of the user is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,7 @@ from orchid.features.certificates.kinds.issued_certificate import (
     IssuedCertificate,
     cluster_record_name,
 )
+from orchid.features.clusters.kinds.cluster import is_of
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
@@ -26,8 +27,10 @@ from orchid.features.revocation.kinds.credential_revocation import (
 from orchid.kernel.access.cache_index import CacheIndex
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.wire.meta import ObjectMeta
 
 ANY_USER = ""
+STORED_WITHOUT: Final = ""  # in place of the uid of a cluster, by an earlier version
 CERTIFICATE, TOKEN = "X509SHA256=", "JTI="
 ACCOUNT_USER = "system:serviceaccount:"
 BACKDATED: Final = timedelta(hours=1)  # signers let a certificate begin before they sign it
@@ -47,32 +50,47 @@ class ClusterRevocations:
     """Every revocation of a credential of a cluster."""
 
     def __init__(self, feed: Feed) -> None:
-        cache = feed.of(CredentialRevocation)
+        self._cache = cache = feed.of(CredentialRevocation)
         self._decode = cache.kind.decoder.stored
         self._prefix = cache.kind.key_prefix
         self._records = feed.of(IssuedCertificate)
         self._cleared()
         self._index = CacheIndex(cache, self._changed, self._cleared)
 
-    def find(self, cluster: str, username: str, credential_ids: Sequence[str]) -> str | None:
+    def find(self, cluster: ObjectMeta, username: str, credential_ids: Sequence[str]) -> str | None:
         """The name of a revocation of the credential; None if there is none."""
         self._index.catch_up()
-        found = self._clusters.get(cluster)
-        if found is None:
-            return None
-        for one in credential_ids:
-            for key, user in found.credentials.get(one, {}).items():
-                if user in (ANY_USER, username):
+        for uid in (cluster.uid, STORED_WITHOUT):
+            named = self._clusters.get((cluster.name, uid))
+            for key in self._matching(named, cluster, username, credential_ids) if named else ():
+                if uid or self._is_of(key, cluster):
                     return key.removeprefix(self._prefix)
-        for key, until in found.users.get(username, {}).items():
-            if until is None or not self._is_newer(cluster, credential_ids, until):
-                return key.removeprefix(self._prefix)
         return None
+
+    def _matching(
+        self,
+        named: _Cluster,
+        cluster: ObjectMeta,
+        username: str,
+        credential_ids: Sequence[str],
+    ) -> Iterator[str]:
+        """The keys of the revocations of a credential."""
+        for one in credential_ids:
+            for key, user in named.credentials.get(one, {}).items():
+                if user in (ANY_USER, username):
+                    yield key
+        for key, until in named.users.get(username, {}).items():
+            if until is None or not self._is_newer(cluster, credential_ids, until):
+                yield key
+
+    def _is_of(self, key: str, cluster: ObjectMeta) -> bool:
+        entry = self._cache.entries.get(key)
+        return entry is not None and is_of(entry.object, cluster)
 
     def names(self, spec: CredentialRevocationSpec) -> list[str]:
         """The existing revocations of the same credential, by their keys."""
         self._index.catch_up()
-        found = self._clusters.get(spec.cluster)
+        found = self._clusters.get((spec.cluster, spec.cluster_uid))
         if found is None:
             return []
         there: dict[str, Any] = {}
@@ -82,18 +100,20 @@ class ClusterRevocations:
             there |= found.users.get(username, {})
         return list(there)
 
-    def _is_newer(self, cluster: str, credential_ids: Sequence[str], until: datetime) -> bool:
+    def _is_newer(
+        self, cluster: ObjectMeta, credential_ids: Sequence[str], until: datetime
+    ) -> bool:
         """Whether it is a recorded certificate that was requested and issued after a moment."""
         return bool(credential_ids) and all(
             self._was_issued_after(until, cluster, one) for one in credential_ids
         )
 
-    def _was_issued_after(self, moment: datetime, cluster: str, credential_id: str) -> bool:
+    def _was_issued_after(self, moment: datetime, cluster: ObjectMeta, credential_id: str) -> bool:
         if not credential_id.startswith(CERTIFICATE):
             return False
-        name = cluster_record_name(cluster, credential_id.removeprefix(CERTIFICATE))
+        name = cluster_record_name(cluster.name, credential_id.removeprefix(CERTIFICATE))
         record = self._records.get("", name)
-        if record is None:
+        if record is None or not is_of(record.object, cluster):
             return False
         requested, begins = record.object.spec.request.created, record.object.spec.not_before
         # A later request can be given an old certificate, by those who may sign it.
@@ -102,7 +122,7 @@ class ClusterRevocations:
     # -- following the cache ------------------------------------------------------------------
 
     def _cleared(self) -> None:
-        self._clusters: dict[str, _Cluster] = {}
+        self._clusters: dict[tuple[str, str], _Cluster] = {}  # by name and uid
         self._indexed: dict[str, list[tuple[dict[str, dict[str, Any]], str]]] = {}
 
     def _changed(self, key: str, entry: Entry[CredentialRevocation] | None) -> None:
@@ -117,7 +137,7 @@ class ClusterRevocations:
             self._add(key, spec)
 
     def _add(self, key: str, spec: CredentialRevocationSpec) -> None:
-        found = self._clusters.setdefault(spec.cluster, _Cluster())
+        found = self._clusters.setdefault((spec.cluster, spec.cluster_uid), _Cluster())
         owner = account_user(spec.token.namespace, spec.token.name) if spec.token else ANY_USER
         for one in _credential_ids(spec):
             self._put(key, found.credentials, one, owner)

@@ -74,7 +74,7 @@ async def clusters(*found: Cluster) -> AsyncIterator[World]:
 async def refusal(
     world: World, record: IssuedCertificate, now: datetime = NOW, **used: tuple[int, int]
 ) -> str:
-    policy = ClusterRecords(world.feed, lambda name: used.get(name, (0, 0)))
+    policy = ClusterRecords(world.feed, lambda one: used.get(one.name, (0, 0)))
     try:
         await policy.admit(asked(now), KIND, record, None)
     except ApiError as error:
@@ -123,7 +123,7 @@ async def test_a_record_says_what_the_certificate_says() -> None:
         requester=Requester(username="jane"),
     )
     async with clusters(a_cluster("prod", chains.ROOT)) as world:
-        policy = ClusterRecords(world.feed, lambda name: (0, 0))
+        policy = ClusterRecords(world.feed, lambda one: (0, 0))
         made: Any = await policy.admit(asked(), KIND, replace(sent, spec=forged), None)
 
     assert (made.spec.serial_number, made.spec.subject) == ("7", "CN=alice")
@@ -147,7 +147,7 @@ async def test_a_record_is_of_a_cluster_that_exists_under_the_name_of_its_certif
     async with clusters(a_cluster("prod", chains.ROOT)) as world:
         named = replace(a_record(), metadata=ObjectMeta(name="prod.other"))
         empty = replace(a_record(), spec=IssuedCertificateSpec(cluster="prod"))
-        policy = ClusterRecords(world.feed, lambda name: (0, 0))
+        policy = ClusterRecords(world.feed, lambda one: (0, 0))
 
         assert "not found" in (await refusal(world, a_record(cluster="gone"))).lower()
         assert "the record of this certificate is named" in await refusal(world, named)
@@ -169,7 +169,7 @@ async def test_a_record_stays_until_the_earlier_end(
     root = chains.authority(end=NOW + root_end)
     old = record_until(NOW + leaf_end)
     async with clusters(a_cluster("prod", root)) as world:
-        policy = ClusterRecords(world.feed, lambda name: (0, 0))
+        policy = ClusterRecords(world.feed, lambda one: (0, 0))
         with pytest.raises(Forbidden, match="valid until"):
             await policy.review(asked(NOW + until - SECOND), KIND, None, old)
         await policy.review(asked(NOW + until), KIND, None, old)
@@ -186,7 +186,7 @@ async def test_a_record_of_a_removed_cluster_can_go() -> None:
     """Also if a cluster of that name was created since, more than the clocks can differ later."""
     old, made = record_until(NOW + HOUR), NOW - HOUR + CLOCKS_DIFFER
     async with clusters() as world:
-        policy = ClusterRecords(world.feed, lambda name: (0, 0))
+        policy = ClusterRecords(world.feed, lambda one: (0, 0))
         await policy.review(asked(), KIND, None, old)
 
         await world.put(a_cluster("prod", made=made))
@@ -197,11 +197,27 @@ async def test_a_record_of_a_removed_cluster_can_go() -> None:
         await policy.review(asked(), KIND, None, old)
 
 
+async def test_a_record_has_the_uid_of_its_cluster() -> None:
+    """One of an earlier cluster of the name is refused, and can go."""
+    old = record_until(NOW + HOUR)
+    earlier = replace(old, spec=replace(old.spec, cluster_uid="before"))
+    async with clusters(a_cluster("prod", chains.ROOT)) as world:
+        policy = ClusterRecords(world.feed, lambda one: (0, 0))
+        new: Any = await policy.admit(asked(), KIND, a_record(), None)
+        assert new.spec.cluster_uid == "uid-prod"
+        sent = replace(a_record(), spec=replace(a_record().spec, cluster_uid="before"))
+        with pytest.raises(Invalid, match="the uid of that cluster is uid-prod"):
+            await policy.admit(asked(), KIND, sent, None)
+        with pytest.raises(Forbidden, match="valid until"):
+            await policy.review(asked(), KIND, None, old)
+        await policy.review(asked(), KIND, None, earlier)
+
+
 async def test_records_without_an_end_and_other_changes_are_left_alone() -> None:
     """Those of our own signers have rules of their own."""
     valid = record_until(NOW + HOUR)
     async with clusters(a_cluster("prod", made=NOW - HOUR)) as world:
-        policy = ClusterRecords(world.feed, lambda name: (0, 0))
+        policy = ClusterRecords(world.feed, lambda one: (0, 0))
 
         await policy.review(asked(), KIND, None, record_until(None))
         await policy.review(asked(), KIND, None, record_until(NOW + HOUR, cluster=""))

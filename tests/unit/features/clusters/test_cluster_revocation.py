@@ -16,6 +16,7 @@ from orchid.features.certificates.kinds.issued_certificate import (
 from orchid.features.clusters.kinds import cluster
 from orchid.features.clusters.kinds.cluster import CLOCKS_DIFFER
 from orchid.features.clusters.policies.cluster_revocation import ClusterRevocation
+from orchid.features.clusters.revoked import ClusterRevocations
 from orchid.features.revocation.kinds import credential_revocation
 from orchid.features.revocation.kinds.credential_revocation import (
     HOLD,
@@ -148,6 +149,7 @@ async def test_a_user_is_revoked_up_to_now_and_an_account_for_good() -> None:
 
 async def test_a_second_revocation_of_the_same_is_refused() -> None:
     other = replace(revocation(token=TOKEN), metadata=ObjectMeta(name="first", uid="u"))
+    other = of_uid(other, "uid-prod")
     async with clusters(other) as world:
         for already, refused in (((KIND.key("", "first"),), True), ((), False)):
             judge = policy(world, MAY_REVOKE, *already)
@@ -313,11 +315,71 @@ async def test_what_can_be_lifted_is_lifted_by_those_who_may_revoke(
         assert "not permitted to revoke" in await refused(world, old, rights=other)
 
 
-async def test_the_revocations_of_a_removed_cluster_can_go() -> None:
-    """Also if a cluster of that name was created since."""
+async def test_without_an_end_it_goes_after_the_cluster_with_the_right_to_revoke() -> None:
+    """Also if a cluster of that name was created since; with an end it stays until then."""
+    end, may = NOW + HOUR, Rights(("revoke", "clusters", "gone"))
     async with clusters() as world:
-        assert await refused(world, until(None, "gone"), rights=Rights()) == ""
+        assert await refused(world, until(None, "gone"), rights=may) == ""
+        assert "not permitted" in await refused(world, until(None, "gone"), rights=Rights())
+        assert "it stays" in await refused(world, until(end, "gone"), end - SECOND, may)
+        assert await refused(world, until(end, "gone"), end, may) == ""
+
+        earlier = of_uid(until(None), "before")
+        assert await refused(world, earlier) == ""
+        assert "not permitted" in await refused(world, earlier, rights=Rights())
+        assert await refused(world, of_uid(until(None), "uid-prod")) != ""
+
+
+async def test_without_a_uid_the_times_decide() -> None:
+    """Of revocations that an earlier version stored; clocks of servers differ by up to an hour."""
+    async with clusters() as world:
         await world.put(a_cluster("prod", made=NOW + CLOCKS_DIFFER))
         assert await refused(world, until(None)) != ""
         await world.put(a_cluster("prod", made=NOW + CLOCKS_DIFFER + SECOND))
         assert await refused(world, until(None)) == ""
+
+
+async def test_a_revocation_has_the_uid_of_its_cluster() -> None:
+    """Another uid is refused, such as that of an earlier cluster."""
+    async with clusters() as world:
+        for sent in ("", "uid-prod"):
+            new, _ = await admitted(world, of_uid(revocation(token=TOKEN), sent))
+            assert new.spec.cluster_uid == "uid-prod"
+        with pytest.raises(Invalid, match="the uid of that cluster is uid-prod"):
+            await admitted(world, of_uid(revocation(token=TOKEN), "before"))
+
+
+async def test_a_record_of_an_earlier_cluster_names_no_certificate() -> None:
+    """Neither by the number nor by the fingerprint."""
+    record = recorded(ID)
+    earlier = replace(record, spec=replace(record.spec, cluster_uid="before"))
+    async with clusters(earlier) as world:
+        with pytest.raises(Invalid, match="serialNumber"):
+            await admitted(world, revocation(certificate=RevokedCertificate(serial_number="7")))
+        new, warnings = await admitted(world, revocation(certificate=RevokedCertificate(sha256=ID)))
+
+    assert new.spec.certificate.serial_number == ""
+    assert "has no such certificate" in warnings[0]
+
+
+async def test_the_index_has_the_revocations_of_one_cluster() -> None:
+    """By uid. An earlier version stored none: then name and time of creation decide."""
+    stored = until(None).with_meta(uid="u")
+    async with clusters() as world:
+        index = ClusterRevocations(world.feed)
+        current = a_cluster("prod").metadata
+        next_one = replace(current, uid="next", creation_timestamp=NOW + CLOCKS_DIFFER + SECOND)
+
+        await world.put(of_uid(stored, "uid-prod"))
+        assert index.find(current, "jane", ["JTI=7"]) == "one"
+        assert index.find(next_one, "jane", ["JTI=7"]) is None
+        assert index.names(of_uid(stored, "uid-prod").spec) == [KIND.key("", "one")]
+        assert index.names(of_uid(stored, "next").spec) == []
+        await world.put(stored)
+        assert index.find(current, "jane", ["JTI=7"]) == "one"
+        assert index.find(next_one, "jane", ["JTI=7"]) is None
+        assert index.find(a_cluster("test").metadata, "jane", ["JTI=7"]) is None
+
+
+def of_uid(old: CredentialRevocation, uid: str) -> CredentialRevocation:
+    return replace(old, spec=replace(old.spec, cluster_uid=uid))

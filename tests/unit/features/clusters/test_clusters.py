@@ -17,10 +17,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.certificates.kinds.issued_certificate import (
+    IssuedCertificate,
+    IssuedCertificateSpec,
+)
 from orchid.features.clusters.calls import ClusterCalls
 from orchid.features.clusters.cluster_status import ClusterStatusWriter
 from orchid.features.clusters.controllers.check_clusters import CheckClusters
+from orchid.features.clusters.controllers.clean_clusters import CleanClusters
 from orchid.features.clusters.controllers.record_cluster_certificates import (
     RecordClusterCertificates,
 )
@@ -29,6 +33,7 @@ from orchid.features.clusters.kinds.cluster import (
     Cluster,
     ClusterInventory,
     ClusterSpec,
+    ClusterStatus,
 )
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import (
@@ -37,7 +42,6 @@ from orchid.features.revocation.kinds.credential_revocation import (
 )
 from orchid.features.rights.kinds.role import Role
 from orchid.features.rights.kinds.role_binding import RoleBinding, RoleRef, Subject
-from orchid.kernel.client.client import ListSelection
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.outbound.remote import InvalidRemote
 from orchid.kernel.runtime.context import ClusterConnection
@@ -47,6 +51,7 @@ from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.policy_rules import rule
 from orchid.kernel.wire.revoked_credentials import RevokedUser
 from orchid.kernel.wire.struct import replace
+from tests.security.left_behind import put
 from tests.unit.features.beside import Beside
 from tests.unit.features.certificates.test_issued_certificates import issued
 
@@ -216,51 +221,24 @@ async def test_a_cluster_that_answers_nonsense_stops_nothing(
     assert (await world.admin.get(Secret, SECRET, HOME)).data["kubeconfig"] == old
 
 
-async def revoked(world: Beside, name: str, cluster: str = "prod") -> None:
-    spec = CredentialRevocationSpec(cluster=cluster, user=RevokedUser(username=name))
-    await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name=name), spec=spec))
-
-
-async def revocations(world: Beside) -> list[str]:
-    page = await world.admin.page(ListSelection(CredentialRevocation))
-    return sorted(one.name for one in page.items)
-
-
-async def cluster(world: Beside, name: str) -> None:
+async def cluster(world: Beside, name: str) -> Cluster:
     spec = ClusterSpec(issuer="https://prod.example")
-    await world.admin.create(Cluster(metadata=ObjectMeta(name=name), spec=spec))
+    return await world.admin.create(Cluster(metadata=ObjectMeta(name=name), spec=spec))
 
 
-async def test_revocations_of_a_removed_cluster_are_removed_at_once(world: Beside) -> None:
-    """Also those that no controller saw being orphaned; those of other clusters stay."""
-    for name in ("first", "second", "third"):
-        await cluster(world, name)
-        await revoked(world, name, name)
-    await world.admin.delete(Cluster, "first")
-
-    async with world.running("cluster-cleaner"):
-        await world.until_gone(CredentialRevocation, "first")
-        await world.admin.delete(Cluster, "second")
-        await world.until_gone(CredentialRevocation, "second")
-
-    assert await revocations(world) == ["third"]
-
-
-async def test_revocations_of_a_former_cluster_of_the_name_are_removed(world: Beside) -> None:
-    """Though nobody saw that it was removed; one made within an hour may be of the new one."""
+async def test_revocations_of_a_removed_cluster_stay(world: Beside) -> None:
+    """A restore brings the cluster back, with everything that was revoked."""
+    spec = CredentialRevocationSpec(cluster="prod", user=RevokedUser(username="jane"))
+    revocation = CredentialRevocation(metadata=ObjectMeta(name="jane"), spec=spec)
     await cluster(world, "prod")
-    await revoked(world, "former")
+    await world.admin.create(revocation)
     await world.admin.delete(Cluster, "prod")
-    world.clock.ahead = timedelta(hours=2)
-    world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time too
-    await cluster(world, "prod")
-    world.clock.ahead -= timedelta(minutes=30)  # a server whose clock is behind
-    await revoked(world, "current")
 
-    async with world.running("cluster-cleaner"):
-        await world.until_gone(CredentialRevocation, "former")
+    cleaner = CleanClusters(world.server.clients("cluster-cleaner"))
+    await cleaner.attend("", None)
+    await cleaner.attend("prod", None)
 
-    assert await revocations(world) == ["current"]
+    assert await world.admin.find(CredentialRevocation, "jane") is not None
 
 
 async def test_the_records_of_a_removed_cluster_are_removed(world: Beside) -> None:
@@ -279,9 +257,25 @@ async def test_the_records_of_a_removed_cluster_are_removed(world: Beside) -> No
     assert await world.admin.find(IssuedCertificate, f"{leaf.serial_number:x}") is not None
 
 
+async def test_the_records_of_an_earlier_cluster_of_the_name_are_removed(world: Beside) -> None:
+    """By uid, also if it was created again in the same second and nobody saw it removed."""
+    before = await cluster(world, "prod")
+    await world.admin.delete(Cluster, "prod")
+    now = await cluster(world, "prod")
+    for name, uid in (("prod.a", before.metadata.uid), ("prod.b", now.metadata.uid)):
+        meta = ObjectMeta(name=name, uid=name, creation_timestamp=now.metadata.creation_timestamp)
+        spec = IssuedCertificateSpec(cluster="prod", cluster_uid=uid)
+        await put(world, IssuedCertificate(metadata=meta, spec=spec))
+
+    async with world.running("cluster-cleaner"):
+        await world.until_gone(IssuedCertificate, "prod.a")
+
+    assert await world.admin.find(IssuedCertificate, "prod.b") is not None
+
+
 async def test_a_cluster_that_does_not_call_is_reported(world: Beside) -> None:
     """After ten minutes without a call; a call makes it connected again."""
-    await cluster(world, "prod")
+    called_by = (await cluster(world, "prod")).metadata
     calls = ClusterCalls(world.clock)
     writer = ClusterStatusWriter(calls, world.admin, world.clock)
 
@@ -298,13 +292,25 @@ async def test_a_cluster_that_does_not_call_is_reported(world: Beside) -> None:
     new = await connected()
     world.clock.ahead += timedelta(minutes=11)
     silent = await connected()
-    calls.answered("prod", world.clock.monotonic(), denied=False)
+    calls.answered(called_by, world.clock.monotonic(), denied=False)
     await writer.write()
     called = await connected()
     world.clock.ahead += timedelta(minutes=11)
 
     assert (new, silent, called) == ([], ["False", "False"], ["True", "True"])
     assert await connected() == ["False", "False"]
+
+
+async def test_calls_of_an_earlier_cluster_are_not_in_the_status(world: Beside) -> None:
+    before = await cluster(world, "prod")
+    calls = ClusterCalls(world.clock)
+    calls.answered(before.metadata, world.clock.monotonic(), denied=True)
+    await world.admin.delete(Cluster, "prod")
+    await cluster(world, "prod")
+
+    await ClusterStatusWriter(calls, world.admin, world.clock).write()
+
+    assert (await world.admin.get(Cluster, "prod")).status == ClusterStatus()
 
 
 class Followed(RecordClusterCertificates):

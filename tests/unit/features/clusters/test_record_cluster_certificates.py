@@ -69,12 +69,16 @@ def request(*found: Any, name: str = "r", **more: Any) -> Request:
     return replace(made, status=replace(made.status, certificate=chain, **more))
 
 
+def a_cluster(name: str = "prod", uid: str = "c1") -> Cluster:
+    return Cluster(metadata=ObjectMeta(name=name, uid=uid))
+
+
 async def record(
     found: Request, authorities: Any = (CA,), *stored: Any, cluster: str = "prod"
 ) -> tuple[SmallClient, _Listing]:
     made, client = recorder(*stored)
     listing = _Listing()
-    await made._record(cluster, list(authorities), change(found, "ADDED"), listing)
+    await made._record(a_cluster(cluster), list(authorities), change(found, "ADDED"), listing)
     return client, listing
 
 
@@ -84,7 +88,7 @@ async def test_a_certificate_is_recorded_with_its_request_and_requester() -> Non
     client, listing = await record(request(leaf))
 
     (made,) = client.written("create")
-    assert made.spec.cluster == "prod"
+    assert (made.spec.cluster, made.spec.cluster_uid) == ("prod", "c1")
     assert made.spec.certificate == leaf.public_bytes(Encoding.DER)
     assert (made.spec.request.name, made.spec.request.uid) == ("r", "u1")
     assert made.spec.request.created == NOW
@@ -145,12 +149,23 @@ async def test_a_record_that_is_there_is_not_written_again() -> None:
     assert made.name == cluster_record_name("prod", made.name.partition(".")[2])
 
 
+async def test_the_record_of_an_earlier_cluster_is_none_of_this_one() -> None:
+    """Until the cleaner has deleted it, the certificate cannot be recorded."""
+    leaf = chains.make()
+    client, _ = await record(request(leaf))
+    (made,) = client.written("create")
+    earlier = replace(made, spec=replace(made.spec, cluster_uid="c0"))
+
+    with pytest.raises(CannotRecord, match="an earlier cluster"):
+        await record(request(leaf), (CA,), earlier)
+
+
 async def refused(refusal: Any, count: int = 1) -> _Listing:
     made, client = recorder()
     client.refuses["create"] = refusal
     listing = _Listing()
     for _ in range(count):
-        await made._record("prod", [CA], change(request(chains.make())), listing)
+        await made._record(a_cluster(), [CA], change(request(chains.make())), listing)
     return listing
 
 
@@ -183,7 +198,7 @@ async def test_a_request_that_cannot_be_read_is_counted() -> None:
     made, client = recorder()
     listing = _Listing()
 
-    await made._record("prod", [CA], WatchedChange("ADDED", b"\xff", Broken()), listing)
+    await made._record(a_cluster(), [CA], WatchedChange("ADDED", b"\xff", Broken()), listing)
 
     assert (listing.unread, client.writes) == (1, [])
 
@@ -206,22 +221,31 @@ def test_an_authority_that_has_ended_issues_nothing() -> None:
 
 
 async def test_the_condition_is_written_when_it_differs() -> None:
-    made, client = recorder(Cluster(metadata=ObjectMeta(name="prod")))
+    made, client = recorder(a_cluster())
     client.get = client.find
 
     for message in ("one", "one", "two"):
-        await made._report("prod", TRUE, "Listed", message)
+        await made._report(a_cluster(), TRUE, "Listed", message)
 
     assert [one.status.conditions[0].message for one in client.written("status")] == ["one", "two"]
 
 
+async def test_no_condition_is_written_to_the_next_cluster_of_the_name() -> None:
+    made, client = recorder(a_cluster(uid="c2"))
+    client.get = client.find
+
+    await made._report(a_cluster(uid="c1"), TRUE, "Listed", "one")
+
+    assert client.writes == []
+
+
 @pytest.mark.parametrize("refusal", [Conflict(ABOUT, MODIFIED), NotFound(ABOUT)])
 async def test_a_cluster_that_changes_meanwhile_is_no_failure(refusal: Any) -> None:
-    made, client = recorder(Cluster(metadata=ObjectMeta(name="prod")))
+    made, client = recorder(a_cluster())
     client.get = client.find
     client.refuses["status"] = refusal
 
-    await made._report("prod", TRUE, "Listed", "one")
+    await made._report(a_cluster(), TRUE, "Listed", "one")
 
     assert client.writes == []
 

@@ -25,6 +25,7 @@ from orchid.features.clusters.reviews import MOST_IDS, VERSIONS, ClusterReviews
 from orchid.kernel.wire.errors import BadRequest, NotFound
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import KUBERNETES, ORCH
+from orchid.kernel.wire.struct import replace
 from tests.unit.features.clusters.test_cluster_records import a_cluster
 from tests.unit.kernel.access.presenting import FakeClock
 from tests.unit.kernel.access.world import World, world_of
@@ -39,9 +40,9 @@ class Revoked:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, tuple[str, ...]]] = []
 
-    def find(self, cluster: str, user: str, ids: tuple[str, ...]) -> str | None:
-        self.asked.append((cluster, user, ids))
-        return "r1" if cluster == "prod" and (user == "jane" or "X=1" in ids) else None
+    def find(self, cluster: ObjectMeta, user: str, ids: tuple[str, ...]) -> str | None:
+        self.asked.append((cluster.uid, user, ids))
+        return "r1" if cluster.name == "prod" and (user == "jane" or "X=1" in ids) else None
 
 
 def body(
@@ -86,7 +87,7 @@ async def test_a_revoked_credential_is_denied_in_its_cluster_alone(version: str)
         answer = json.loads(await webhook.reviews.answer("test", body(version=version), 5.0))
 
     assert answer["apiVersion"] == version
-    assert webhook.revoked.asked[1] == ("prod", "x", ("X=2", "X=1"))
+    assert webhook.revoked.asked[1] == ("uid-prod", "x", ("X=2", "X=1"))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ async def test_what_is_no_review_is_refused_and_counted(sent: bytes) -> None:
             await webhook.reviews.answer("prod", sent, 5.0)
         await webhook.status(body(ids=["x"] * MOST_IDS))
 
-        taken = webhook.calls.take()["prod"]
+        taken = webhook.calls.take()["prod", "uid-prod"]
     assert (taken.malformed, taken.answered, taken.denied) == (1, 1, 1)
     assert len(webhook.revoked.asked) == 1
 
@@ -136,46 +137,61 @@ async def test_a_cluster_that_does_not_exist_is_counted_under_no_name() -> None:
 
 
 async def test_calls_are_taken_once_and_wake_the_writer() -> None:
+    """Those of each cluster, by name and uid."""
     calls = ClusterCalls(FakeClock())
+    prod, again, test = (
+        ObjectMeta(name=name, uid=uid)
+        for name, uid in (("prod", "1"), ("prod", "2"), ("test", "3"))
+    )
 
-    calls.answered("prod", 7.0, denied=True)
-    calls.answered("prod", 8.0, denied=False)
-    calls.malformed("test")
+    calls.answered(prod, 7.0, denied=True)
+    calls.answered(prod, 8.0, denied=False)
+    calls.answered(again, 9.0, denied=False)
+    calls.malformed(test)
     assert calls.called.is_set()
     taken = calls.take()
 
-    assert taken["prod"] == Calls(last=8.0, answered=2, denied=1)
-    assert taken["test"] == Calls(last=FakeClock().monotonic(), malformed=1)
+    assert taken["prod", "1"] == Calls(last=8.0, answered=2, denied=1)
+    assert taken["prod", "2"] == Calls(last=9.0, answered=1)
+    assert taken["test", "3"] == Calls(last=FakeClock().monotonic(), malformed=1)
     assert calls.take() == {}
     assert not calls.called.is_set()
     counted = (("prod", DENIED), ("prod", NO_OPINION), ("test", MALFORMED))
-    assert [calls.results.value(*labels) for labels in counted] == [1, 1, 1]
+    assert [calls.results.value(*labels) for labels in counted] == [1, 2, 1]
 
 
 async def test_the_records_of_each_cluster_are_counted() -> None:
-    """As they come, change and go; those of our own signers are in none."""
+    """As they come, change and go; those of our own signers and of an earlier one are in none."""
 
-    def record(name: str, data: bytes = b"x") -> IssuedCertificate:
+    def record(name: str, data: bytes = b"x", uid: str = "") -> IssuedCertificate:
         meta = ObjectMeta(name=name, uid=f"uid-{name}")
-        return IssuedCertificate(metadata=meta, spec=IssuedCertificateSpec(certificate=data))
+        cluster = name.partition(".")[0]
+        uid = uid or f"uid-{cluster}"
+        spec = IssuedCertificateSpec(cluster=cluster, cluster_uid=uid, certificate=data)
+        return IssuedCertificate(metadata=meta, spec=spec)
 
+    prod, test, other = (a_cluster(name).metadata for name in ("prod", "test", "7"))
     async with world_of(*KINDS) as here:
         usage = ClusterRecordUsage(here.feed)
         first, second = record("prod.a"), record("prod.b")
-        assert usage("prod") == (0, 0)
+        assert usage(prod) == (0, 0)
 
-        for one in (first, second, record("test.a"), record("7")):
+        for one in (first, second, record("test.a"), record("7"), record("prod.c", uid="before")):
             await here.put(one)
             await asyncio.sleep(0)
-        count, size = usage("prod")
-        assert (count, usage("test")[0], usage("")) == (2, 1, (0, 0))
-        assert usage("test")[1] == size // 2
+        count, size = usage(prod)
+        assert (count, usage(test)[0], usage(other)) == (2, 1, (0, 0))
+        assert usage(test)[1] == size // 2
 
         await here.put(record("prod.b", b"x" * 300))
-        grown = usage("prod")
+        grown = usage(prod)
         assert grown[0] == 2
         assert size < grown[1] < size + 500
         await here.delete(second)
-        assert usage("prod") == (1, size // 2)
+        assert usage(prod) == (1, size // 2)
+        stored = record("prod.b")
+        await here.put(replace(stored, spec=replace(stored.spec, cluster_uid="")))
+        assert usage(prod)[0] == 2  # of an earlier version
         await here.delete(first)
-        assert (usage("prod"), usage("test")[0]) == ((0, 0), 1)
+        await here.delete(second)
+        assert (usage(prod), usage(test)[0]) == ((0, 0), 1)

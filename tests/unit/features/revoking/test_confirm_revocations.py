@@ -262,6 +262,11 @@ ACCOUNT = {"namespace": "team", "name": "app"}
             Cluster(metadata=ObjectMeta(name="prod")),
         ),
         ({**CERTIFICATE, "cluster": "prod"}, (record(), csr()), None),
+        (
+            {**CERTIFICATE, "cluster": "prod", "clusterUID": "earlier"},
+            (Cluster(metadata=ObjectMeta(name="prod", uid="now")),),
+            None,
+        ),
     ],
 )
 async def test_an_event_is_about_the_object_that_is_revoked(

@@ -1,12 +1,14 @@
 """Revocations of a certificate, in whichever order they were read."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from orchid.features.certificates.kinds.issued_certificate import (
     IssuedCertificate,
     IssuedCertificateSpec,
+    IssuedFor,
     Revoked,
 )
 from orchid.features.revocation.kinds.credential_revocation import (
@@ -18,6 +20,7 @@ from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.revoked_credentials import RevokedAccount, RevokedCertificate, RevokedUser
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+JANE = RevokedUser(username="jane", issued_before=NOON)
 MINE, OTHER = "a" * 64, "b" * 64
 RECORD = IssuedCertificate(
     metadata=ObjectMeta(name="1"), spec=IssuedCertificateSpec(sha256=MINE, signer_name="a/b")
@@ -88,3 +91,31 @@ def test_a_certificate_is_marked_with_its_user_or_account(
 
     assert (marked is not None) is is_marked
     assert index.clusters == {""}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "uid", "is_marked"),
+    [
+        ("prod", "u1", True),
+        ("prod", "u2", False),
+        ("prod", "", True),  # stored by an earlier version, which knew the name only
+        ("test", "u1", False),
+        ("", "", False),
+    ],
+)
+def test_a_certificate_is_marked_by_revocations_of_its_cluster(
+    cluster: str, uid: str, is_marked: bool
+) -> None:
+    """Not by those of an earlier cluster of the name, whatever they name."""
+    marks = []
+    targets: list[Any] = [{"certificate": RevokedCertificate(sha256=MINE)}, {"user": JANE}]
+    for target in targets:
+        index, meta = RevocationIndex(), ObjectMeta(name="1", creation_timestamp=NOON)
+        revoked = CredentialRevocationSpec(cluster="prod", cluster_uid="u1", **target)
+        index.put(CredentialRevocation(metadata=meta, spec=revoked))
+        request = IssuedFor(created=NOON)
+        named: Any = {"cluster": cluster, "cluster_uid": uid, "request": request}
+        spec = IssuedCertificateSpec(sha256=MINE, username="jane", **named)
+        marks.append(index.revoked(IssuedCertificate(metadata=meta, spec=spec)) is not None)
+
+    assert marks == [is_marked, is_marked]

@@ -10,7 +10,7 @@ Never    the record of a valid certificate; the server would refuse that too
 from datetime import datetime, timedelta
 
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
-from orchid.features.clusters.kinds.cluster import Cluster, authorities_end, record_end
+from orchid.features.clusters.kinds.cluster import Cluster, authorities_end, is_of, record_end
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import Client, ListSelection
 from orchid.kernel.runtime.declaration import ControllerDeclaration
@@ -29,21 +29,23 @@ class CleanIssued(Sweeper):
 
     async def sweep(self) -> None:
         oldest = self._clock.now() - self._retention
-        ends: dict[str, datetime | None] = {}
+        clusters: dict[str, Cluster | None] = {}
         async for issued in self._client.scan(ListSelection(IssuedCertificate)):
-            end = await self._end(issued, ends)
+            end = await self._end(issued, clusters)
             if end is not None and end < oldest:
                 await self._client.delete_gone(IssuedCertificate, issued)
 
     async def _end(
-        self, issued: IssuedCertificate, ends: dict[str, datetime | None]
+        self, issued: IssuedCertificate, clusters: dict[str, Cluster | None]
     ) -> datetime | None:
-        """When a record ends; `ends`: of the authorities of clusters, as far as they are known."""
+        """When a record ends; `clusters`: those that were read already, by name."""
         name = issued.spec.cluster
-        if name and name not in ends:
-            cluster = await self._client.find(Cluster, name)
-            ends[name] = authorities_end(cluster) if cluster else None
-        return record_end(issued.spec.not_after, ends.get(name))
+        if name and name not in clusters:
+            clusters[name] = await self._client.find(Cluster, name)
+        cluster = clusters.get(name)
+        if cluster is None or not is_of(issued, cluster.metadata):
+            return issued.spec.not_after
+        return record_end(issued.spec.not_after, authorities_end(cluster))
 
 
 CONTROLLER = ControllerDeclaration(

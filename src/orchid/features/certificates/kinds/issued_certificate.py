@@ -148,6 +148,9 @@ class IssuedCertificateSpec(Wire):
     cluster: Annotated[
         str, proto(16), describe("The Cluster that issued it; empty for a signer of this server.")
     ] = ""
+    cluster_uid: Annotated[
+        str, proto(20), describe("The uid of the Cluster; the server fills it in.")
+    ] = field(default="", name="clusterUID")
     pod: Annotated[
         IssuedPod | None,
         proto(17),

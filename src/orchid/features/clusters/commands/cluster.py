@@ -288,8 +288,9 @@ def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
     count = revocation_count(server, name)
     insist(
         chosen,
-        f"Remove the cluster {name}? Its {count} revocations end, and its API server applies its "
-        "failurePolicy until the webhook is removed from its configuration.",
+        f"Remove the cluster {name}? Its {count} revocations have no effect any more, also in a "
+        "cluster that is added again, and its API server applies its failurePolicy until the "
+        "webhook is removed from its configuration.",
     )
     # The Cluster comes last: a removal that stopped half-way can be repeated.
     cluster_setup.remove_credential(server, name)

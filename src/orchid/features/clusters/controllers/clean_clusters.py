@@ -1,17 +1,17 @@
-"""Delete the revocations and certificate records of clusters that were removed.
+"""Delete the certificate records of clusters that were removed.
 
-Reads    clusters; the credentialrevocations and issuedcertificates of clusters, all of them at
-         start, and those of a cluster when it is removed or created
+Reads    clusters; the issuedcertificates of clusters, all of them at start, and those of a cluster
+         when it is removed or created
 Deletes  those whose cluster does not exist, or was created again since
-Never    one of an existing cluster; the server would refuse that too
+Never    one of an existing cluster; the server would refuse that too. Revocations stay until what
+         they revoke has ended: a restore may bring the cluster back
 """
 
 import contextlib
-from typing import Final, TypeVar
+from typing import Final
 
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
-from orchid.features.clusters.kinds.cluster import Cluster, is_of_removed
-from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.features.clusters.kinds.cluster import Cluster, is_of
 from orchid.kernel.client.client import ADDED, DELETED, Client, ListSelection
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.loop import Start, Worker
@@ -20,7 +20,6 @@ from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.policy_rules import READ, rule
 
 ALL: Final = ""  # in place of the name of a cluster
-Owned = TypeVar("Owned", CredentialRevocation, IssuedCertificate)
 
 
 class CleanClusters(Worker[str, None]):
@@ -46,18 +45,15 @@ class CleanClusters(Worker[str, None]):
 
     async def attend(self, name: str, value: None) -> None:
         fields = f"spec.cluster={name}" if name else "spec.cluster!="
-        await self._clean(ListSelection(CredentialRevocation, fields=fields))
-        await self._clean(ListSelection(IssuedCertificate, fields=fields))
-
-    async def _clean(self, selection: ListSelection[Owned]) -> None:
         clusters: dict[str, Cluster | None] = {}
-        async for found in self._client.scan(selection):
-            name = found.spec.cluster
+        async for record in self._client.scan(ListSelection(IssuedCertificate, fields=fields)):
+            name = record.spec.cluster
             if name not in clusters:
                 clusters[name] = await self._client.find(Cluster, name)
-            if is_of_removed(found, clusters[name]):
+            cluster = clusters[name]
+            if cluster is None or not is_of(record, cluster.metadata):
                 with contextlib.suppress(Forbidden):  # the cluster was created meanwhile
-                    await self._client.delete_gone(selection.of, found)
+                    await self._client.delete_gone(IssuedCertificate, record)
 
 
 CONTROLLER = ControllerDeclaration(
@@ -66,7 +62,7 @@ CONTROLLER = ControllerDeclaration(
     account="cluster-cleaner",
     rights=lambda names: (
         rule(READ, names.identity, ("clusters",)),
-        rule(("delete", "list"), names.identity, ("credentialrevocations", "issuedcertificates")),
+        rule(("delete", "list"), names.identity, ("issuedcertificates",)),
     ),
     build=lambda client, context, events: CleanClusters(client),
 )

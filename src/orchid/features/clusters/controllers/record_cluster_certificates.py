@@ -28,7 +28,7 @@ from orchid.features.certificates.kinds.issued_certificate import (
     cluster_record_name,
 )
 from orchid.features.clusters.controllers.cluster_token import renewal, successor, token_in
-from orchid.features.clusters.kinds.cluster import INVENTORIED, Cluster
+from orchid.features.clusters.kinds.cluster import INVENTORIED, Cluster, is_of
 from orchid.features.objects.kinds.secret import Secret
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.telemetry import failure_story
@@ -106,7 +106,8 @@ class RecordClusterCertificates(Running):
             async for batch in batches:
                 for event in batch:
                     found = event.object
-                    wanted = found.spec if event.type != DELETED and found.spec.inventory else None
+                    is_recorded = event.type != DELETED and found.spec.inventory
+                    wanted = (found.metadata.uid, found.spec) if is_recorded else None
                     before, task = running.get(found.name, (None, None))
                     if wanted == before:
                         continue  # only its status has changed
@@ -133,7 +134,7 @@ class RecordClusterCertificates(Running):
                 problem = _reason(failure)
             log.warning("cluster.not_recorded", extra={"cluster": cluster.name, "why": problem})
             with contextlib.suppress(ApiError, CallFailed):
-                await self._report(cluster.name, FALSE, "CannotRead", problem)
+                await self._report(cluster, FALSE, "CannotRead", problem)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -155,16 +156,16 @@ class RecordClusterCertificates(Running):
                 async for batch in batches:
                     for event in batch:
                         if event.type != DELETED:
-                            await self._record(cluster.name, authorities, event, listing)
+                            await self._record(cluster, authorities, event, listing)
                         await asyncio.sleep(0)  # each is work, and nobody knows how many there are
                     if not batch:
-                        await self._report(cluster.name, TRUE, "Listed", listing.text)
+                        await self._report(cluster, TRUE, "Listed", listing.text)
         finally:
             await connection.transport.close()
 
     async def _record(
         self,
-        cluster: str,
+        cluster: Cluster,
         authorities: list[Any],
         event: WatchedChange[CertificateSigningRequest],
         listing: "_Listing",
@@ -178,13 +179,14 @@ class RecordClusterCertificates(Running):
         facts = _facts(request, authorities)
         if facts is None or facts.not_after <= self._clock.now():
             return
-        name = cluster_record_name(cluster, facts.sha256)
-        if await self._client.find(IssuedCertificate, name) is not None:
+        name = cluster_record_name(cluster.name, facts.sha256)
+        if await self._has_record(name, cluster):
             return
         asked, meta = request.spec, request.metadata
         spec = IssuedCertificateSpec(
             signer_name=asked.signer_name,
-            cluster=cluster,
+            cluster=cluster.name,
+            cluster_uid=cluster.metadata.uid,
             certificate=facts.data,
             request=IssuedFor(name=meta.name, uid=meta.uid, created=meta.creation_timestamp),
             requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
@@ -192,19 +194,28 @@ class RecordClusterCertificates(Running):
         try:
             await self._client.create(IssuedCertificate(metadata=ObjectMeta(name=name), spec=spec))
         except AlreadyExists:
-            return  # its name is the hash of the certificate: another record cannot have it
+            await self._has_record(name, cluster)
         except Forbidden as refusal:
             raise CannotRecord(f"a certificate cannot be recorded: {refusal}") from None
         except (Invalid, TooLarge) as refusal:  # of this one; or the authorities have changed
             listing.unread += 1
             if listing.unread <= MOST_WARNINGS:
-                extra = {"cluster": cluster, "request": meta.name, "why": str(refusal)}
+                extra = {"cluster": cluster.name, "request": meta.name, "why": str(refusal)}
                 log.warning("cluster.certificate_not_recorded", extra=extra)
 
-    async def _report(self, name: str, status: str, reason: str, message: str) -> None:
+    async def _has_record(self, name: str, cluster: Cluster) -> bool:
+        """Whether a certificate is on record; raises CannotRecord if an earlier cluster has it."""
+        record = await self._client.find(IssuedCertificate, name)
+        if record is not None and not is_of(record, cluster.metadata):
+            raise CannotRecord("records of an earlier cluster of this name are not deleted yet")
+        return record is not None
+
+    async def _report(self, cluster: Cluster, status: str, reason: str, message: str) -> None:
         """Set the condition Inventoried, if it differs."""
         with contextlib.suppress(Conflict, NotFound):  # written again with the next list
-            found = await self._client.get(Cluster, name)
+            found = await self._client.get(Cluster, cluster.name)
+            if found.metadata.uid != cluster.metadata.uid:
+                return  # it was created again
             condition = Condition(type=INVENTORIED, status=status, reason=reason, message=message)
             reported = with_conditions(found, [condition], self._clock.now())
             if reported != found:

@@ -10,7 +10,7 @@ nothing there: they identify the tokens and certificates of the cluster.
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 from msgspec import field
 
@@ -23,7 +23,7 @@ from orchid.kernel.engine.strategy import Strategy
 from orchid.kernel.engine.tables import AGE, NAME
 from orchid.kernel.wire.conditions import Condition, is_true
 from orchid.kernel.wire.fields import FieldError, Path, invalid, required, too_long
-from orchid.kernel.wire.meta import Object, Time
+from orchid.kernel.wire.meta import Object, ObjectMeta, Time
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.rules.names import label_errors, subdomain_errors
 from orchid.kernel.wire.struct import Wire, describe, merge_key, proto
@@ -199,15 +199,35 @@ def name_errors(path: Path, name: str) -> Iterator[FieldError]:
         yield invalid(path, name, problem)
 
 
-def is_of_removed(found: Object, cluster: Cluster | None) -> bool:
-    """Whether an object belongs to a cluster that was removed; `cluster` now has its name.
+class _NamesCluster(Protocol):
+    @property
+    def cluster(self) -> str: ...
 
-    One that was created again within an hour of the object counts as the same.
+    @property
+    def cluster_uid(self) -> str: ...
+
+
+class OfCluster(Protocol):
+    """A revocation in a cluster, or the record of a certificate of one."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+    @property
+    def spec(self) -> _NamesCluster: ...
+
+
+def is_of(found: OfCluster, cluster: ObjectMeta) -> bool:
+    """Whether a revocation or a record is of a cluster, and not of an earlier one of its name.
+
+    Earlier versions of Orchid stored no uid of the cluster. Then the times of creation decide: one
+    from the hour before the cluster counts, since the clocks of servers differ.
     """
-    if cluster is None:
-        return True
-    made, since = found.metadata.creation_timestamp, cluster.metadata.creation_timestamp
-    return made is not None and since is not None and made + CLOCKS_DIFFER < since
+    spec = found.spec
+    if spec.cluster_uid or spec.cluster != cluster.name:
+        return (spec.cluster, spec.cluster_uid) == (cluster.name, cluster.uid)
+    created, since = found.metadata.creation_timestamp, cluster.creation_timestamp
+    return created is None or since is None or created + CLOCKS_DIFFER >= since
 
 
 def authorities_end(cluster: Cluster) -> datetime | None:

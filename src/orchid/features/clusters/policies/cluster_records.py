@@ -22,7 +22,7 @@ from orchid.features.certificates.kinds.issued_certificate import (
 from orchid.features.clusters.kinds.cluster import (
     Cluster,
     authorities_end,
-    is_of_removed,
+    is_of,
     record_end,
 )
 from orchid.kernel.credentials.refusals import CertificateRefused, Refusal, library_errors_as
@@ -35,7 +35,7 @@ from orchid.kernel.engine.kind import Kind
 from orchid.kernel.engine.request import Request
 from orchid.kernel.wire.errors import Forbidden, Invalid
 from orchid.kernel.wire.fields import FieldError, Path, invalid, not_found, required
-from orchid.kernel.wire.meta import Object
+from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.struct import replace
 from orchid.kernel.wire.text import timestamp
 
@@ -49,7 +49,7 @@ class ClusterRecords(AdmissionPolicy):
     admits = (IssuedCertificate,)
     reviews = (IssuedCertificate,)
 
-    def __init__(self, feed: Feed, usage: Callable[[str], tuple[int, int]]) -> None:
+    def __init__(self, feed: Feed, usage: Callable[[ObjectMeta], tuple[int, int]]) -> None:
         """`usage`: the number of records of a cluster, and their bytes."""
         self._feed = feed
         self._clusters = feed.of(Cluster)
@@ -67,7 +67,11 @@ class ClusterRecords(AdmissionPolicy):
         entry = self._clusters.get("", sent.spec.cluster)
         if entry is None:
             _refuse(kind, sent, not_found(SPEC / "cluster", sent.spec.cluster))
-        self._refuse_too_many(kind, sent)
+        uid = entry.meta.uid
+        if sent.spec.cluster_uid not in ("", uid):
+            text = f"the uid of that cluster is {uid}"
+            _refuse(kind, sent, invalid(SPEC / "clusterUID", sent.spec.cluster_uid, text))
+        self._refuse_too_many(kind, sent, entry.meta)
         facts = _facts(kind, sent, entry.object, request.now)
         name = cluster_record_name(sent.spec.cluster, facts.sha256)
         if sent.name != name:
@@ -83,22 +87,24 @@ class ClusterRecords(AdmissionPolicy):
             requester=spec.requester,
             request=spec.request,
         )
-        return replace(sent, spec=replace(made.spec, cluster=spec.cluster))
+        return replace(sent, spec=replace(made.spec, cluster=spec.cluster, cluster_uid=uid))
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         """A record stays until its certificate has expired, or the cluster is removed."""
         if new is not None or not old.spec.cluster:
             return
         entry = self._clusters.get("", old.spec.cluster)
-        if entry is None or is_of_removed(old, entry.object):
+        if entry is None or not is_of(old, entry.meta):
             return
         end = record_end(old.spec.not_after, authorities_end(entry.object))
         if end and end > request.now:
             text = f"the certificate is valid until {timestamp(end)}"
             raise Forbidden(kind.about(old.name), text)
 
-    def _refuse_too_many(self, kind: Kind[Any], sent: IssuedCertificate) -> None:
-        count, used = self._usage(sent.spec.cluster)
+    def _refuse_too_many(
+        self, kind: Kind[Any], sent: IssuedCertificate, cluster: ObjectMeta
+    ) -> None:
+        count, used = self._usage(cluster)
         if count < MOST_RECORDS and used + len(sent.spec.certificate) <= MOST_BYTES:
             return
         text = (

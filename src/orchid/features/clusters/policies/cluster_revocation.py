@@ -5,9 +5,10 @@ token           by its id; an issuer that is named must be the cluster's
 account, user   every credential, as long as the revocation exists: those who may create it may
                 delete it
 The right is checked before anything is looked up. Revocations of certificates and tokens stay until
-these end, as ours do (features/revoking/policies/revocation_permission.py), or until the cluster is
-removed. Nothing here affects a credential of this server: no revocation with `cluster` is in its
-index.
+these end, as ours do (features/revoking/policies/revocation_permission.py), also if the cluster is
+removed: a restore may bring it back. Then one without a known end may be deleted by those who may
+create it. A revocation is of one cluster, by uid: one that is created again has none. Nothing here
+affects a credential of this server: no revocation with `cluster` is in its index.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from orchid.features.certificates.kinds.issued_certificate import (
     IssuedCertificateSpec,
     cluster_record_name,
 )
-from orchid.features.clusters.kinds.cluster import Cluster, authorities_end, is_of_removed
+from orchid.features.clusters.kinds.cluster import Cluster, authorities_end, is_of
 from orchid.features.revocation.kinds.credential_revocation import (
     SPEC,
     CredentialRevocation,
@@ -42,7 +43,7 @@ from orchid.kernel.engine.kind import Kind
 from orchid.kernel.engine.request import Request, Target
 from orchid.kernel.wire.errors import Forbidden, Invalid
 from orchid.kernel.wire.fields import FieldError, invalid, not_found
-from orchid.kernel.wire.meta import Object
+from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.revoked_credentials import RevokedCertificate
 from orchid.kernel.wire.struct import replace
@@ -74,7 +75,12 @@ class ClusterRevocation(AdmissionPolicy):
         entry = self._clusters.get("", new.spec.cluster)
         if entry is None:
             _refuse(kind, new, not_found(SPEC / "cluster", new.spec.cluster))
-        spec, expires = completed(new.spec, request.now), None
+        uid = entry.meta.uid
+        if new.spec.cluster_uid not in ("", uid):
+            text = f"the uid of that cluster is {uid}"
+            _refuse(kind, new, invalid(SPEC / "clusterUID", new.spec.cluster_uid, text))
+        spec, expires = replace(completed(new.spec, request.now), cluster_uid=uid), None
+        new = replace(new, spec=spec)
         if spec.certificate:
             spec, expires = await self._certificate(request, kind, new, entry.object)
         elif spec.token:
@@ -95,20 +101,27 @@ class ClusterRevocation(AdmissionPolicy):
         await self._feed.fresh()
         if self._has_ended(old, request.now):
             return
-        if old.can_be_lifted:
+        if old.can_be_lifted or self._is_without_end(old):
             await self._require(request, kind, old)
         elif not self._repeated.is_superseded(old):
             raise stays(kind, old)
 
     def _has_ended(self, old: CredentialRevocation, now: datetime) -> bool:
-        entry = self._clusters.get("", old.spec.cluster)
-        if entry is None or is_of_removed(old, entry.object):
-            return True
-        expires = old.status.expires
-        if expires is not None and old.spec.certificate and not old.spec.certificate.serial_number:
+        expires, cluster = old.status.expires, self._cluster_of(old)
+        named = old.spec.certificate
+        if expires is not None and cluster is not None and named and not named.serial_number:
             # It may be of an authority that was added later and ends later.
-            expires = max(expires, authorities_end(entry.object) or expires)
+            expires = max(expires, authorities_end(cluster) or expires)
         return expires is not None and expires <= now
+
+    def _is_without_end(self, old: CredentialRevocation) -> bool:
+        """Whether it would stay for good, of a cluster that was removed."""
+        return old.status.expires is None and self._cluster_of(old) is None
+
+    def _cluster_of(self, old: CredentialRevocation) -> Cluster | None:
+        """The cluster of a revocation; None if it was removed, also if it was created again."""
+        entry = self._clusters.get("", old.spec.cluster)
+        return entry.object if entry is not None and is_of(old, entry.meta) else None
 
     # -- certificates -------------------------------------------------------------------------
 
@@ -118,7 +131,7 @@ class ClusterRevocation(AdmissionPolicy):
         """The spec with what is recorded of the certificate, and when the certificate ends."""
         named = new.spec.certificate
         assert named is not None
-        found = await self._recorded(cluster.name, named)
+        found = await self._recorded(cluster.metadata, named)
         if not found:
             for field in ("serial_number", "request_name"):
                 if given := getattr(named, field):
@@ -146,13 +159,13 @@ class ClusterRevocation(AdmissionPolicy):
         return replace(new.spec, certificate=known), record.not_after
 
     async def _recorded(
-        self, cluster: str, named: RevokedCertificate
+        self, cluster: ObjectMeta, named: RevokedCertificate
     ) -> list[IssuedCertificateSpec]:
         """The records of the cluster that a certificate is named by."""
         if named.sha256:
-            entry = self._records.get("", cluster_record_name(cluster, named.sha256))
-            return [entry.object.spec] if entry else []
-        prefix = self._records.kind.key("", f"{cluster}.")
+            entry = self._records.get("", cluster_record_name(cluster.name, named.sha256))
+            return [entry.object.spec] if entry and is_of(entry.object, cluster) else []
+        prefix = self._records.kind.key("", f"{cluster.name}.")
         wanted = b'"%b"' % (named.serial_number or named.request_name).encode()
         entries = list(self._records.entries.items())
 
@@ -160,7 +173,8 @@ class ClusterRevocation(AdmissionPolicy):
             """Off the loop, since there may be very many."""
             return [one for key, one in entries if key.startswith(prefix) and wanted in one.tail]
 
-        specs = [entry.object.spec for entry in await asyncio.to_thread(search)]
+        records = [entry.object for entry in await asyncio.to_thread(search)]
+        specs = [record.spec for record in records if is_of(record, cluster)]
         if named.serial_number:
             return [one for one in specs if one.serial_number == named.serial_number]
         return [one for one in specs if one.request.name == named.request_name]

@@ -88,6 +88,9 @@ class CredentialRevocationSpec(Wire):
         proto(9),
         describe("The Cluster whose credential it is; empty for a credential of this server."),
     ] = ""
+    cluster_uid: Annotated[
+        str, proto(11), describe("The uid of the Cluster; the server fills it in.")
+    ] = field(default="", name="clusterUID")
     user: Annotated[
         RevokedUser | None,
         proto(10),
@@ -189,7 +192,7 @@ class CredentialRevocation(Object):
     @property
     def target(self) -> tuple[str, ...]:
         """Identity of the revoked credential, without the time of issue."""
-        return self.spec.cluster, *_target(self.spec)
+        return self.spec.cluster, self.spec.cluster_uid, *_target(self.spec)
 
     def covers(self, other: "CredentialRevocation") -> bool:
         """Whether this revokes all that `other` revokes, for a reason at least as serious."""
@@ -307,6 +310,8 @@ def cluster_errors(
 ) -> Iterator[FieldError]:
     """Errors for targets that cannot be revoked in a cluster, or not here."""
     if not spec.cluster:
+        if spec.cluster_uid:
+            yield forbidden(SPEC / "clusterUID", "only together with spec.cluster")
         return
     if spec.key:
         yield forbidden(SPEC / "key", "not in a cluster: its token keys are not known here")

@@ -2,10 +2,9 @@
 
 Reads    all credentialrevocations, at start and then every hour
 Deletes  those past `status.expires` (of certificates: a week later, when CRLs no longer need
-         them), and those that another one of the same target repeats or extends (of removed
-         clusters: features/clusters/controllers/clean_clusters.py)
-Never    one without a known expiry: of tokens that never expire; one because its account is gone: a
-         restore brings the account back, with its tokens
+         them), and those that another one of the same target repeats or extends
+Never    one without a known expiry: of tokens that never expire; one because its account or its
+         cluster is gone: a restore brings it back, with its tokens
 """
 
 import logging

@@ -115,7 +115,9 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
 async def concerned(client: Client, spec: CredentialRevocationSpec) -> Object | None:
     """The object that a revocation is about, for its Event; None if it is gone."""
     if spec.cluster:
-        return await client.find(Cluster, spec.cluster)
+        cluster = await client.find(Cluster, spec.cluster)
+        is_same = cluster is not None and spec.cluster_uid in ("", cluster.metadata.uid)
+        return cluster if is_same else None
     if spec.certificate:
         return await _request_of(client, spec.certificate)
     if spec.authority:

@@ -70,6 +70,7 @@ class RevocationIndex:
                 until = _until(one)
                 if issued is not None and until is not None and issued <= until:
                     found.append(one)
+        found = [one for one in found if _is_same_cluster(one.spec.cluster_uid, spec.cluster_uid)]
         if not found:
             return None
         final = [one for one in found if not one.is_hold] or found
@@ -94,6 +95,11 @@ def _target(revocation: CredentialRevocation) -> Target | None:
     if spec.authority:
         return spec.cluster, SIGNER, spec.authority.signer_name
     return (spec.cluster, USER, spec.username) if spec.username else None
+
+
+def _is_same_cluster(uid: str, other: str) -> bool:
+    """Of two clusters of a name. Earlier versions stored no uid, and the name decides."""
+    return uid == other or not uid or not other
 
 
 def _until(one: CredentialRevocation) -> Time | None:
