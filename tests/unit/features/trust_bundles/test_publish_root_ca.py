@@ -19,6 +19,7 @@ from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.status import StatusCause
 from orchid.kernel.wire.struct import replace
 from tests.unit.features.small_client import SmallClient, change
+from tests.unit.kernel.access.presenting import FakeClock
 from tests.unit.kernel.credentials.samples import NOW
 
 NAME, MARK = ORCH.root_ca_config_map, ORCH.description_annotation
@@ -28,7 +29,7 @@ TERMINATING = StatusCause(reason="NamespaceTerminating")
 
 def publisher(*stored: ConfigMap, ca: str = "the CA") -> tuple[PublishRootCA, SmallClient]:
     client = SmallClient(*stored)
-    parts: Any = client, lambda: ca, ORCH
+    parts: Any = client, lambda: ca, ORCH, FakeClock()
     return PublishRootCA(*parts), client
 
 
@@ -155,7 +156,7 @@ async def test_a_changed_or_deleted_map_concerns_its_namespace() -> None:
 
 @pytest.mark.parametrize("ca", ["", "the CA"])
 def test_without_a_ca_nothing_is_published(ca: str) -> None:
-    context: Any = SimpleNamespace(root_ca=lambda: ca, names=ORCH)
+    context: Any = SimpleNamespace(root_ca=lambda: ca, names=ORCH, clock=FakeClock())
     parts: Any = None, context, None
 
     assert (build(*parts) is not None) is bool(ca)

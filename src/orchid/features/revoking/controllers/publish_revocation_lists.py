@@ -59,6 +59,7 @@ from orchid.kernel.credentials.x509.revocation_list import (
     next_edition,
 )
 from orchid.kernel.runtime.context import ControllerContext, Signer
+from orchid.kernel.runtime.corrections import Corrections
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Running, Start, TryAgain, Worker
@@ -134,6 +135,7 @@ class PublishRevocationLists(Worker[str, None]):
         self._own = AuthorityKeys(client, names, self._authorities, hsm=hsm)
         self._home = names.system_namespace
         self._clock = clock
+        self._corrections: Corrections[str] = Corrections(clock)
         self._clear()
 
     def _clear(self) -> None:
@@ -305,13 +307,16 @@ class PublishRevocationLists(Worker[str, None]):
         if wanted is None:
             return None  # its authority is gone; the last list stays until it expires
         signing_keys, stored = await self._keys_of(key, wanted), self._stored.get(key)
-        if (
+        is_due = (
             stored is None
             or stored.version != self._versions[key]
             or stored.public_key != _public_key(wanted.authority())
             or stored.renewal <= now
-            or not await self._is_there(stored)
-        ):
+        )
+        if stored is None or is_due or not await self._is_there(stored):
+            # Others may change its ConfigMaps in a loop; a revocation never waits.
+            if not is_due and (pause := self._corrections.wait_for(key)):
+                return pause
             try:
                 stored = await self._publish_next(key, wanted, signing_keys)
             except NotPermittedToSign as refusal:

@@ -41,6 +41,7 @@ from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedC
 from orchid.kernel.credentials.x509 import anchor_set
 from orchid.kernel.credentials.x509.anchor_set import AnchorSet
 from orchid.kernel.runtime.context import ControllerContext, Signer
+from orchid.kernel.runtime.corrections import Corrections
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.kernel.runtime.loop import Controller, Gone, Key, Start, Trigger, TryAgain
@@ -77,6 +78,9 @@ class PublishBundles(Controller[PublishedBundle]):
         self._home = names.system_namespace
         self._clock = clock
         self._events = events
+        self._corrections: Corrections[str] = Corrections(
+            clock
+        )  # by uid of a bundle, or name of a list
         self.index = TrustBundleIndex()
         self._sources: dict[str, frozenset[IndexKey]] = {}  # by the name of the bundle
         self._readers: dict[IndexKey, set[str]] = {}  # names of bundles by index key
@@ -204,7 +208,11 @@ class PublishBundles(Controller[PublishedBundle]):
         content = await asyncio.to_thread(anchor_set.join, anchors, now)
         ready = condition_of(content, found.status, chosen)
         status = found.status
-        if ready.status == TRUE:
+        if ready.status == TRUE and not await self._has_edition(status, found.name, content):
+            is_correction = status.sha256 == content.sha256
+            # Others may delete its ConfigMaps in a loop; other certificates never wait.
+            if is_correction and (wait := self._corrections.wait_for(found.metadata.uid)):
+                return wait
             status = await self._with_edition(found, content, now)
         status = await self._with_consumers(found, status, now)
         await self._write(found, with_conditions(replace(found, status=status), [ready], now))
@@ -213,16 +221,21 @@ class PublishBundles(Controller[PublishedBundle]):
             await self._remove([one for one in await self._editions(found) if one[0] not in named])
         return pause(content, now)
 
+    async def _has_edition(
+        self, status: PublishedBundleStatus, bundle: str, content: AnchorSet
+    ) -> bool:
+        """Whether the current edition has this content, and is stored."""
+        if not status.sequence or status.sha256 != content.sha256:
+            return False
+        name = stored_edition.edition_name(bundle, status.sequence)
+        there = await self._client.find(ConfigMap, name, self._home)
+        return there is not None and there.data.get(stored_edition.PEM) == content.pem.decode()
+
     async def _with_edition(
         self, found: PublishedBundle, content: AnchorSet, now: datetime
     ) -> PublishedBundleStatus:
-        """The status with the edition for this content: the current one, or a new one."""
+        """Store an edition for this content; the status with it."""
         status = found.status
-        if status.sequence and status.sha256 == content.sha256:
-            name = stored_edition.edition_name(found.name, status.sequence)
-            there = await self._client.find(ConfigMap, name, self._home)
-            if there is not None and there.data.get(stored_edition.PEM) == content.pem.decode():
-                return status
         sequence = max(int(now.timestamp()), status.sequence + 1)
         await self._store(found, content, sequence)
         stored = {number for number, _ in await self._editions(found)}
@@ -259,7 +272,8 @@ class PublishBundles(Controller[PublishedBundle]):
         name = stored_edition.consumers_name(found.name)
         stored = await self._client.find(ConfigMap, name, self._home)
         if stored is not None and not belongs_to(stored, found):  # that of an earlier bundle
-            await self._client.delete_gone(ConfigMap, stored)
+            if not self._corrections.wait_for(name):
+                await self._client.delete_gone(ConfigMap, stored)
             stored = None
         if stored is None:
             return replace(status, consumers=None)

@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Callable
 from orchid.features.accounts.controllers.create_default_accounts import is_active, is_terminating
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.objects.kinds.namespace import Namespace
+from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import LISTED, Client, ListSelection, WatchedChange
 from orchid.kernel.runtime.context import ControllerContext
+from orchid.kernel.runtime.corrections import Corrections
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Controller, Key, Running, Trigger
@@ -28,9 +30,12 @@ KEY = "ca.crt"
 class PublishRootCA(Controller[Namespace]):
     name = "root-ca-certificate-publisher"
 
-    def __init__(self, client: Client, bundle: Callable[[], str], names: Naming) -> None:
+    def __init__(
+        self, client: Client, bundle: Callable[[], str], names: Naming, clock: Clock
+    ) -> None:
         super().__init__(client, ListSelection(Namespace))
         self._bundle = bundle
+        self._corrections: Corrections[tuple[str, str]] = Corrections(clock)
         self._name = names.root_ca_config_map
         self._annotation = names.description_annotation
         self._description = names.root_ca_description
@@ -42,33 +47,37 @@ class PublishRootCA(Controller[Namespace]):
     def rests_on(self) -> object:
         return self._bundle()
 
-    async def reconcile(self, found: Namespace) -> None:
-        if not is_active(found) or not self._bundle():
-            return
+    async def reconcile(self, found: Namespace) -> float | None:
+        text = self._bundle()
+        if not is_active(found) or not text:
+            return None
         there = await self._client.find(ConfigMap, self._name, found.name)
+        if there is not None and self._is_right(there, text):
+            return None
+        # Others may change it in a loop; another CA never waits.
+        if pause := self._corrections.wait_for((found.metadata.uid, text)):
+            return pause
         try:
-            if there is None:
-                await self._create(found.name)
-            else:
-                await self._correct(there)
+            await self._write(there, found.name, text)
         except (AlreadyExists, NotFound):
-            return  # another client was faster; its change triggers this again
+            return None  # another client was faster; its change triggers this again
         except Forbidden as refusal:
             if not is_terminating(refusal):
                 raise
+        return None
 
-    async def _create(self, namespace: str) -> None:
+    def _is_right(self, there: ConfigMap, text: str) -> bool:
+        is_described = bool(there.metadata.annotations.get(self._annotation))
+        return there.data == {KEY: text} and not there.binary_data and is_described
+
+    async def _write(self, there: ConfigMap | None, namespace: str, text: str) -> None:
         marks = {self._annotation: self._description}
-        meta = ObjectMeta(name=self._name, namespace=namespace, annotations=marks)
-        await self._client.create(ConfigMap(metadata=meta, data={KEY: self._bundle()}))
-
-    async def _correct(self, there: ConfigMap) -> None:
-        data = {KEY: self._bundle()}
-        marks = there.metadata.annotations
-        if there.data == data and not there.binary_data and marks.get(self._annotation):
+        if there is None:
+            meta = ObjectMeta(name=self._name, namespace=namespace, annotations=marks)
+            await self._client.create(ConfigMap(metadata=meta, data={KEY: text}))
             return
-        right = there.with_meta(annotations={**marks, self._annotation: self._description})
-        await self._client.update(replace(right, data=data, binary_data={}))
+        right = there.with_meta(annotations={**there.metadata.annotations, **marks})
+        await self._client.update(replace(right, data={KEY: text}, binary_data={}))
 
 
 async def namespace_of(event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
@@ -79,7 +88,7 @@ async def namespace_of(event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
     if not context.root_ca():
         return None
-    return PublishRootCA(client, context.root_ca, context.names)
+    return PublishRootCA(client, context.root_ca, context.names, context.clock)
 
 
 CONTROLLER = ControllerDeclaration(
