@@ -11,18 +11,30 @@ from typing import Any
 
 import pytest
 
+from orchid.features.token_keys.kinds.signing_key import (
+    IMPORTED,
+    VERIFYING,
+    SigningKey,
+    SigningKeySpec,
+    status_of,
+)
 from orchid.kernel.credentials import keys
 from orchid.kernel.store.memory import MemoryStore
-from tests.api.clusters import CLUSTERS, cluster
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.signing_key_status import SigningKeyTimes
+from orchid.kernel.wire.struct import replace
+from tests.api.clusters import CLUSTERS, REVOCATIONS, cluster
 from tests.api.clusters import ISSUER as ISSUER_OF_CLUSTER
 from tests.api.test_file_authorities import AUTHORITIES
 from tests.api.test_signing_keys import KEYS, MERGE, is_accepted, jwks, key, make, step
 from tests.api.world import Answer, Api, api
 from tests.e2e.outside_issuer import OutsideIssuer
 from tests.security.exchanging import VAULT, exchange, exchanging, make_policy
+from tests.security.left_behind import put
 from tests.security.test_introspection import introspect
 from tests.security.test_past_keys import copied, key_file
 from tests.security.test_revocations import WHO
+from tests.unit.features.beside import beside
 
 
 def signed_again(token: str, by: keys.TokenKey, **claims: Any) -> str:
@@ -195,3 +207,41 @@ async def test_no_authority_has_the_name_of_a_clusters_keys(server: Api) -> None
 
     assert answer.status == 422
     assert "reserved" in answer.text
+
+
+async def test_a_public_key_that_an_earlier_version_stored_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has no cluster, and verifies tokens of every account: log and condition say what to do.
+
+    After the advice nothing is accepted that its holder signs.
+    """
+    foreign = keys.generate()
+    async with beside(tmp_path / "data") as world:
+        server = Api(world.server)
+        await server.account("builder")
+        forged = signed_again(await server.token("builder"), foreign)
+        times = SigningKeyTimes(verifying=world.clock.now().replace(microsecond=0))
+        status = replace(status_of(foreign.public, IMPORTED), times=times)
+        spec = SigningKeySpec(public_key=foreign.public.pem(), state=VERIFYING)
+        meta = ObjectMeta(name="tokens-7", uid="7", creation_timestamp=times.verifying)
+        await put(world, SigningKey(metadata=meta, spec=spec, status=status))
+        accepted = await is_accepted(server, forged)
+
+        async with world.running("token-key-rotation"):
+            named = await world.until_like(
+                SigningKey, "tokens-7", "", lambda one: bool(one.status.conditions)
+            )
+        named_key = {"key": {"name": "tokens-7"}, "reason": "keyCompromise"}
+        body = {"metadata": {"name": "foreign"}, "spec": named_key}
+        revoked = await server.call("POST", REVOCATIONS, body)
+        still = await is_accepted(server, forged)
+
+    [ready] = [one for one in named.status.conditions if one.type == "Ready"]
+    assert ready.reason == "PublicKeyOnly"
+    assert ready.message.endswith("orchid revoke key/tokens-7")
+    assert [
+        vars(one)["key"] for one in caplog.records if one.message == "tokens.public_key_only"
+    ] == ["tokens-7"]
+    assert revoked.status == 201, revoked.text
+    assert (accepted, still) == (True, False)

@@ -1,15 +1,19 @@
 """Checks of the SigningKeys of a running server: one line for each key."""
 
+import contextlib
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
+from orchid.kernel.credentials import keys
+from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.terminal import times
 from orchid.kernel.terminal.connection import ServerConnection, path
 from orchid.kernel.terminal.findings import Finding, Installation, good, note, soon, wrong
 from orchid.kernel.terminal.older_servers import older_servers
 
-ACTIVE, FILE = "Active", "File"
+ACTIVE, RETIRED, FILE = "Active", "Retired", "File"
 OVERDUE: Final = 1.5  # periods
 STOP_IT: Final = "stop it, and start the current version; see docs/rotation.md"
 
@@ -24,6 +28,7 @@ def stored_keys(here: Installation) -> Iterator[Finding]:
         return
     found: list[dict[str, Any]] = list(here.server.get(url_of(here.server)).get("items") or ())
     yield from _older_servers(here, here.server, found)
+    yield from _public_only(here, found)
     of_tokens = [key for key in found if not key["spec"].get("authority")]
     for key in found:
         if key["spec"].get("authority") or here.settings.stores_token_keys:
@@ -51,6 +56,33 @@ def _older_servers(
         if is_of_tokens and not name.startswith("tokens-"):
             text = f"{name} lost its authority: a server of an earlier version wrote it"
             yield wrong(text, "restore it from a backup")
+
+
+def _public_only(here: Installation, found: list[dict[str, Any]]) -> Iterator[Finding]:
+    """Public keys that verify tokens of Orchid's accounts, and are in no key file of the server."""
+    in_files = _ids_in_files(here)
+    for key in found:
+        name, spec = key["metadata"]["name"], key["spec"]
+        if not spec.get("publicKey") or spec.get("cluster") or spec.get("authority"):
+            continue
+        if _is_file(key) or spec["state"] == RETIRED:
+            continue
+        if (key.get("status") or {}).get("keyID") not in in_files:
+            text = f"{name} is a public key of no cluster: it verifies tokens of every account"
+            advice = (
+                f"if it is no earlier key of this server: orchid revoke key/{name}; a holder of "
+                "its private key can issue tokens"
+            )
+            yield wrong(text, advice)
+
+
+def _ids_in_files(here: Installation) -> set[str]:
+    """Ids of the keys in --service-account-key-file, as far as they can be read."""
+    found: set[str] = set()
+    for file in here.settings.given.service_account_key_file:
+        with contextlib.suppress(OSError, Refusal):
+            found.update(key.kid for key in keys.load_verification_keys(Path(file)))
+    return found
 
 
 def _finding(key: dict[str, Any], here: Installation) -> Finding:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.token_keys.kinds.signing_key import (
+    PUBLIC_ONLY_TEXT,
     VERIFYING,
     SigningKey,
     private_key_of,
@@ -237,7 +238,12 @@ class StoredKeys:
 
     def _publish(self, usable: Iterable[SigningKey]) -> None:
         ids = [key.key_id for key in usable]
-        if ids != [key.kid for key in self._verifying.keys]:
+        before = [key.kid for key in self._verifying.keys]
+        if ids != before:
+            for key in usable:
+                if key.is_public_only and key.key_id not in before:
+                    extra = {"key": key.name, "why": PUBLIC_ONLY_TEXT + key.name}
+                    log.warning("tokens.public_key_only", extra=extra)
             self._verifying = KeySet([self._public[kid] for kid in ids])
             self._public = {kid: self._public[kid] for kid in ids}
             self._changed(self._verifying)

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from orchid.commands.diagnosis.key_checks import stored_keys
+from orchid.kernel.credentials.keys import VerificationKey, generate
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
 from orchid.kernel.terminal.connection import ServerConnection
@@ -116,3 +117,47 @@ def test_a_server_that_does_not_know_keys_of_authorities_is_named(tmp_path: Path
 def test_keys_of_files_are_checked_elsewhere(tmp_path: Path) -> None:
     """There are no objects then."""
     assert findings(tmp_path, token_keys="files") == []
+
+
+def public_only(public: VerificationKey, state: str = "Verifying", **spec: Any) -> dict[str, Any]:
+    """A key that holds only a public key, as an earlier version stored it."""
+    made = key("tokens-3", state)
+    made["spec"] |= {"publicKey": public.pem(), **spec}
+    made["status"]["keyID"] = public.kid
+    return made
+
+
+@pytest.mark.parametrize(
+    ("more", "is_named"),
+    [
+        ({}, True),
+        ({"cluster": "prod"}, False),
+        ({"authority": "web"}, False),
+        ({"state": "Retired"}, False),
+    ],
+)
+def test_a_public_key_of_no_cluster_is_named(
+    tmp_path: Path, more: dict[str, str], *, is_named: bool
+) -> None:
+    """It verifies tokens of every account; somebody else may have the private key."""
+    found = findings(tmp_path, public_only(generate().public, **more))
+
+    text = "tokens-3 is a public key of no cluster: it verifies tokens of every account"
+    assert (("wrong", text) in found) is is_named
+
+
+def test_an_earlier_key_in_a_file_of_the_server_is_good(tmp_path: Path) -> None:
+    """So is an object that only shows a key of files."""
+    mine, shown = generate().public, public_only(generate().public)
+    shown["status"]["source"] = "File"
+    file = tmp_path / "earlier.pem"
+    file.write_text(mine.pem())
+
+    found = findings(
+        tmp_path,
+        public_only(mine),
+        shown,
+        service_account_key_file=(str(tmp_path / "gone.pem"), str(file)),
+    )
+
+    assert not [text for _, text in found if "public key of no cluster" in text]

@@ -26,6 +26,8 @@ from orchid.features.token_keys.kinds.signing_key import (
     ACTIVATABLE,
     ACTIVE,
     MADE,
+    PUBLIC_ONLY,
+    PUBLIC_ONLY_TEXT,
     PUBLISHED,
     RETIRABLE,
     RETIRED,
@@ -460,8 +462,8 @@ class RotateKeys(Controller[SigningKey]):
         self._refreshed[key.name] = facts
         self._report_unretired(key, conditions)
         for one in conditions:
-            if one.reason == KEY_LOST and before.get(one.type) != KEY_LOST:
-                self._record(key, KEY_LOST, one.message, WARNING)
+            if one.reason in (KEY_LOST, PUBLIC_ONLY) and before.get(one.type) != one.reason:
+                self._record(key, one.reason, one.message, WARNING)
         return True
 
     def _report_unretired(self, key: SigningKey, conditions: Sequence[Condition]) -> None:
@@ -505,6 +507,9 @@ class RotateKeys(Controller[SigningKey]):
         if key.status.request and not key.status.certificate:
             text = "Its request waits for a signature elsewhere; the chain goes into spec.chain."
             return Condition(type=READY, status=FALSE, reason="ChainMissing", message=text)
+        if key.is_public_only:
+            text = PUBLIC_ONLY_TEXT + key.name
+            return Condition(type=READY, status=TRUE, reason=PUBLIC_ONLY, message=text)
         text = f"{'Signs and verifies' if is_signer else 'Verifies'} {key.purpose.signs}."
         reason = "Signs" if is_signer else "Verifies"
         return Condition(type=READY, status=TRUE, reason=reason, message=text)

@@ -87,6 +87,12 @@ NO_CLUSTER: Final = (
     "the Cluster whose tokens the key verifies: it never verifies tokens of Orchid's accounts; "
     "earlier keys of those are named by --service-account-key-file"
 )
+PUBLIC_ONLY: Final = "PublicKeyOnly"
+PUBLIC_ONLY_TEXT: Final = (
+    "Verifies tokens of every account, though Orchid has only its public key: a holder of the "
+    "private key can issue them. An earlier key of Orchid is Retired when its tokens have ended. "
+    "If it is the key of a cluster or of another issuer, revoke it: orchid revoke key/"
+)
 NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
 CHANGED_BY_STEPS: Final = ("certificate", "keyID", "publishTime", "times")
@@ -206,6 +212,14 @@ class SigningKey(Object):
     def signs(self) -> bool:
         """Whether there is, or was, a private key."""
         return not self.spec.public_key
+
+    @property
+    def is_public_only(self) -> bool:
+        """Whether it verifies tokens of Orchid's accounts, and Orchid never had its private key.
+
+        It is from a key file, or an earlier version imported it without a cluster.
+        """
+        return bool(self.spec.public_key) and not self.group and not self.is_file
 
     @property
     def is_ready(self) -> bool:
