@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.tokens import AccountClaims, Claims, Reference
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from tests.api.world import ADMIN, BOB, ISSUER, NODE, Api
 
 VIEWER = "viewer-token-0008"

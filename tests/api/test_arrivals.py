@@ -8,8 +8,8 @@ import pytest
 
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.kernel.engine.cache.objects import stored_form
-from orchid.kernel.server.sockets.messages import HttpRequest, Response
-from orchid.kernel.server.sockets.peer import Peer
+from orchid.kernel.http.messages import HttpRequest, Response
+from orchid.kernel.http.peer import Peer
 from orchid.kernel.store.interface import ABSENT, Change, Revision
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.struct import replace

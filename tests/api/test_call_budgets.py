@@ -25,8 +25,8 @@ import orchid
 from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.x509.signing_request import parse
-from orchid.kernel.server.sockets.connection import Connection
-from orchid.kernel.server.sockets.listener_state import ConnectionLimits, ListenerState, plain
+from orchid.kernel.http.connection import Connection
+from orchid.kernel.http.listener_state import ConnectionLimits, ListenerState, plain
 from tests.api.clusters import cluster, review, revoked, webhook
 from tests.api.world import ADMIN, Api, api
 from tests.security.certified import cluster_authority

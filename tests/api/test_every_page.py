@@ -17,7 +17,7 @@ from tests.api.world import ADMIN, Api
 from tests.security.listening import bearer
 from tests.unit.features.beside import Beside, beside
 from tests.unit.features.trust_bundles.test_pages import published
-from tests.unit.kernel.server.listening import Running, serving
+from tests.unit.kernel.http.listening import Running, serving
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 CALLERS = {"anonymous": (), "administrator": (bearer(ADMIN),)}

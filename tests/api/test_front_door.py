@@ -1,6 +1,6 @@
 """Information and state that a caller without rights can neither get nor leave behind."""
 
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from tests.api.world import ADMIN, BOB, Api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"

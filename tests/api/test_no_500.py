@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchid.kernel.engine.verbs import read
-from orchid.kernel.server.sockets.messages import Response
+from orchid.kernel.http.messages import Response
 from tests.api.world import ADMIN, Api, EventStream, api, parsed
 
 EXAMPLES = settings(

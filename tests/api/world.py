@@ -23,7 +23,7 @@ from orchid.assembly.server import Assembly
 from orchid.assembly.settings import read
 from orchid.assembly.stores import opened_audit
 from orchid.kernel.base.clock import SystemClock
-from orchid.kernel.server.sockets.messages import Chunk, HttpRequest, Peer, Response
+from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
 from orchid.kernel.store.interface import Store

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orchid.kernel.engine.verbs.read import Reading
-from orchid.kernel.server.sockets.messages import HttpRequest, Response
+from orchid.kernel.http.messages import HttpRequest, Response
 from orchid.kernel.store.interface import (
     LATEST,
     Batch,
@@ -32,7 +32,7 @@ from tests.faults.history import Event as Recorded
 from tests.faults.store_log import commits_of
 from tests.faults.systems import complaints_in
 from tests.faults.workload import NAMESPACE, Lost, OverTls, Workload, read
-from tests.unit.kernel.server.listening import serving
+from tests.unit.kernel.http.listening import serving
 
 CALLS = 60  # of each client
 DEADLINE = 10  # seconds; over a store that hides a change, an update never wins

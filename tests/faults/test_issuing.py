@@ -13,7 +13,7 @@ import pytest
 from orchid.features.certificates.policies.record_issued import RecordIssued
 from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.credentials.x509 import pem
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.store.interface import ABSENT, Change
 from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import Api

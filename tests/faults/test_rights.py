@@ -13,7 +13,7 @@ from orchid.features.revocation.revocations import Revocations
 from orchid.features.rights.authorizers.rbac import Bindings
 from tests.api.world import ADMIN, api
 from tests.faults.rights import REMOVALS, Rights
-from tests.unit.kernel.server.listening import serving
+from tests.unit.kernel.http.listening import serving
 
 ROUNDS = 10
 

@@ -24,10 +24,10 @@ from orchid.kernel.credentials.x509 import certificates, pem, signing_request
 from orchid.kernel.engine.patch import json_patch, merge_patch, strategic_merge
 from orchid.kernel.engine.verbs import continue_token
 from orchid.kernel.expressions.cel import Compiler
+from orchid.kernel.http.messages import Peer
+from orchid.kernel.http.reading.reader import RequestReader
+from orchid.kernel.http.websocket import BadFrame, FrameReader
 from orchid.kernel.server.audit import policy
-from orchid.kernel.server.sockets.messages import Peer
-from orchid.kernel.server.sockets.reader import RequestReader
-from orchid.kernel.server.sockets.websocket import BadFrame, FrameReader
 from orchid.kernel.store.etcd import frames
 from orchid.kernel.store.memory import MemoryStore
 from orchid.kernel.wire.codec import documents, protobuf
@@ -43,7 +43,7 @@ from orchid.kernel.workers.store_server import LARGEST_REQUEST, Session, StoreSe
 from tests.unit.features.rights import rights
 from tests.unit.kernel.access import verdicts
 from tests.unit.kernel.engine.patch.shapes import ACCOUNT, account, applied
-from tests.unit.kernel.server.sockets.framing import readings
+from tests.unit.kernel.http.reading.framing import readings
 from tests.unit.kernel.wire.codec import spellings
 from tests.unit.kernel.wire.protobuf_samples import KINDS
 

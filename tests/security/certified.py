@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.x509 import der
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 
 HOUR = datetime.timedelta(hours=1)
 END = "-----END CERTIFICATE-----\n"

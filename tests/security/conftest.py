@@ -12,7 +12,7 @@ from orchid.kernel.settings import data_directory
 from tests.api.world import Api, api, settings
 from tests.security.listening import listening
 from tests.unit.features.beside import MovingClock
-from tests.unit.kernel.server.listening import Running
+from tests.unit.kernel.http.listening import Running
 
 
 @pytest.fixture(scope="session")

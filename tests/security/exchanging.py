@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from tests.api.world import ADMIN, Answer, Api, api
 from tests.e2e.outside_issuer import OWNER_ID, REPOSITORY_ID, OutsideIssuer
 

@@ -3,7 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 
 from tests.api.world import Api
-from tests.unit.kernel.server.listening import Client, Running, started
+from tests.unit.kernel.http.listening import Client, Running, started
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 

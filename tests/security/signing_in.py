@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from orchid.assembly.console.listener import ServedConsole
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response, Stream
+from orchid.kernel.http.messages import HttpRequest, Peer, Response, Stream
 from orchid.kernel.store.interface import Store
 from tests.api.world import Answer, Api, EventStream, api, parsed
 from tests.e2e.outside_issuer import OutsideIssuer

@@ -17,8 +17,8 @@ from orchid.features.certificates.kinds.certificate_signing_request import Certi
 from orchid.kernel.credentials.refusals import MalformedRequest
 from orchid.kernel.credentials.x509 import names, pem
 from orchid.kernel.credentials.x509.certificates import encode
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.runtime.loop import TryAgain
-from orchid.kernel.server.sockets.messages import Peer
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.struct import replace

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orchid.kernel.server.sockets.messages import HttpRequest, Response
+from orchid.kernel.http.messages import HttpRequest, Response
 from tests.api.world import ADMIN, BOB, api
 from tests.security.certified import HOUR, Certified, cluster_authority, issued, other_authority
 from tests.security.listening import ACCOUNTS, asked, bearer, listening
 from tests.unit.features.beside import MovingClock
-from tests.unit.kernel.server.listening import Running, serving, until
+from tests.unit.kernel.http.listening import Running, serving, until
 
 
 async def test_every_request_of_a_connection_is_authenticated(

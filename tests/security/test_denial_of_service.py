@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from orchid.kernel.http.listener_state import ConnectionLimits
+from orchid.kernel.http.messages import Peer
+from orchid.kernel.http.reading.reader import RequestReader
 from orchid.kernel.server.metrics import page as metrics_page
-from orchid.kernel.server.sockets.listener_state import ConnectionLimits
-from orchid.kernel.server.sockets.messages import Peer
-from orchid.kernel.server.sockets.reader import RequestReader
 from orchid.kernel.store.sqlite.store import SQLiteStore
 from tests.api.world import ADMIN, ALICE, BOB, Api, api
 from tests.security.certified import issued, other_authority
 from tests.security.threads import threads_of
 from tests.unit.kernel.credentials import samples
-from tests.unit.kernel.server.listening import until
-from tests.unit.kernel.server.readers import CHUNKED, read
+from tests.unit.kernel.http.listening import until
+from tests.unit.kernel.http.readers import CHUNKED, read
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.settings.errors import BadSettings
 from tests.api.callers import authority, certificate, front_proxy_settings
 from tests.api.world import BOB, Answer, Api, api

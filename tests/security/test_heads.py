@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from orchid.kernel.server.sockets.listener_state import ConnectionLimits
+from orchid.kernel.http.listener_state import ConnectionLimits
 from tests.api.world import ADMIN
 from tests.security.listening import ACCOUNTS, bearer
-from tests.unit.kernel.server.listening import Answer, Client, Running
+from tests.unit.kernel.http.listening import Answer, Client, Running
 
 JSON = "application/json"
 ROOM = ConnectionLimits().max_header_bytes - 2048  # the rest of a head takes less

@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from orchid.kernel.credentials.refusals import CertificateRefused
 from orchid.kernel.credentials.x509 import certification_path
 from orchid.kernel.credentials.x509.certification_path import MAX_CHAIN, ClientVerifier
-from orchid.kernel.server.sockets.tls import TlsFiles, intermediates_of
+from orchid.kernel.http.tls.files import TlsFiles, intermediates_of
 from tests.security.certified import Certified, other_authority
 
 KEY = ec.generate_private_key(ec.SECP256R1())

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchid.kernel.server.sockets.messages import Peer
-from orchid.kernel.server.sockets.reader import RequestReader
+from orchid.kernel.http.messages import Peer
+from orchid.kernel.http.reading.reader import RequestReader
 from tests.api.world import ADMIN, ALICE, BOB, Answer, Api, api, parsed
 from tests.unit.features.beside import MovingClock
 

@@ -16,14 +16,14 @@ import pytest
 
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.kernel.engine.verbs import listing
+from orchid.kernel.http.listener import ConnectionLimits
 from orchid.kernel.server import respond
 from orchid.kernel.server.negotiate import PROTOBUF
-from orchid.kernel.server.sockets.listener import ConnectionLimits
 from orchid.kernel.server.watch_stream import PIECE_EVENTS
 from orchid.kernel.wire.selectors.selection import MOST_CONDITIONS
 from tests.api.world import ADMIN, Answer, Api
 from tests.security.threads import threads_of
-from tests.unit.kernel.server.listening import serving, until
+from tests.unit.kernel.http.listening import serving, until
 
 AT_ONCE = 500  # a smaller limit, so that a test needs no thousands
 MANY = 2 * AT_ONCE + 1

@@ -10,7 +10,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.revoked_credentials import RevokedCertificate
 from orchid.kernel.wire.struct import replace

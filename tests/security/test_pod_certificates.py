@@ -9,7 +9,7 @@ import pytest
 from orchid.features.approval.platform_signers import pod_profiles
 from orchid.kernel.credentials.x509 import signing_request
 from orchid.kernel.credentials.x509.names import account_subject
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.naming import ORCH
 from tests.api.world import Answer, Api
 from tests.security.certified import END, cluster_authority

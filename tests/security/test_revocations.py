@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.kernel.credentials.authorities.issuer_chain import spki_of
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.text import timestamp
 from tests.api.world import ALICE, Answer, Api

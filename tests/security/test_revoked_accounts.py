@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from tests.api.callers import authority, certificate, front_proxy_settings
 from tests.api.world import Api, api
 from tests.security.certified import cluster_authority, issued

@@ -25,7 +25,7 @@ from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.keys import generate
 from orchid.kernel.credentials.secret import SecretValue as Hidden
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response
+from orchid.kernel.http.messages import HttpRequest, Peer, Response
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
 from orchid.kernel.settings.errors import BadSettings

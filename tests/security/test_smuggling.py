@@ -16,11 +16,11 @@ from typing import cast
 
 import pytest
 
-from orchid.kernel.server.sockets.connection import Connection
+from orchid.kernel.http.connection import Connection
 from tests.api.world import ADMIN, Api
 from tests.security.listening import bearer
 from tests.system_packages import require_program
-from tests.unit.kernel.server.listening import Client, Running, until
+from tests.unit.kernel.http.listening import Client, Running, until
 
 VICTIM = "/api/v1/namespaces/default/serviceaccounts/victim"
 WHO = "/apis/authentication.orch.io/v1/selfsubjectreviews"

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from orchid.kernel.server.sockets import tls_channel
-from orchid.kernel.server.sockets.listener import READINGS_AT_ONCE
-from orchid.kernel.server.sockets.tls_channel import ServedProtocol, TlsChannel
+from orchid.kernel.http.listener import READINGS_AT_ONCE
+from orchid.kernel.http.tls import channel as tls_channel
+from orchid.kernel.http.tls.channel import ServedProtocol, TlsChannel
 from tests.api.world import api
 from tests.security.listening import listening
-from tests.unit.kernel.server.listening import until
-from tests.unit.kernel.server.sockets.test_tls_channel import ByHand
+from tests.unit.kernel.http.listening import until
+from tests.unit.kernel.http.tls.test_tls_channel import ByHand
 
 ONE_READ = 256_000  # bytes, of uvloop
 READ = TlsChannel.data_received

@@ -21,7 +21,7 @@ from orchid.kernel.access.authenticators.audiences import shared
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.keys import generate
 from orchid.kernel.engine.interfaces import Authenticated
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.user import UserInfo
 from tests.api.world import ADMIN, ALICE, BOB, ISSUER, Api, api
 from tests.unit.features.beside import MovingClock

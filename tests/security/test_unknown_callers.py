@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from orchid.kernel.credentials.x509.certification_path import ClientVerifier
-from orchid.kernel.server.sockets.listener import HANDSHAKES_AT_ONCE
-from orchid.kernel.server.sockets.tls_channel import TlsChannel
+from orchid.kernel.http.listener import HANDSHAKES_AT_ONCE
+from orchid.kernel.http.tls.channel import TlsChannel
 from tests.api.world import ADMIN
 from tests.security.certified import issued, other_authority
 from tests.security.listening import ACCOUNTS, asked, bearer
-from tests.unit.kernel.server.listening import Running, until
+from tests.unit.kernel.http.listening import Running, until
 
 LARGE = 3_000_000
 

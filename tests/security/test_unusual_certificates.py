@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from orchid.kernel.credentials.x509 import der, pem
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REVIEWS, terms
 from tests.api.world import Api
@@ -18,7 +18,7 @@ from tests.security.certified import Certified, cluster_authority, issued
 from tests.security.listening import ACCOUNTS
 from tests.security.test_revocations import known
 from tests.unit.kernel.credentials import samples, unusual
-from tests.unit.kernel.server.listening import Running
+from tests.unit.kernel.http.listening import Running
 
 BUNDLES = "/apis/certificates.orch.io/v1beta1/clustertrustbundles"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"

@@ -15,11 +15,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server import negotiate, parse
-from orchid.kernel.server.sockets.messages import Response
 from tests.api.world import ADMIN, ALICE, BOB, Api, api
 from tests.security.listening import bearer, listening
-from tests.unit.kernel.server.listening import Answer, Client
+from tests.unit.kernel.http.listening import Answer, Client
 
 RBAC = "rbac.authorization.orch.io"
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -1,6 +1,6 @@
 """A connection on which a caller is known by now: whatever ends the credential ends it at once.
 
-The same headers are not read again (kernel/server/sockets/reader.py), and who sent them is
+The same headers are not read again (kernel/http/reading/reader.py), and who sent them is
 remembered beside them (kernel/access/authenticators/union.py). Here the credential is ended in
 every way there is, and the very next request has to feel it. tests/e2e/test_fresh_rights.py tries
 the same with workers.
@@ -14,11 +14,11 @@ import pytest
 from orchid.features.accounts.authenticators.service_account_token import issuer_keys
 from orchid.kernel.credentials.keys import generate
 from orchid.kernel.credentials.tokens import KeySet
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.server.memory.head_memo import HeadMemo
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
 from tests.api.world import ADMIN, ISSUER, Api
 from tests.unit.features.beside import MovingClock
-from tests.unit.kernel.server.readers import new_reader
+from tests.unit.kernel.http.readers import new_reader
 
 DEFAULT = "/api/v1/namespaces/default"
 ROBOT = f"{DEFAULT}/serviceaccounts/robot"

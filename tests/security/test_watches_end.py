@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.server.open_watches import LONGEST_PAUSE, pause_after
-from orchid.kernel.server.sockets.messages import Peer
 from tests.api.world import ADMIN, Api, EventStream, api, parsed
 from tests.security.certified import cluster_authority, issued
 from tests.unit.features.beside import MovingClock

@@ -7,11 +7,11 @@ own, and one read from the socket held the event loop for 0.2 s.
 import ssl
 from pathlib import Path
 
-from orchid.kernel.server.sockets.websocket import PING, PONG, TEXT, frame
+from orchid.kernel.http.websocket import PING, PONG, TEXT, frame
 from tests.api.world import ADMIN, Api
 from tests.security.listening import ACCOUNTS, bearer, listening
-from tests.unit.kernel.server.listening import Client, Running
-from tests.unit.kernel.server.sockets.test_websocket import masked
+from tests.unit.kernel.http.listening import Client, Running
+from tests.unit.kernel.http.test_websocket import masked
 
 PROTOCOL_ERROR = b"\x88\x02" + (1002).to_bytes(2, "big")
 

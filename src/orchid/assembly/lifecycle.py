@@ -23,7 +23,7 @@ from orchid.features.rights.reconcile import reconcile
 from orchid.features.token_keys.key_import import TokenKeyFiles, TokenKeyImport
 from orchid.kernel.base import process_memory
 from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.server.sockets.listener import Listener
+from orchid.kernel.http.listener import Listener
 from orchid.kernel.settings.errors import BadSettings, NotAvailable
 from orchid.kernel.wire.errors import NotFound, Unavailable
 

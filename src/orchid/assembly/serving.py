@@ -15,7 +15,7 @@ from orchid.assembly.server import Assembly
 from orchid.assembly.stores import has_sealed, opened_audit, opened_store
 from orchid.kernel.base import helper_process, process_memory
 from orchid.kernel.base.clock import SystemClock
-from orchid.kernel.server.sockets.listener import bind
+from orchid.kernel.http.listener import bind
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings

@@ -24,10 +24,10 @@ from orchid.kernel.credentials.files import read_bounded, read_private
 from orchid.kernel.credentials.refusals import Refusal, UnreadableKey
 from orchid.kernel.credentials.x509.certification_path import ClientVerifier
 from orchid.kernel.expressions.cel import Compiler
+from orchid.kernel.http.tls.files import TlsFiles
 from orchid.kernel.outbound.remote import read_kubeconfig
 from orchid.kernel.outbound.tls import present, trusting
 from orchid.kernel.server.audit import policy as audit_policy
-from orchid.kernel.server.sockets.tls import TlsFiles
 from orchid.kernel.settings import trusted_files
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings

@@ -25,7 +25,7 @@ from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.files import UNREADABLE, read_private, refuse_exposed
 from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.server.sockets.tls import TlsFiles, TlsFilesUnusable
+from orchid.kernel.http.tls.files import TlsFiles, TlsFilesUnusable
 from orchid.kernel.settings.data_directory import (
     certificate_files,
     unaccepted_clients,

@@ -27,10 +27,10 @@ from orchid.features.acme.requests import (
 from orchid.features.acme.revoking import RevocationPage
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.kernel.base.metrics import Counter
+from orchid.kernel.http.messages import Response
 from orchid.kernel.outbound.failures import CallFailed
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.errors import ApiError, TooManyRequests
 
 log = logging.getLogger(__name__)
@@ -110,9 +110,7 @@ class AcmePages:
     async def _page(self, exchange: Exchange, target: RequestTarget, page: str) -> Response:
         if page == links.DIRECTORY:
             return self._directory(exchange, target)
-        await asyncio.sleep(
-            0
-        )  # calls of the API need a task: see kernel/server/sockets/messages.py
+        await asyncio.sleep(0)  # calls of the API need a task: see kernel/http/messages.py
         handler = self._handlers.get(page)
         try:
             await self._ensure_key()

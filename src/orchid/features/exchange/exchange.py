@@ -29,9 +29,9 @@ from orchid.features.introspection.forms import (
     OAuthRefusal,
     read_form,
 )
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.errors import Unavailable
 from orchid.kernel.wire.naming import EXPIRES_PARAMETER, Naming
 

@@ -18,9 +18,9 @@ from orchid.features.rights.kinds.self_subject_rules_review import RuleLister
 from orchid.kernel.credentials.keys import b64url_decode
 from orchid.kernel.engine.interfaces import Authenticated, Authorizer, Rejected, TokenAuthenticator
 from orchid.kernel.engine.request import Target
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.user import UserInfo
 

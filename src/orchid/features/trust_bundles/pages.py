@@ -25,11 +25,11 @@ from orchid.features.trust_bundles.editions import (
 from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.metrics import Counter
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import NoSuchPage
 from orchid.kernel.server.pages.conditional import is_current
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.errors import BadRequest, MethodNotAllowed, NoSuchRoute, Unavailable
 from orchid.kernel.wire.options import seconds_of
 from orchid.kernel.wire.user import ANONYMOUS

@@ -1,7 +1,7 @@
 """Waiting for one result together, without a task for each request.
 
 The listener runs a handler without a task until it really waits
-(kernel/server/sockets/messages.py). On etcd nearly every request waits for the newest revision, and
+(kernel/http/messages.py). On etcd nearly every request waits for the newest revision, and
 a task would cost as much as the rest of a get. A coroutine without a task that awaits a
 `SharedWait` therefore yields the wait itself to its driver, which adds a step to it; when the
 result is there, all steps run together, still without a task. In a task, a `SharedWait` is awaited

@@ -11,12 +11,13 @@ import logging
 from math import inf
 
 from orchid.kernel.access.impersonation.impersonation import Impersonation
+from orchid.kernel.base.arrival import ARRIVAL, Arrival
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.telemetry import MASK
-from orchid.kernel.engine.arrival import ARRIVAL, Arrival
 from orchid.kernel.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.kernel.engine.request import Request
 from orchid.kernel.engine.seat import SEAT
+from orchid.kernel.http.messages import CallerStatus, HttpRequest, Response, Stream
 from orchid.kernel.server.audit.redaction import presented_token
 from orchid.kernel.server.audit.trail import AuditTrail
 from orchid.kernel.server.authorize import refuse_unless_allowed
@@ -30,7 +31,6 @@ from orchid.kernel.server.metrics.requests import RequestMetrics
 from orchid.kernel.server.open_watches import OpenWatches
 from orchid.kernel.server.pages import custom_resources
 from orchid.kernel.server.pages.site import Pages
-from orchid.kernel.server.sockets.messages import CallerStatus, HttpRequest, Response, Stream
 from orchid.kernel.wire.errors import NoSuchRoute, Timeout, Unauthorized
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.options import duration

@@ -23,6 +23,8 @@ from orchid.kernel.engine.verbs.delete import DeleteOptions
 from orchid.kernel.engine.verbs.patching import APPLY, MEDIA_TYPES
 from orchid.kernel.engine.verbs.request_body import decode_message, decode_object
 from orchid.kernel.engine.verbs.update import as_new, require_name
+from orchid.kernel.http import websocket
+from orchid.kernel.http.messages import Response, Stream
 from orchid.kernel.server import parse
 from orchid.kernel.server.authorize import require_allowed
 from orchid.kernel.server.exchange import Exchange
@@ -46,8 +48,6 @@ from orchid.kernel.server.respond import (
     list_response,
     status_response,
 )
-from orchid.kernel.server.sockets import websocket
-from orchid.kernel.server.sockets.messages import Response, Stream
 from orchid.kernel.server.watch_stream import WatchStream
 from orchid.kernel.wire.codec.documents import Undecodable, decoder_of
 from orchid.kernel.wire.codec.protobuf import message_of, opened

@@ -14,11 +14,11 @@ import msgspec
 
 from orchid.kernel.engine.interfaces import Authenticated, Decision
 from orchid.kernel.engine.request import Request, Target
+from orchid.kernel.http.messages import HttpRequest
 from orchid.kernel.server.audit.policy import Plan
 from orchid.kernel.server.memory.head_memo import HeadFacts
 from orchid.kernel.server.negotiate import PLAIN, Form, wants_pretty
 from orchid.kernel.server.parse import NO_PATH, NO_QUERY, ParsedPath, Query
-from orchid.kernel.server.sockets.messages import HttpRequest
 from orchid.kernel.wire.status import Status
 
 

@@ -16,13 +16,13 @@ from typing import Final
 from orchid.kernel.base.telemetry import failure_story
 from orchid.kernel.credentials.refusals import is_panic
 from orchid.kernel.engine.interfaces import Rejected
+from orchid.kernel.http.messages import HttpRequest, Response
 from orchid.kernel.server.authorize import AuthorizerFailed
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Overloaded
 from orchid.kernel.server.negotiate import RAW, form_of
 from orchid.kernel.server.parse import UnreadableTarget
 from orchid.kernel.server.respond import NOSNIFF, PLAIN, head, status_response, text
-from orchid.kernel.server.sockets.messages import HttpRequest, Response
 from orchid.kernel.wire.errors import (
     ApiError,
     BadRequest,

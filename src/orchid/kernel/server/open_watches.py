@@ -19,8 +19,8 @@ from orchid.kernel.base.metrics import Counter, Gauge
 from orchid.kernel.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.kernel.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.kernel.engine.request import Target
+from orchid.kernel.http.messages import HttpRequest, Stream
 from orchid.kernel.server.fairness import Overloaded
-from orchid.kernel.server.sockets.messages import HttpRequest, Stream
 from orchid.kernel.wire.errors import BadRequest, Forbidden
 from orchid.kernel.wire.user import MASTERS, UserInfo
 

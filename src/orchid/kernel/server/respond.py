@@ -14,6 +14,7 @@ from orchid.kernel.engine import tables
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.kind import Kind
 from orchid.kernel.engine.verbs.listing import Listed, Whole
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.negotiate import (
     JSON,
@@ -23,7 +24,6 @@ from orchid.kernel.server.negotiate import (
     Transform,
 )
 from orchid.kernel.server.protobuf_bodies import entry_body, list_body
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.codec import yaml_text
 from orchid.kernel.wire.codec.documents import encode, pretty
 from orchid.kernel.wire.codec.protobuf import sealed_status

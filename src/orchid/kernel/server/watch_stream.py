@@ -15,10 +15,10 @@ from orchid.kernel.engine import tables
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.kind_cache import ObjectChange
 from orchid.kernel.engine.verbs.watching import ADDED, Watch, too_old
+from orchid.kernel.http.messages import Chunk, Sink
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.negotiate import PROTOBUF, Form, Transform
 from orchid.kernel.server.protobuf_bodies import entry_body
-from orchid.kernel.server.sockets.messages import Chunk, Sink
 from orchid.kernel.wire.codec.documents import encode
 from orchid.kernel.wire.codec.protobuf import sealed_status, watch_frame
 from orchid.kernel.wire.errors import ApiError, Expired

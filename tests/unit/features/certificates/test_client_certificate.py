@@ -14,7 +14,7 @@ from orchid.kernel.credentials.x509.certificates import credential_id
 from orchid.kernel.credentials.x509.certification_path import ClientVerifier
 from orchid.kernel.credentials.x509.verified_chain import VerifiedChain
 from orchid.kernel.engine.interfaces import Rejected
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.naming import ORCH
 from tests.unit.kernel.access.presenting import Authority, FakeClock, presented
 

@@ -16,7 +16,7 @@ from orchid.features.certificates.authenticators.request_header import (
 )
 from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.engine.interfaces import Rejected
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.revoked_credentials import RevokedToken, RevokedUser
 from tests.unit.kernel.access.presenting import START, Authority, FakeClock, presented

@@ -3,7 +3,7 @@
 import pytest
 
 from orchid.features.revoking.pages.crl import PlainRevocationLists, ServedLists
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response
+from orchid.kernel.http.messages import HttpRequest, Peer, Response
 from orchid.kernel.wire.errors import MethodNotAllowed, NoSuchRoute
 
 LISTS = {"web": b"list", "web-2": b"second"}

@@ -10,7 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from orchid.kernel.credentials.x509.certification_path import ClientVerifier
 from orchid.kernel.engine.interfaces import Authenticated, Rejected
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.wire.user import UserInfo
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)

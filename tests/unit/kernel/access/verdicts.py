@@ -44,7 +44,7 @@ from orchid.kernel.credentials.tokens import AccountClaims, Claims, KeySet, Refe
 from orchid.kernel.credentials.x509.certificates import encode
 from orchid.kernel.credentials.x509.certification_path import ClientVerifier
 from orchid.kernel.engine.interfaces import Authenticated, Rejected
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.revoked_credentials import RevokedAccount, RevokedCertificate, RevokedToken

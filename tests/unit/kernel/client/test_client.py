@@ -14,12 +14,12 @@ from orchid.features.rights.kinds.role import ClusterRole
 from orchid.kernel.client import client as client_module
 from orchid.kernel.client.client import ADDED, DELETED, LISTED, MODIFIED, Client, ListSelection
 from orchid.kernel.credentials.secret import SecretValue as Hidden
+from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response
 from orchid.kernel.outbound.failures import CallFailed, TimedOut
 from orchid.kernel.outbound.https_client import HttpsClient
 from orchid.kernel.outbound.remote import InvalidRemote, Remote, read_kubeconfig
-from orchid.kernel.server.sockets import in_process
-from orchid.kernel.server.sockets.in_process import InProcessTransport, _Reading
-from orchid.kernel.server.sockets.messages import Chunk, HttpRequest, Peer, Response
+from orchid.kernel.server import in_process
+from orchid.kernel.server.in_process import InProcessTransport, _Reading
 from orchid.kernel.wire.errors import (
     AlreadyExists,
     Conflict,

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 
 from orchid.kernel.engine.request import Request
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.memory.head_memo import facts_of
 from orchid.kernel.server.memory.paths import PathCache
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
 from orchid.kernel.wire.user import ANONYMOUS, UserInfo
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -15,11 +15,11 @@ import msgspec
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.kind import Endpoint, Kind, Scope
 from orchid.kernel.engine.request import Request, Target
+from orchid.kernel.http.messages import HttpRequest, Peer, Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import FORESEEN, refused
 from orchid.kernel.server.memory.head_memo import facts_of
 from orchid.kernel.server.openapi.endpoints import V2, V3, OpenApi
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.kernel.wire.meta import Object, Time
 from orchid.kernel.wire.naming import KUBERNETES, Naming
 from orchid.kernel.wire.options import parse_query

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.server.failures import failed
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
 from orchid.kernel.wire.errors import MethodNotAllowed, NoSuchRoute
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -17,8 +17,8 @@ SOURCE = ROOT / "src" / "orchid"
 FIRST_ERROR = 400
 # Where an answer takes its status; a definition is named by its module and its own name.
 ANSWERS = {
-    ("kernel.server.sockets.messages", "Response"): 0,
-    ("kernel.server.sockets.messages", "Stream"): 0,
+    ("kernel.http.messages", "Response"): 0,
+    ("kernel.http.messages", "Stream"): 0,
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.kernel.engine.request import Target
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.server.memory.paths import MOST_PATHS, PathCache
 from orchid.kernel.server.parse import ParsedPath, PathShape, Query, UnreadableTarget, read_options
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
 from orchid.kernel.wire.errors import ApiError
 
 CACHE = PathCache()

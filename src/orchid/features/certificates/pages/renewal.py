@@ -10,9 +10,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.errors import BadRequest, MethodNotAllowed, NoSuchRoute
 
 PREFIX: Final = "/renewal-info/"

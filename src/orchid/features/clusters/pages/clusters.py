@@ -8,10 +8,10 @@ features/clusters/reviews.py. RBAC has authorized the caller for this path befor
 from collections.abc import Awaitable
 from typing import Final, Protocol
 
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.negotiate import JSON
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.errors import (
     ApiError,
     MethodNotAllowed,

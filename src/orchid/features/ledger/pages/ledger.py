@@ -10,9 +10,9 @@ Access is authorized before, by the path (`nonResourceURLs`). Clients create pro
 
 from collections.abc import Awaitable, Callable
 
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import TEXT, head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.store.interface import StoreError
 from orchid.kernel.tlog.audit import LogSource
 from orchid.kernel.tlog.tiles import BadTile, Tile

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from orchid.kernel.credentials.x509 import pem
+from orchid.kernel.http.messages import HttpRequest, Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.pages.conditional import is_current
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import HttpRequest, Response
 from orchid.kernel.wire.errors import MethodNotAllowed, NoSuchRoute
 
 PREFIX: Final = "/crl/"

@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
+from orchid.kernel.base.arrival import ARRIVAL, Arrival
 from orchid.kernel.base.clock import Monotonic, SystemClock
-from orchid.kernel.engine.arrival import ARRIVAL, Arrival
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.kind_cache import (
     HistoryBudget,

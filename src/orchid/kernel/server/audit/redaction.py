@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from orchid.kernel.base.telemetry import MASK, has_shape, masked
+from orchid.kernel.http.messages import HttpRequest
 from orchid.kernel.server.audit.event import AuditEvent, AuditOutcome
 from orchid.kernel.server.audit.policy import Plan
-from orchid.kernel.server.sockets.messages import HttpRequest
 from orchid.kernel.wire.codec.documents import encode
 from orchid.kernel.wire.struct import Wire, replace
 from orchid.kernel.wire.user import UserInfo

@@ -21,6 +21,7 @@ import msgspec
 
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.engine.request import Target
+from orchid.kernel.http.messages import HttpRequest, Peer, Response, Stream
 from orchid.kernel.server.audit.event import (
     AuditEvent,
     AuditObjectReference,
@@ -42,7 +43,6 @@ from orchid.kernel.server.audit.policy import (
 from orchid.kernel.server.audit.redaction import presented_token, rendered, shown_uri, tidied
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.parse import NO_PATH
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response, Stream
 from orchid.kernel.wire.codec import yaml_text
 from orchid.kernel.wire.codec.documents import encode
 from orchid.kernel.wire.errors import InternalError

@@ -3,7 +3,7 @@
 | Cached                | Key                 | At most           | Ended by           | Saves     |
 |-----------------------|---------------------|-------------------|--------------------|-----------|
 | headers, as objects   | their bytes, except | 4 per connection, | its end, a stream, | 2/3 of    |
-| (head_cache.py)       | the length, and the | 4 KiB together    | or newer heads     | reading a |
+| (kernel/http/reading) | the length, and the | 4 KiB together    | or newer heads     | reading a |
 |                       | connection          |                   |                    | request   |
 | values of headers     | the same            | the same          | the same           | 2 µs      |
 | (head_memo.py)        |                     |                   |                    |           |

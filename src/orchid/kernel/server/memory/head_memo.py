@@ -1,7 +1,7 @@
 """Values derived from the headers of a request, cached for requests with the same headers.
 
-All requests that share a cached head (head_cache.py) share one `HeadMemo`; any other request has
-its own. `facts_of` returns the decoded headers. Those that describe a client (Accept, User-Agent
+All requests that share a cached head (kernel/http/reading/head_cache.py) share one `HeadMemo`; any
+other request has its own. `facts_of` returns the decoded headers. Those that describe a client (Accept, User-Agent
 and the like) are few in number, and are shared by all connections: proxies and tracing add headers
 that differ in each request, and leave these as they are. Authentication sets the caller
 (kernel/access/authenticators/union.py), and checks in every request that it is still valid.

@@ -7,8 +7,8 @@ length is limited, and the cache has a fixed size. It contains no query, and not
 import functools
 from typing import Final
 
+from orchid.kernel.http.messages import HttpRequest
 from orchid.kernel.server.parse import NO_QUERY, ParsedPath, Query, parse_path, with_query
-from orchid.kernel.server.sockets.messages import HttpRequest
 from orchid.kernel.wire.errors import BadRequest
 from orchid.kernel.wire.options import parse_query
 

@@ -30,6 +30,7 @@ from orchid.kernel.base.version import __version__
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.offload import ALWAYS, Offload
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.audit.policy import LEVEL_NAMES
 from orchid.kernel.server.audit.trail import PolicyAudit
 from orchid.kernel.server.exchange import Exchange
@@ -44,7 +45,6 @@ from orchid.kernel.server.metrics.requests import (
     Series,
 )
 from orchid.kernel.server.respond import head, text
-from orchid.kernel.server.sockets.messages import Response
 
 _CONTENT_TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
 

@@ -17,8 +17,8 @@ from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import Verdict
 from orchid.kernel.engine.kind import Kind
 from orchid.kernel.engine.verbs.patching import APPLY
+from orchid.kernel.http.messages import Response, Stream
 from orchid.kernel.server.exchange import Exchange
-from orchid.kernel.server.sockets.messages import Response, Stream
 
 SECONDS: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0,

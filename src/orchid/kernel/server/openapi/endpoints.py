@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orchid.kernel.engine.catalog import Catalog
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.openapi.locations import V2, V3
 from orchid.kernel.server.pages.site import Page
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.naming import Naming
 
 if TYPE_CHECKING:

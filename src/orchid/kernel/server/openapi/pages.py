@@ -16,6 +16,7 @@ import msgspec
 
 from orchid.kernel.base.version import __version__
 from orchid.kernel.engine.catalog import Catalog
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import BareRefusal
 from orchid.kernel.server.negotiate import JSON, clauses
@@ -27,7 +28,6 @@ from orchid.kernel.server.openapi.paths import FAILURE, Paths, group_path
 from orchid.kernel.server.openapi.schemas import PREFIX, Definitions
 from orchid.kernel.server.pages.conditional import StaticDocument, answer, http_date
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.naming import Naming
 
 KEPT_FOR: Final = timedelta(days=365)

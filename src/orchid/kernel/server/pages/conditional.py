@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from orchid.kernel.http.messages import HttpRequest, Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import HttpRequest, Response
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})").fullmatch
 LONGEST_DATE: Final = 64

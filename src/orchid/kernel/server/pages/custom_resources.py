@@ -8,9 +8,9 @@ group: there is nothing else in it.
 from typing import Final
 
 from orchid.kernel.engine.request import Target
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.pages.site import raw_json
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.naming import CUSTOM_RESOURCES
 
 PATH: Final = f"/apis/{CUSTOM_RESOURCES}/v1/customresourcedefinitions"

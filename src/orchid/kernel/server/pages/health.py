@@ -7,9 +7,9 @@ a failing check is in the log and in the response of that check, not in the summ
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import PLAIN, TEXT, head, text
-from orchid.kernel.server.sockets.messages import Response
 
 Check = Callable[[], str | None] | None
 """Returns None if healthy, else the problem; None if the request itself is the check."""

@@ -12,6 +12,7 @@ import msgspec
 
 from orchid.kernel.base.version import __version__
 from orchid.kernel.credentials.tokens import KeySet
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.discovery.documents import Discovery
 from orchid.kernel.server.discovery.protobuf_documents import packed
 from orchid.kernel.server.exchange import Exchange
@@ -28,7 +29,6 @@ from orchid.kernel.server.pages import openid
 from orchid.kernel.server.pages.conditional import is_current
 from orchid.kernel.server.pages.health import Health
 from orchid.kernel.server.respond import compressed, document, head, is_large
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.codec.documents import pretty
 from orchid.kernel.wire.errors import MethodNotAllowed, NoSuchRoute
 from orchid.kernel.wire.naming import DISCOVERY_GROUPS

@@ -31,7 +31,7 @@ from orchid.kernel.access.authenticators.union import UnionAuthenticator, UnionT
 from orchid.kernel.credentials.keys import b64url_encode, generate
 from orchid.kernel.credentials.tokens import KeySet
 from orchid.kernel.engine.interfaces import Presented, Rejected
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.user import UserInfo
 from tests.unit.kernel.access.presenting import API, Authority, presented

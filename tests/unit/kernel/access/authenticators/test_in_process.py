@@ -1,7 +1,7 @@
 """Callers in the same process: known by the object that they present, and by nothing else."""
 
 from orchid.kernel.access.authenticators.in_process import InProcessCallers
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.wire.user import UserInfo
 
 

@@ -18,7 +18,7 @@ from orchid.kernel.access.authenticators.anonymous import (
 from orchid.kernel.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
 from orchid.kernel.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.kernel.engine.interfaces import Authenticated, Presented, Rejected
-from orchid.kernel.server.sockets.messages import Peer
+from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.user import UserInfo
 from tests.unit.kernel.access.presenting import API, Authority, FakeClock, TokensOf, presented

@@ -9,8 +9,8 @@ import pytest
 
 from orchid.features.objects.kinds import config_map
 from orchid.features.objects.kinds.config_map import ConfigMap
+from orchid.kernel.base.arrival import ARRIVAL, Arrival
 from orchid.kernel.base.clock import SystemClock
-from orchid.kernel.engine.arrival import ARRIVAL, Arrival
 from orchid.kernel.engine.cache import feed as feed_module
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed

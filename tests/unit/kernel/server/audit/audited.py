@@ -8,6 +8,7 @@ from typing import Any
 from orchid.kernel.access.impersonation.impersonation import Impersonated
 from orchid.kernel.engine.interfaces import Authenticated, Decision, Presented, Rejected, Verdict
 from orchid.kernel.engine.request import Request, Target
+from orchid.kernel.http.messages import HttpRequest, Peer, Response, Stream
 from orchid.kernel.server.audit.policy import parse
 from orchid.kernel.server.audit.trail import PolicyAudit
 from orchid.kernel.server.chain import Chain
@@ -15,7 +16,6 @@ from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Fairness
 from orchid.kernel.server.metrics.requests import NoMetrics
 from orchid.kernel.server.open_watches import OpenWatches
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response, Stream
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.user import UserInfo
 

@@ -7,9 +7,9 @@ import pytest
 
 from orchid.kernel.access.impersonation.impersonation import Impersonated
 from orchid.kernel.engine.interfaces import Authenticated
+from orchid.kernel.http.messages import HttpRequest, Peer, Response
 from orchid.kernel.server.audit.redaction import SECRET_FIELDS, shown_uri
 from orchid.kernel.server.exchange import Exchange
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.kernel.wire.errors import ErrorSubject, NotFound
 from orchid.kernel.wire.user import UserInfo
 from tests.unit.kernel.server.audit.audited import ACCOUNTS, JWT, TOKEN, World

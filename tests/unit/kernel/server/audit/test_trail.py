@@ -9,12 +9,12 @@ import pytest
 from orchid.kernel.access.impersonation.impersonation import Impersonated
 from orchid.kernel.engine.interfaces import Decision, Verdict
 from orchid.kernel.engine.request import Request
+from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.kernel.server.audit import trail
 from orchid.kernel.server.audit.trail import source_ips
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.negotiate import PLAIN
 from orchid.kernel.server.respond import document
-from orchid.kernel.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.user import UserInfo
 from tests.unit.kernel.server.audit.audited import ACCOUNTS, TOKEN, World

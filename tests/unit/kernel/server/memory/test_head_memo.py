@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.kernel.access.impersonation.impersonation import is_asked_for
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.server.memory.head_memo import LONGEST_SHARED, HeadFacts, facts_of
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
 
 VALUES = st.sampled_from(
     ["", "application/json", "gzip, br", "curl/8", "kubectl/v1", "a" * (LONGEST_SHARED + 1)]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.server.memory.paths import PLAIN_PARAMETERS, PathCache
 from orchid.kernel.server.parse import parse_path, with_query
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer
 from orchid.kernel.wire.options import parse_query
 
 LIST = "/api/v1/namespaces/ns/pods"

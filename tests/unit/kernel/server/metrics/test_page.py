@@ -16,13 +16,13 @@ from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import Authenticated, Decision, Verdict
 from orchid.kernel.engine.offload import Offload
+from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Fairness
 from orchid.kernel.server.memory.head_memo import facts_of
 from orchid.kernel.server.memory.paths import PathCache
 from orchid.kernel.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.kernel.server.metrics.requests import COUNTED_TOGETHER, CountedRequests, Histogram
-from orchid.kernel.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.kernel.store.memory import MemoryStore
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.user import UserInfo

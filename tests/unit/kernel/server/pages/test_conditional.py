@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from orchid.kernel.http.messages import HttpRequest, Peer, Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.memory.head_memo import facts_of
 from orchid.kernel.server.pages.conditional import (
@@ -12,7 +13,6 @@ from orchid.kernel.server.pages.conditional import (
     StaticDocument,
     answer,
 )
-from orchid.kernel.server.sockets.messages import HttpRequest, Peer, Response
 from tests.unit.kernel.server.published import header
 
 MADE = datetime(2026, 11, 15, 0, 36, 47, 123_456, tzinfo=UTC)

@@ -252,7 +252,7 @@ async def test_answer_that_cannot_be_read_leaves_the_outcome_open(
 
 
 async def test_a_call_that_has_to_connect_gets_a_task_first() -> None:
-    """A handler may call without one (kernel/server/sockets/messages.py); a time limit needs it."""
+    """A handler may call without one (kernel/http/messages.py); a time limit needs it."""
     yielded: list[object] = []
     begun = asyncio.Event()
     client = EtcdClient(["http://127.0.0.1:1"], TLSFiles(), timeout=1)

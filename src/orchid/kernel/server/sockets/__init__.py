@@ -1,1 +1,0 @@
-"""Sockets, TLS and HTTP/1.1: the only modules that know connections."""
