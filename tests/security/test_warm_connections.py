@@ -14,8 +14,7 @@ import pytest
 from orchid.features.accounts.authenticators.service_account_token import issuer_keys
 from orchid.kernel.credentials.keys import generate
 from orchid.kernel.credentials.tokens import KeySet
-from orchid.kernel.http.messages import HttpRequest, Peer
-from orchid.kernel.server.memory.head_memo import HeadMemo
+from orchid.kernel.http.messages import HeadMemo, HttpRequest, Peer
 from tests.api.world import ADMIN, ISSUER, Api
 from tests.unit.features.beside import MovingClock
 from tests.unit.kernel.http.readers import new_reader

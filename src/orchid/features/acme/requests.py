@@ -77,7 +77,7 @@ class SignedRequests:
             )
         if http.too_large:
             raise malformed(f"a request has at most {jws.LARGEST} bytes", code=TOO_LARGE)
-        if exchange.head.media != MEDIA:
+        if exchange.head.client.media != MEDIA:
             raise malformed(f"the media type must be {MEDIA}", code=UNSUPPORTED_MEDIA)
         signed = jws.parse(http.body)
         header = signed.header

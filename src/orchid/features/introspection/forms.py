@@ -77,7 +77,7 @@ def read_form(exchange: Exchange, *, repeatable: Collection[str] = ()) -> FormPa
         raise MethodNotAllowed
     if http.too_large or len(http.body) > LARGEST_FORM:
         raise OAuthRefusal("invalid_request", f"the form is longer than {LARGEST_FORM} bytes")
-    if exchange.head.media != FORM:
+    if exchange.head.client.media != FORM:
         raise OAuthRefusal("invalid_request", f"the media type of the body must be {FORM}")
     try:
         pairs = parse_qsl(

@@ -9,8 +9,9 @@ import logging
 import resource
 from typing import Final
 
+import msgspec
+
 from orchid.kernel.http.listener_state import ConnectionLimits
-from orchid.kernel.wire.struct import replace
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ def fitted(limits: ConnectionLimits) -> ConnectionLimits:
         there,
     )
     share = connections / limits.max_connections
-    return replace(
+    return msgspec.structs.replace(
         limits,
         max_connections=connections,
         max_unknown=max(1, int(limits.max_unknown * share)),

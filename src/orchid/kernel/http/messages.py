@@ -22,8 +22,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from orchid.kernel.server.memory.head_memo import HeadMemo
-
 
 class Peer:
     """The peer of one connection; lives as long as the connection does."""
@@ -47,6 +45,15 @@ class Peer:
         self.verified_by_tls = verified_by_tls
         # A request on this connection was authenticated. It says nothing about other requests.
         self.known = False
+
+
+class HeadMemo(msgspec.Struct, eq=False):
+    """Results that depend on the headers of a request alone, cached beside them by its handler."""
+
+    facts: Any = None  # values of the headers
+    caller: Any = None  # the result of authentication
+
+    __repr__ = object.__repr__  # shows no field: the caller is in it
 
 
 class HttpRequest(msgspec.Struct, eq=False):

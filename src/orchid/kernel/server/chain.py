@@ -25,7 +25,7 @@ from orchid.kernel.server.dispatch import Dispatch
 from orchid.kernel.server.exchange import Exchange, audit_ids
 from orchid.kernel.server.failures import FORESEEN, TIMEOUT, NoSuchPage, panicked, refused
 from orchid.kernel.server.fairness import READ_VERBS, Fairness, Flow
-from orchid.kernel.server.memory.head_memo import facts_of
+from orchid.kernel.server.memory.head_facts import HeadFacts, facts_of
 from orchid.kernel.server.memory.paths import PathCache
 from orchid.kernel.server.metrics.requests import RequestMetrics
 from orchid.kernel.server.open_watches import OpenWatches
@@ -79,10 +79,9 @@ class Chain:
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = http.waited_since or self._monotonic()
-        memo = http.memo
-        head = memo.facts or facts_of(http)
+        head: HeadFacts = http.memo.facts or facts_of(http)
         # The client's own id, so that it can find its request again.
-        audit_id = memo.audit_id or next(self._audit_ids)
+        audit_id = head.audit_id or next(self._audit_ids)
         exchange = Exchange(http, head, audit_id, self._clock.now(), started)
         arrival = Arrival(started)
         ARRIVAL.set(arrival)
@@ -125,7 +124,7 @@ class Chain:
             http.peer.known = True
         if self._audit is not None:
             self._audit.begin(exchange)
-        if http.memo.impersonates:
+        if exchange.head.impersonates:
             acting = await self._impersonation.apply(user, http, target)
             if acting is not None:
                 user, exchange.impersonation_constraint = acting

@@ -117,7 +117,7 @@ class Dispatch:
         if route is None:
             route = path.route = self._route(exchange, request.target)
         answering = self._handlers[request.target.verb](exchange, request, route)
-        return self._compressed(answering) if exchange.head.accepts_gzip else answering
+        return self._compressed(answering) if exchange.head.client.accepts_gzip else answering
 
     async def _compressed(self, answering: Awaitable[Answer]) -> Answer:
         answer = await answering
@@ -240,10 +240,10 @@ class Dispatch:
             kind, endpoint = action, None
         self._negotiate(exchange, kind, endpoint)
         # The media type before the options; with a PUT it is the reverse.
-        if exchange.head.media not in SERVED:
+        if exchange.head.client.media not in SERVED:
             raise unsupported_media()
         body = self._body(exchange, kind.largest_body)
-        request.manager = exchange.head.manager
+        request.manager = exchange.head.client.manager
         if exchange.query:
             self._write_options(exchange, request, "CreateOptions", "")
         new = await self._decoded(exchange, request, kind, body)
@@ -258,10 +258,10 @@ class Dispatch:
         self._negotiate(exchange, kind, endpoint)
         require_name_in_path(exchange)
         body = self._body(exchange, kind.largest_body)
-        request.manager = exchange.head.manager
+        request.manager = exchange.head.client.manager
         if exchange.query:
             self._write_options(exchange, request, "UpdateOptions", "")
-        if exchange.head.media not in SERVED:
+        if exchange.head.client.media not in SERVED:
             raise unsupported_media()
         new = await self._decoded(exchange, request, kind, body)
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
@@ -289,7 +289,7 @@ class Dispatch:
         body = self._body(exchange, kind.largest_body)
         apply = media == APPLY
         request.body_weight = body_weight(body, may_be_yaml=apply)
-        request.manager = exchange.head.manager
+        request.manager = exchange.head.client.manager
         if exchange.query or apply:
             self._write_options(exchange, request, "PatchOptions", "apply" if apply else "other")
         if not apply:
@@ -360,7 +360,7 @@ class Dispatch:
         *,
         offered: tuple[str, ...] = SERVED,
     ) -> None:
-        accept, known = exchange.head.accept, exchange.head.forms
+        accept, known = exchange.head.client.accept, exchange.head.client.forms
         if not accept:
             return
         has_table = bool(kind.columns) and (endpoint is None or endpoint.has_table)
@@ -390,7 +390,7 @@ class Dispatch:
         self, exchange: Exchange, request: Request, kind: Kind[Any], body: bytes
     ) -> Any:
         """The object in the body of a create or an update."""
-        media = exchange.head.media
+        media = exchange.head.client.media
         if media == JSON and len(body) <= LARGE_BYTES:
             request.body_weight = len(body)
             new = decode_object(self._catalog, kind, body, request)
@@ -464,7 +464,7 @@ def require_name_in_path(exchange: Exchange) -> None:
 
 def body_media_type(exchange: Exchange) -> str:
     """The media type of a request body; JSON by default."""
-    media = exchange.head.media
+    media = exchange.head.client.media
     if media not in SERVED:
         raise unsupported_media()
     return media

@@ -16,7 +16,7 @@ from orchid.kernel.engine.interfaces import Authenticated, Decision
 from orchid.kernel.engine.request import Request, Target
 from orchid.kernel.http.messages import HttpRequest
 from orchid.kernel.server.audit.policy import Plan
-from orchid.kernel.server.memory.head_memo import HeadFacts
+from orchid.kernel.server.memory.head_facts import HeadFacts
 from orchid.kernel.server.negotiate import PLAIN, Form, wants_pretty
 from orchid.kernel.server.parse import NO_PATH, NO_QUERY, ParsedPath, Query
 from orchid.kernel.wire.status import Status
@@ -52,12 +52,12 @@ class Exchange(msgspec.Struct, eq=False):
 
     @property
     def accept(self) -> str:
-        return self.head.accept
+        return self.head.client.accept
 
     @property
     def pretty(self) -> bool:
         given = self.query.get("pretty")
-        return wants_pretty(given[0], "") if given and given[0] else self.head.indented
+        return wants_pretty(given[0], "") if given and given[0] else self.head.client.indented
 
 
 def audit_ids() -> Iterator[str]:

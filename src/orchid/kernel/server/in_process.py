@@ -15,11 +15,10 @@ from contextlib import asynccontextmanager
 
 from orchid.kernel.client.transport import Events, Transport
 from orchid.kernel.credentials.secret import SecretValue
-from orchid.kernel.http.messages import Chunk, Handler, HttpRequest, Peer, Response, Sink
+from orchid.kernel.http.messages import Chunk, Handler, HeadMemo, HttpRequest, Peer, Response, Sink
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.outbound.failures import AnswerRefused, ServerUnreachable, TimedOut
 from orchid.kernel.outbound.https_client import JSON, ServerRefused
-from orchid.kernel.server.memory.head_memo import HeadMemo
 
 MAX_UNREAD = 64 << 20  # many batches of a busy server fit
 TIMEOUT = 60.0

@@ -78,7 +78,7 @@ def document(
         if len(data) > LARGEST_YAML:
             raise NotAcceptable("the answer is too large for YAML; ask for JSON, or for pages")
         body = yaml_text.dump(msgspec.json.decode(data))
-    elif form.pretty or (exchange.pretty if exchange.query else exchange.head.indented):
+    elif form.pretty or (exchange.pretty if exchange.query else exchange.head.client.indented):
         body = pretty(bytes(data))
     else:
         data += b"\n"  # of a long list in place

@@ -334,8 +334,8 @@ PLAIN_FINALIZERS: Final = frozenset(naming.namespace_finalizer for naming in SET
 # OpenAPI extensions keep the names that tools read, in either naming.
 EXTENSION: Final = "x-kubernetes-"
 
-# The stock client, in either naming: project, program, its configuration below the home
-# directory, and the headers with its command line.
+# The stock client, in either naming: project, program, and its configuration below the
+# home directory.
 REFERENCE: Final = "Kubernetes"
 CLIENT: Final = "kubectl"
 CUSTOM_RESOURCES: Final = "apiextensions.k8s.io"  # a group that is always empty
@@ -345,4 +345,3 @@ EXEC_GROUP: Final = "client.authentication.k8s.io"  # of credential plugins
 EXEC_INFO: Final = "KUBERNETES_EXEC_INFO"
 # parameter of a token exchange: the requested lifetime (prefix: RFC 6749, section 8.2)
 EXPIRES_PARAMETER: Final = "orch_expires_in"
-CLIENT_HEADERS: Final = ("Kubectl-Command", "Kubectl-Session")

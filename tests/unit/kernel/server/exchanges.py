@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from orchid.kernel.engine.request import Request
 from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.server.exchange import Exchange
-from orchid.kernel.server.memory.head_memo import facts_of
+from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.memory.paths import PathCache
 from orchid.kernel.wire.user import ANONYMOUS, UserInfo
 

@@ -18,7 +18,7 @@ from orchid.kernel.engine.request import Request, Target
 from orchid.kernel.http.messages import HttpRequest, Peer, Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import FORESEEN, refused
-from orchid.kernel.server.memory.head_memo import facts_of
+from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.openapi.endpoints import V2, V3, OpenApi
 from orchid.kernel.wire.meta import Object, Time
 from orchid.kernel.wire.naming import KUBERNETES, Naming

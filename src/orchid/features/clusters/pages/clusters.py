@@ -50,7 +50,7 @@ class ClusterPages:
         if http.too_large or len(http.body) > reviews.largest:
             reviews.malformed(name, "too large")
             raise TooLarge(f"limit is {reviews.largest}")
-        if exchange.head.media != JSON:
+        if exchange.head.client.media != JSON:
             reviews.malformed(name, "not JSON")
             raise UnsupportedMedia(f"the body of a review is {JSON}")
         answer = await reviews.answer(name, http.body, exchange.arrived)

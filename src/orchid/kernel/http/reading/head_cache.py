@@ -12,8 +12,7 @@ from typing import Final
 
 import msgspec
 
-from orchid.kernel.http.messages import HttpRequest
-from orchid.kernel.server.memory.head_memo import HeadMemo
+from orchid.kernel.http.messages import HeadMemo, HttpRequest
 
 # The only spelling of a Content-Length that is accepted, with nothing before or after it.
 CONTENT_LENGTH: Final = re.compile(rb"0|[1-9][0-9]*")

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchid.kernel.http.reading.head_cache import CONTENT_LENGTH
-from orchid.kernel.wire.naming import CLIENT_HEADERS
 
 BAD_REQUEST: Final = 400
 EXPECTATION_FAILED: Final = 417
@@ -34,7 +33,6 @@ HEADER_NAMES: Final = {
         "Content-Type",
         "Expect",
         "Host",
-        *CLIENT_HEADERS,
         "Transfer-Encoding",
         "User-Agent",
     )

@@ -17,7 +17,7 @@ from typing import Final
 
 import httptools
 
-from orchid.kernel.http.messages import Arrived, HttpRequest, Peer
+from orchid.kernel.http.messages import Arrived, HeadMemo, HttpRequest, Peer
 from orchid.kernel.http.reading.head_cache import FoundHead, HeadCache
 from orchid.kernel.http.reading.head_rules import (
     BAD_REQUEST,
@@ -29,7 +29,6 @@ from orchid.kernel.http.reading.head_rules import (
     check_upgrade,
     origin_form,
 )
-from orchid.kernel.server.memory.head_memo import HeadMemo
 
 CLOSE_SILENTLY: Final = -1  # a refusal without a response, for clients that do not speak HTTP/1
 # The part of a request that is read next. Plain numbers: looking up an Enum member costs a call.

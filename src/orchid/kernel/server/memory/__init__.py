@@ -6,11 +6,11 @@
 | (kernel/http/reading) | the length, and the | 4 KiB together    | or newer heads     | reading a |
 |                       | connection          |                   |                    | request   |
 | values of headers     | the same            | the same          | the same           | 2 µs      |
-| (head_memo.py)        |                     |                   |                    |           |
+| (head_facts.py)       |                     |                   |                    |           |
 | what a client accepts | Accept, User-Agent, | 256, each up to   | newer clients      | 5 µs      |
-| and is (head_memo.py) | Accept-Encoding,    | 1,024 characters  |                    |           |
+| and is (head_facts.py)| Accept-Encoding,    | 1,024 characters  |                    |           |
 |                       | Content-Type        |                   |                    |           |
-| caller (head_memo.py) | the same            | the same          | the same, or a     | hashing   |
+| caller (head_facts.py)| the same            | the same          | the same, or a     | hashing   |
 |                       |                     |                   | check that fails   | the token |
 | paths, parsed; their  | method and path,    | 4,096, each up to | newer paths        | 4 µs      |
 | routes and labels     | without a query     | 256 characters    |                    |           |

@@ -84,7 +84,7 @@ class OpenApiPages:
             raise BareRefusal(406, _VARY_BOTH)
         forms = self._documents.swagger.forms
         content = b"Content-Type: %b\r\n" % media.encode()
-        if exchange.head.accepts_gzip and "range" not in exchange.http.headers:
+        if exchange.head.client.accepts_gzip and "range" not in exchange.http.headers:
             forms = self._documents.swagger.compressed
             content += b"Content-Encoding: gzip\r\n"
         return answer(exchange, forms[media], content, vary=_VARY_BOTH)

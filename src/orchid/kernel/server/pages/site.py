@@ -100,7 +100,7 @@ class Pages:
             raise not_acceptable(SERVED)
         data = self._discovery.documents[trimmed]
         made = document(exchange, 200, data, form, packed(data) if form.media == PROTOBUF else None)
-        return compressed(made) if exchange.head.accepts_gzip and is_large(made) else made
+        return compressed(made) if exchange.head.client.accepts_gzip and is_large(made) else made
 
     def _aggregate(self, exchange: Exchange, path: str, group: str, media: str) -> Response:
         items = self._discovery.aggregated(path)

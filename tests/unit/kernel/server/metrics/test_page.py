@@ -19,7 +19,7 @@ from orchid.kernel.engine.offload import Offload
 from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Fairness
-from orchid.kernel.server.memory.head_memo import facts_of
+from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.memory.paths import PathCache
 from orchid.kernel.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.kernel.server.metrics.requests import COUNTED_TOGETHER, CountedRequests, Histogram

@@ -6,7 +6,7 @@ import pytest
 
 from orchid.kernel.http.messages import HttpRequest, Peer, Response
 from orchid.kernel.server.exchange import Exchange
-from orchid.kernel.server.memory.head_memo import facts_of
+from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.pages.conditional import (
     LONGEST_CONDITION,
     LONGEST_DATE,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from orchid.kernel.access.impersonation.impersonation import is_asked_for
 from orchid.kernel.http.messages import HttpRequest, Peer
-from orchid.kernel.server.memory.head_memo import LONGEST_SHARED, HeadFacts, facts_of
+from orchid.kernel.server.memory.head_facts import LONGEST_SHARED, ClientFacts, facts_of
 
 VALUES = st.sampled_from(
     ["", "application/json", "gzip, br", "curl/8", "kubectl/v1", "a" * (LONGEST_SHARED + 1)]
@@ -32,9 +32,9 @@ def test_shared_values_are_those_of_the_request(
         headers = client | others
         http = HttpRequest("GET", "/", "/", "", headers, Peer("127.0.0.1:1"))
 
-        found, alone = facts_of(http), HeadFacts(*(client.get(name, "") for name in NAMES))
+        facts, alone = facts_of(http), ClientFacts(*(client.get(name, "") for name in NAMES))
 
         for name in ("accept", "accepts_gzip", "indented", "manager", "media"):
-            assert getattr(found, name) == getattr(alone, name)
-        assert http.memo.impersonates == is_asked_for(headers)
-        assert http.memo.audit_id == (others.get("audit-id", "").replace("\x7f", ""))
+            assert getattr(facts.client, name) == getattr(alone, name)
+        assert facts.impersonates == is_asked_for(headers)
+        assert facts.audit_id == (others.get("audit-id", "").replace("\x7f", ""))

@@ -1,20 +1,20 @@
 """Values derived from the headers of a request, cached for requests with the same headers.
 
 All requests that share a cached head (kernel/http/reading/head_cache.py) share one `HeadMemo`; any
-other request has its own. `facts_of` returns the decoded headers. Those that describe a client (Accept, User-Agent
-and the like) are few in number, and are shared by all connections: proxies and tracing add headers
-that differ in each request, and leave these as they are. Authentication sets the caller
-(kernel/access/authenticators/union.py), and checks in every request that it is still valid.
+other request has its own. `facts_of` returns the decoded headers. Those that describe a client
+(Accept, User-Agent and the like) are few in number, and are shared by all connections: proxies and
+tracing add headers that differ in each request, and leave these as they are. Authentication sets
+the caller of a memo (kernel/access/authenticators/union.py), and checks in every request that it is
+still valid.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from orchid.kernel.access.impersonation.impersonation import is_asked_for
-from orchid.kernel.engine.interfaces import Authenticated
+from orchid.kernel.http.messages import HttpRequest
 from orchid.kernel.server.negotiate import JSON, LONGEST_ACCEPT, Form, media_type_of, wants_pretty
 from orchid.kernel.wire.options import default_manager
 
@@ -22,7 +22,7 @@ SHARED_FACTS: Final = 256  # clients with other headers
 LONGEST_SHARED: Final = 1024  # characters of such headers
 
 
-class HeadFacts:
+class ClientFacts:
     """Values of the headers that describe a client, decoded; shared by all requests with them."""
 
     __slots__ = ("accept", "accepts_gzip", "forms", "indented", "manager", "media")
@@ -37,41 +37,29 @@ class HeadFacts:
         self.forms: dict[tuple[tuple[str, ...], bool], Form] = {}
 
 
-_shared_facts: Final = lru_cache(SHARED_FACTS)(HeadFacts)
+_shared_clients: Final = lru_cache(SHARED_FACTS)(ClientFacts)
 
 
-class HeadMemo(msgspec.Struct, eq=False):
-    """Cache beside the headers of a request."""
+class HeadFacts(msgspec.Struct, eq=False):
+    """Values of all headers of a request."""
 
-    facts: HeadFacts | None = None
-    audit_id: str = ""  # from the client, or empty
-    impersonates: bool = False
-    caller: Authenticated | None = None
-
-    __repr__ = object.__repr__  # shows no field: the caller is in it
+    client: ClientFacts
+    audit_id: str  # from the client, or empty
+    impersonates: bool
 
 
-class HasHead(Protocol):
-    """The part of a request that is read here."""
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def memo(self) -> HeadMemo: ...
-
-
-def facts_of(request: HasHead) -> HeadFacts:
+def facts_of(request: HttpRequest) -> HeadFacts:
     """The decoded headers of a request; they are in its memo from now on."""
-    memo = request.memo
+    memo, get = request.memo, request.headers.get
     if memo.facts is None:
-        get = request.headers.get
         values = get("accept", ""), get("accept-encoding", ""), get("user-agent", "")
         content_type = get("content-type", "")
         is_short = len("".join(values)) + len(content_type) <= LONGEST_SHARED
-        memo.facts = (_shared_facts if is_short else HeadFacts)(*values, content_type)
-        memo.audit_id = _usable(get("audit-id"))
-        memo.impersonates = is_asked_for(request.headers)
-    return memo.facts
+        client = (_shared_clients if is_short else ClientFacts)(*values, content_type)
+        audit_id, impersonates = _usable(get("audit-id")), is_asked_for(request.headers)
+        memo.facts = HeadFacts(client, audit_id, impersonates)
+    facts: HeadFacts = memo.facts
+    return facts
 
 
 def _usable(audit_id: str | None) -> str:
