@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 from orchid.features.console import api as console_api
 from orchid.features.console.api import Api as ConsoleApi
 from orchid.features.console.live import Changes
-from orchid.features.console.local import LocalDoor
-from orchid.features.console.messages import FORM, WebRequest, WebResponse, parse_target
 from orchid.features.console.page import Viewer
 from orchid.features.console.pages import PAGES
 from orchid.features.console.rendering import Renderer
+from orchid.features.console.sign_in.local import LocalDoor
 from orchid.features.console.site import Site
+from orchid.features.console.web.messages import FORM, WebRequest, WebResponse, parse_target
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.outbound.answer import Answer
 from tests.api.world import ADMIN, Api

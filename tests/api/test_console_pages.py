@@ -17,10 +17,10 @@ from orchid.features.certificates.kinds.certificate_signing_request import (
 )
 from orchid.features.console.api import Api as ConsoleApi
 from orchid.features.console.live import FOLLOWED, MOST_STREAMS, Changes
-from orchid.features.console.messages import WebRequest
 from orchid.features.console.page import ConsolePage, Viewer
 from orchid.features.console.pages import PAGES
 from orchid.features.console.site import NAVIGATION, Site
+from orchid.features.console.web.messages import WebRequest
 from orchid.kernel.engine.cache.objects import stored_form
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.store.interface import ABSENT, Change

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from orchid.features.console import api as console_api
-from orchid.features.console.messages import MOST_COOKIES, WebRequest
 from orchid.features.console.pages import PAGES, shared
 from orchid.features.console.rendering import Renderer
-from orchid.features.console.served import COOKIE, CertificateDoor
+from orchid.features.console.sign_in.served import COOKIE, CertificateDoor
 from orchid.features.console.site import Site
+from orchid.features.console.web.messages import MOST_COOKIES, WebRequest
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.wire.naming import ORCH
 from tests.api.console_pages import Browser, Calls

@@ -183,7 +183,7 @@ CREDENTIALS: Final = (
     ),
     Credential(
         "console session",
-        ("features/console/served.py",),
+        ("features/console/sign_in/served.py",),
         (CONSOLE, LIVE),
         {USER: ENDED, BOUND: ENDED},
         ("consolesessions",),

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import httptools
 
-from orchid.features.console import guard
-from orchid.features.console.messages import (
+from orchid.features.console.web import guard
+from orchid.features.console.web.messages import (
     LARGEST_BODY,
     UnreadableRequest,
     WebRequest,

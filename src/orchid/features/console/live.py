@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from orchid.features.console.api import Api, Refused, ServerRefused, Unreachable, decoded
-from orchid.features.console.messages import WebResponse
+from orchid.features.console.web.messages import WebResponse
 from orchid.kernel.outbound.failures import CallFailed
 
 REQUESTS: Final = "certificatesigningrequests"

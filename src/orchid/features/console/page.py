@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from orchid.features.console.api import FORBIDDEN, NOT_FOUND, Api, Json, Refused
-from orchid.features.console.messages import Fields, WebResponse
+from orchid.features.console.web.messages import Fields, WebResponse
 
 if TYPE_CHECKING:
     from orchid.features.console.live import Changes

@@ -13,7 +13,6 @@ import msgspec
 
 from orchid.features.console import text
 from orchid.features.console.api import UNAUTHORIZED, Api, Json, Refused, Unreachable
-from orchid.features.console.messages import Fields, WebRequest, WebResponse, redirect
 from orchid.features.console.page import (
     ConsolePage,
     Download,
@@ -24,6 +23,7 @@ from orchid.features.console.page import (
     Visit,
 )
 from orchid.features.console.rendering import Renderer
+from orchid.features.console.web.messages import Fields, WebRequest, WebResponse, redirect
 
 NAVIGATION: Final = (
     ("", "Overview"),

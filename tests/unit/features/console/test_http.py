@@ -7,7 +7,7 @@ import pytest
 
 from orchid.features.console import http
 from orchid.features.console.http import LoopbackListener
-from orchid.features.console.messages import WebRequest, WebResponse
+from orchid.features.console.web.messages import WebRequest, WebResponse
 
 
 async def handle(request: WebRequest) -> WebResponse:

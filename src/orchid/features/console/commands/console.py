@@ -50,10 +50,10 @@ async def _run(chosen: argparse.Namespace) -> int:
     from orchid.features.console.http import LoopbackListener
     from orchid.features.console.kubeconfig import KubeconfigTransport
     from orchid.features.console.live import Changes
-    from orchid.features.console.local import LocalDoor
     from orchid.features.console.page import Viewer
     from orchid.features.console.pages import PAGES
     from orchid.features.console.rendering import Renderer
+    from orchid.features.console.sign_in.local import LocalDoor
     from orchid.features.console.site import Site
     from orchid.kernel.base.clock import SystemClock
     from orchid.kernel.outbound.remote import InvalidRemote

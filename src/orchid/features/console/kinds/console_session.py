@@ -1,8 +1,9 @@
 """ConsoleSession: a user who has signed in to the console of the server.
 
 The name is the SHA-256 of the session id, which only the cookie of the browser has. The tokens of
-the user are sealed with a key that is derived from that id (features/console/sessions.py): a reader
-of the store or of a backup cannot use them. Deleting the object signs the user out.
+the user are sealed with a key that is derived from that id
+(features/console/sign_in/sessions.py): a reader of the store or of a backup cannot use them.
+Deleting the object signs the user out.
 """
 
 import re

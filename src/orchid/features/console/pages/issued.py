@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from orchid.features.console import decoding, text
 from orchid.features.console.api import Json, Refused
-from orchid.features.console.messages import WebResponse
 from orchid.features.console.page import ConsolePage, Download, Visit
 from orchid.features.console.pages import ledger, shared
 from orchid.features.console.pages.revocations import revocation_row
+from orchid.features.console.web.messages import WebResponse
 
 STATES: Final = ("Live", "Revoked", "Expired", "All")
 SORTS: Final = {

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from orchid.features.console import guard
-from orchid.features.console.messages import WebRequest, WebResponse
 from orchid.features.console.page import Viewer
 from orchid.features.console.rendering import Renderer
 from orchid.features.console.site import Site
+from orchid.features.console.web import guard
+from orchid.features.console.web.messages import WebRequest, WebResponse
 from orchid.kernel.base.clock import Monotonic
 
 LINK_SECONDS: Final = 60.0

@@ -8,15 +8,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from orchid.features.console.messages import Fields
-from orchid.features.console.openid import (
+from orchid.features.console.sign_in.openid import (
     Login,
     OpenIdProvider,
     OpenIdSettings,
     ProviderUnavailable,
     SignInFailed,
 )
-from orchid.features.console.sessions import Tokens
+from orchid.features.console.sign_in.sessions import Tokens
+from orchid.features.console.web.messages import Fields
 from orchid.kernel.credentials.secret import SecretValue
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.outbound.failures import ServerUnreachable

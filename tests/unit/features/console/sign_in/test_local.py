@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from orchid.features.console.local import LINK_SECONDS, SESSION_SECONDS, LocalDoor
-from orchid.features.console.messages import FORM, WebRequest, WebResponse
 from orchid.features.console.rendering import Renderer
+from orchid.features.console.sign_in.local import LINK_SECONDS, SESSION_SECONDS, LocalDoor
+from orchid.features.console.web.messages import FORM, WebRequest, WebResponse
 
 HOST = "127.0.0.1:8123"
 ORIGIN = f"http://{HOST}"

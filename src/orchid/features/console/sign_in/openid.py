@@ -18,8 +18,8 @@ import msgspec
 
 from orchid.features.console.api import Json
 from orchid.features.console.decoding import claims_of
-from orchid.features.console.messages import FORM, Fields
-from orchid.features.console.sessions import Tokens
+from orchid.features.console.sign_in.sessions import Tokens
+from orchid.features.console.web.messages import FORM, Fields
 from orchid.kernel.base.clock import Monotonic
 from orchid.kernel.credentials.secret import SecretValue
 from orchid.kernel.outbound import foreign

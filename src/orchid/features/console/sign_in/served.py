@@ -18,17 +18,22 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from orchid.features.console import guard
 from orchid.features.console.api import Api, Json, Refused, Unreachable, UserTransport
 from orchid.features.console.decoding import decode_certificate
 from orchid.features.console.live import Changes
-from orchid.features.console.messages import WebRequest, WebResponse
-from orchid.features.console.openid import Login, OpenIdProvider, ProviderUnavailable, SignInFailed
 from orchid.features.console.page import Viewer
 from orchid.features.console.rendering import Renderer
-from orchid.features.console.sessions import OpenSession, Sessions
+from orchid.features.console.sign_in.openid import (
+    Login,
+    OpenIdProvider,
+    ProviderUnavailable,
+    SignInFailed,
+)
+from orchid.features.console.sign_in.sessions import OpenSession, Sessions
 from orchid.features.console.site import Site
 from orchid.features.console.text import parse_time
+from orchid.features.console.web import guard
+from orchid.features.console.web.messages import WebRequest, WebResponse
 from orchid.kernel.base.clock import Monotonic
 from orchid.kernel.base.rate_limits import RateLimit, network_of
 from orchid.kernel.wire.naming import Naming

@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 
 from orchid.features.console.api import JSON, Api
-from orchid.features.console.messages import FORM, WebRequest, WebResponse
-from orchid.features.console.openid import ProviderUnavailable, SignInFailed
 from orchid.features.console.page import Viewer
 from orchid.features.console.rendering import Renderer
-from orchid.features.console.served import (
+from orchid.features.console.sign_in.openid import ProviderUnavailable, SignInFailed
+from orchid.features.console.sign_in.served import (
     MOST_AT_ONCE,
     MOST_PER_SESSION,
     MOST_STRANGERS,
     MOST_WAITING,
     OpenIdDoor,
 )
-from orchid.features.console.sessions import (
+from orchid.features.console.sign_in.sessions import (
     IDLE,
     MOST_PER_USER,
     Sessions,
@@ -30,6 +29,7 @@ from orchid.features.console.sessions import (
     seal,
     unseal,
 )
+from orchid.features.console.web.messages import FORM, WebRequest, WebResponse
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.wire.naming import ORCH
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from orchid.features.console.messages import WebResponse
+from orchid.features.console.web.messages import WebResponse
 
 POLICY: Final = "; ".join(
     (
