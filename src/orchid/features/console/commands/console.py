@@ -47,7 +47,6 @@ def run(chosen: argparse.Namespace) -> int:
 
 async def _run(chosen: argparse.Namespace) -> int:
     from orchid.features.console.api import Api
-    from orchid.features.console.http import LoopbackListener
     from orchid.features.console.kubeconfig import KubeconfigTransport
     from orchid.features.console.live import Changes
     from orchid.features.console.page import Viewer
@@ -55,6 +54,7 @@ async def _run(chosen: argparse.Namespace) -> int:
     from orchid.features.console.rendering import Renderer
     from orchid.features.console.sign_in.local import LocalDoor
     from orchid.features.console.site import Site
+    from orchid.features.console.web.loopback import LoopbackListener
     from orchid.kernel.base.clock import SystemClock
     from orchid.kernel.outbound.remote import InvalidRemote
 
@@ -67,7 +67,7 @@ async def _run(chosen: argparse.Namespace) -> int:
     renderer = Renderer()
     viewer = Viewer(Api(transport), Changes(), transport.server, transport.expiry)
     door = LocalDoor(Site(renderer, PAGES), renderer, viewer, SystemClock.monotonic)
-    listener = LoopbackListener(door.respond)
+    listener = LoopbackListener(door, SystemClock.monotonic)
     try:
         door.listens_at(await listener.start(chosen.port))
     except OSError as error:

@@ -51,6 +51,10 @@ class LocalDoor:
         self._links[token] = now + LINK_SECONDS
         return f"http://{self._hosts[0]}/in/{token}"
 
+    def has_session(self, request: WebRequest) -> bool:
+        """Whether a browser that has signed in sent the request to this console."""
+        return not guard.is_rebound(request.headers, self._hosts) and bool(self._session(request))
+
     async def respond(self, request: WebRequest) -> WebResponse:
         return guard.protected(await self._respond(request))
 
