@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchid.features.approving.kinds.approval_review import MOST_CHECKS
-from orchid.kernel.base import shared_turn
+from orchid.kernel.base.scheduling import batched_work
 from orchid.kernel.credentials.x509 import signing_request
 from orchid.kernel.credentials.x509.signing_request import MOST_REQUESTED
 from orchid.kernel.server.pages import conditional
@@ -86,7 +86,7 @@ async def test_slow_requests_of_one_turn_are_verified_in_several(
 
     With a budget that a single one exceeds, each has a turn of its own.
     """
-    monkeypatch.setattr(shared_turn, "LONGEST_TURN", 0.0, raising=False)
+    monkeypatch.setattr(batched_work, "LONGEST_BATCH", 0.0, raising=False)
     verified = [0]
     prove = signing_request._prove_key
 

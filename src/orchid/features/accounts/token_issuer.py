@@ -27,7 +27,7 @@ from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.token_keys.long_tokens import LongTokens
 from orchid.kernel.base.clock import until_reached
-from orchid.kernel.base.shared_turn import SharedTurn
+from orchid.kernel.base.scheduling.batched_work import BatchedWork
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.tokens import (
     AccountClaims,
@@ -120,7 +120,7 @@ class TokenIssuer:
         self._pods = feed.of(Pod)
         self._secrets = feed.of(Secret)
         self._nodes = feed.of(Node)
-        self._signatures = SharedTurn()
+        self._signatures = BatchedWork()
         self._threads: ThreadPoolExecutor | None = None
 
     async def account_uid(self, namespace: str, name: str) -> str:

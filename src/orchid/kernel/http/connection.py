@@ -303,7 +303,7 @@ class Connection(ServedProtocol):
         """Run the handler; most finish without awaiting, and need no task."""
         service = self._service
         service.requests += 1
-        arrived.request.waited_since = service.turn.waited_since
+        arrived.request.waited_since = service.waited_since
         self._timed_phase = None
         unfinished = self._unfinished
         unfinished.sender = None

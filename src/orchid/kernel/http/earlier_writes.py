@@ -16,12 +16,15 @@ from typing import Any, Final, Generic, TypeVar
 
 from orchid.kernel.base.arrival import Arrival
 from orchid.kernel.base.clock import Monotonic
-from orchid.kernel.base.shared_wait import SharedWait, Step
+from orchid.kernel.base.scheduling.shared_result import SharedResult, Step
 
 C = TypeVar("C")
 
 Refresh = Callable[[Arrival], Coroutine[Any, None, object]]
-"""Waits until every write before an arrival is here; it may move on until the store is asked."""
+"""Waits for all writes before the arrival.
+
+The arrival time may increase until the store is queried.
+"""
 
 # A turn waits no longer; then each of its requests waits by itself.
 REFRESH_SECONDS: Final = 0.1
@@ -38,7 +41,7 @@ class _Waiting(Generic[C]):
         self.first = self.since = monotonic()
         self._arrival = Arrival(monotonic())  # not before `since`: its requests need not ask again
         self.refreshing = refresh(self._arrival)
-        self.awaited: SharedWait[Any] | None = None  # the first wait: for the store
+        self.awaited: SharedResult[Any] | None = None  # the first wait: for the store
 
     def join(self, channels: list[C]) -> bool:
         """Let another turn wait too, unless the store has been asked already."""
@@ -97,7 +100,7 @@ class EarlierWrites(Generic[C]):
         except Exception:  # it is done, or each request will meet the same failure, and report it
             self._finish(waiting)
             return
-        if not isinstance(awaited, SharedWait):
+        if not isinstance(awaited, SharedResult):
             self._stop(waiting)
             return
         waiting.awaited = waiting.awaited or awaited

@@ -19,6 +19,7 @@ from math import inf
 from typing import Final
 
 from orchid.kernel.base.clock import Monotonic
+from orchid.kernel.base.scheduling.step_queue import StepQueue
 from orchid.kernel.http.budget import Budget, network_of
 from orchid.kernel.http.connection import Connection
 from orchid.kernel.http.earlier_writes import Refresh
@@ -28,7 +29,6 @@ from orchid.kernel.http.peer import host_and_port
 from orchid.kernel.http.stages import Stages
 from orchid.kernel.http.tls.channel import TlsChannel
 from orchid.kernel.http.tls.files import TlsFiles
-from orchid.kernel.http.turns import Turns
 
 __all__ = ["ConnectionLimits", "Listener"]
 
@@ -55,8 +55,8 @@ _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 class Listener:
     """Serves HTTP/1.1 to a handler, over TLS unless `tls` is None."""
 
-    _handshakes: Turns  # created when listening starts, and so is:
-    _readings: Turns  # for connections with much data to decrypt
+    _handshakes: StepQueue  # created when listening starts, and so is:
+    _readings: StepQueue  # for connections with much data to decrypt
     _stages: Stages  # for all others
 
     def __init__(
@@ -163,12 +163,12 @@ class Listener:
                 self._names.append(bound.getsockname()[:2])
         self._service.loop = asyncio.get_running_loop()
         self._service.context = copy_context()
-        self._service.streams = Turns(self._service.loop, PIECES_AT_ONCE)
-        self._handshakes = Turns(self._service.loop, HANDSHAKES_AT_ONCE)
-        self._readings = Turns(self._service.loop, READINGS_AT_ONCE)
+        self._service.streams = StepQueue(self._service.loop, PIECES_AT_ONCE)
+        self._handshakes = StepQueue(self._service.loop, HANDSHAKES_AT_ONCE)
+        self._readings = StepQueue(self._service.loop, READINGS_AT_ONCE)
         self._stages = Stages(
             self._service.loop,
-            self._service.turn,
+            self._service,
             monotonic=self._service.monotonic,
             refresh=self._refresh,
         )
@@ -304,12 +304,12 @@ class Listener:
         deadline = self._service.monotonic() + self._limits.header_timeout
         channel = TlsChannel(
             tls.context,
-            self._handshakes.ask,
+            self._handshakes.run,
             opened,
             self._handshake_failed,
             deadline=deadline,
-            later=self._readings.wait,
-            soon=self._readings.ask,
+            later=self._readings.add,
+            soon=self._readings.run,
             stages=self._stages,
             monotonic=self._service.monotonic,
         )

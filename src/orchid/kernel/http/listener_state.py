@@ -15,7 +15,8 @@ from typing import Protocol
 import msgspec
 
 from orchid.kernel.base.clock import Monotonic
-from orchid.kernel.base.shared_wait import Run, Step
+from orchid.kernel.base.scheduling.shared_result import Run, Step
+from orchid.kernel.base.scheduling.step_queue import StepQueue
 from orchid.kernel.http.budget import Budget
 from orchid.kernel.http.deadlines import Deadlines
 from orchid.kernel.http.messages import (
@@ -25,8 +26,6 @@ from orchid.kernel.http.messages import (
     Response,
 )
 from orchid.kernel.http.reading.head_rules import SMALLEST_REQUEST
-from orchid.kernel.http.stages import Turn
-from orchid.kernel.http.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -139,17 +138,17 @@ class ListenerState:
         "streams",
         "tasks",
         "timeout_response",
-        "turn",
         "unknown",
         "unread",
         "unsent",
+        "waited_since",
         "waiting",
         "yielding",
     )
 
     loop: asyncio.AbstractEventLoop  # set when listening starts
     context: Context  # as of then; each request runs in a copy
-    streams: Turns  # for data sent in pieces; set then too
+    streams: StepQueue  # for data sent in pieces; set then too
 
     def __init__(
         self,
@@ -181,7 +180,7 @@ class ListenerState:
         self.tasks: set[asyncio.Task[None]] = set()
         self.waiting: set[SuspendedRequest] = set()  # requests that wait without a task
         self.run_steps: Run = run_all  # continues with them
-        self.turn = Turn()
+        self.waited_since = 0.0  # (see stages.py)
         self.deadlines = Deadlines(monotonic)  # of requests that wait for something
         self.draining = False
         self.quiet = asyncio.Event()  # set once draining has no connection left to wait for

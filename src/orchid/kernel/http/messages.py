@@ -10,8 +10,8 @@ uses neither `asyncio.timeout` nor `asyncio.TaskGroup` nor anything else that ne
 task. Afterwards it runs inside an ordinary task, which is cancelled when `HttpRequest.timeout` has
 passed since that first suspension. A handler that needs such tools from its first line begins with
 `await asyncio.sleep(0)`. Waiting for a result that requests share, or for a commit on etcd
-(kernel/base/shared_wait.py), does not begin a task, as if the result had been there. Context
-variables set by a handler are its own: each request runs in a copy of the context.
+(kernel/base/scheduling/shared_result.py), does not begin a task, as if the result had been there.
+Context variables set by a handler are its own: each request runs in a copy of the context.
 
 A disconnected client does not cancel a handler: it runs to its end and its response is dropped.
 """

@@ -16,22 +16,19 @@ import asyncio
 from typing import Final, Protocol
 
 from orchid.kernel.base.clock import Monotonic
-from orchid.kernel.base.shared_wait import Step
+from orchid.kernel.base.scheduling.shared_result import Step
 from orchid.kernel.http.earlier_writes import EarlierWrites, Refresh
 
 # Connections that are served together. With more of them, the first response would wait longer.
 TOGETHER: Final = 32
 
 
-class Turn:
-    """The turn of the event loop whose requests are being handled."""
+class Handling(Protocol):
+    """What the handlers of requests see of the stages."""
 
-    __slots__ = ("waited_since",)
-
-    def __init__(self) -> None:
-        # The time since which its requests have waited together for earlier writes; 0 if they have
-        # not. They had all arrived by then.
-        self.waited_since = 0.0
+    # The time since which the current requests have waited together for earlier writes; 0 if they
+    # have not. They had all arrived by then.
+    waited_since: float
 
 
 class StagedChannel(Protocol):
@@ -63,14 +60,14 @@ class Stages:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        turn: Turn,
+        current: Handling,
         *,
         monotonic: Monotonic,
         refresh: Refresh | None = None,
     ) -> None:
         """`refresh`: what requests of known clients wait for together; None: for nothing."""
         self._loop = loop
-        self._turn = turn
+        self._current = current
         self._writes = refresh and EarlierWrites[StagedChannel](
             loop, refresh, self._serve_fresh, monotonic=monotonic, together=TOGETHER
         )
@@ -115,7 +112,7 @@ class Stages:
         if self._writes is None:
             self._serve(received)
             return
-        # Strangers make nobody ask the store.
+        # Unauthenticated clients cause no store query.
         known = [channel for channel in received if channel.known]
         if len(known) < len(received):
             self._serve([channel for channel in received if not channel.known])
@@ -128,11 +125,11 @@ class Stages:
         return received
 
     def _serve_fresh(self, channels: list[StagedChannel], since: float) -> None:
-        self._turn.waited_since = since
+        self._current.waited_since = since
         try:
             self._serve(channels)
         finally:  # later requests must never seem to have waited
-            self._turn.waited_since = 0.0
+            self._current.waited_since = 0.0
 
     def _serve(self, received: list[StagedChannel]) -> None:
         parsed = self._parse(self._decrypt(received))

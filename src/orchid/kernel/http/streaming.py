@@ -12,7 +12,7 @@ from contextvars import Context
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
-from orchid.kernel.base.shared_wait import SharedWait
+from orchid.kernel.base.scheduling.shared_result import SharedResult, Step
 from orchid.kernel.http.listener_state import ListenerState
 from orchid.kernel.http.messages import (
     Arrived,
@@ -22,7 +22,6 @@ from orchid.kernel.http.messages import (
     Sink,
     Stream,
 )
-from orchid.kernel.http.turns import Step
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class StreamConnection(Protocol):
 class PendingRequest:
     """A request whose handler waits for something.
 
-    While it waits for a shared result (kernel/base/shared_wait.py), it needs no task.
+    While it waits for a shared result (kernel/base/scheduling/shared_result.py), it needs no task.
     """
 
     __slots__ = ("_arrived", "_awaited", "_context", "_handling", "_resume", "_service", "_task")
@@ -71,13 +70,13 @@ class PendingRequest:
         self._handling = handling
         self._context = context
         self._task: asyncio.Task[None] | None = None
-        self._awaited: SharedWait[Any] | None = None
+        self._awaited: SharedResult[Any] | None = None
         service.deadlines.add(self, arrived.request.timeout)
 
     def wait_for(self, awaited: object) -> None:
         """Continue once there is a result."""
         service = self._service
-        if isinstance(awaited, SharedWait):
+        if isinstance(awaited, SharedResult):
             service.waiting.add(self)
             self._awaited = awaited
             awaited.add(self._step, service.run_steps)
@@ -195,7 +194,7 @@ def carry_on(started: Coroutine[Any, Any, T], awaited: object) -> Generator[Any,
     The task that runs this gets that same future, as if it had started the coroutine itself.
     """
     answer: T
-    if isinstance(awaited, SharedWait):
+    if isinstance(awaited, SharedResult):
         awaited = awaited.awaited_future()
     while True:
         try:
@@ -259,13 +258,13 @@ class OpenStream:
         if self._connection.blocked:
             self._next_step = step
         else:
-            self._service.streams.wait(step)
+            self._service.streams.add(step)
 
     def taken(self) -> None:
         """The client has read the written data: continue."""
         step, self._next_step = self._next_step, None
         if step is not None:
-            self._service.streams.wait(step)
+            self._service.streams.add(step)
 
     def finish(self) -> None:
         connection, transport = self._connection, self._transport
@@ -327,11 +326,11 @@ class LongBody:
         if sent >= len(body):
             self._finished()
         elif not self._connection.blocked:
-            self._service.streams.wait(self.send)
+            self._service.streams.add(self.send)
 
     def taken(self) -> None:
         """The client has read the written data: continue."""
-        self._service.streams.wait(self.send)
+        self._service.streams.add(self.send)
 
     def end(self) -> None:
         """Drop unsent data."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -10,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchid.kernel.base.arrival import Arrival
-from orchid.kernel.base.shared_wait import SharedWait
+from orchid.kernel.base.scheduling.shared_result import SharedResult
 from orchid.kernel.http.earlier_writes import REFRESH_SECONDS
 from orchid.kernel.http.messages import HttpRequest, Response
-from orchid.kernel.http.stages import TOGETHER, Stages, Turn
+from orchid.kernel.http.stages import TOGETHER, Stages
 from orchid.kernel.http.tls.channel import TlsChannel
 from tests.unit.kernel.http.listening import serving, until
 from tests.unit.kernel.http.test_stages import CLIENTS, NUMBERS, Loop, Pair, without_task
@@ -38,12 +39,12 @@ class Server:
     def __init__(self, clients: int = CLIENTS) -> None:
         self.loop = Loop()
         self.now = 1.0
-        self.turn = Turn()
-        self.asked: list[SharedWait[None]] = []
-        self.began: dict[SharedWait[None], float] = {}  # when the store was asked
+        self.turn = SimpleNamespace(waited_since=0.0)
+        self.asked: list[SharedResult[None]] = []
+        self.began: dict[SharedResult[None], float] = {}  # when the store was asked
         self.too_new: list[float] = []  # arrivals for which the store was asked too early
         self.fresh_at = 0.0  # every write before this is here
-        self.then: SharedWait[None] | None = None  # what a refresh waits for after the store
+        self.then: SharedResult[None] | None = None  # what a refresh waits for after the store
         self.shares = False  # whether turns wait for the last call together
         self._asks = False
         loop = cast(asyncio.AbstractEventLoop, self.loop)
@@ -72,7 +73,7 @@ class Server:
         if not self._asks:
             return  # while the clients connect
         if not (self.shares and self.asked and self.asked[-1].is_open):
-            self.asked.append(SharedWait(cast(asyncio.AbstractEventLoop, self.loop)))
+            self.asked.append(SharedResult(cast(asyncio.AbstractEventLoop, self.loop)))
             self.asked[-1].is_open = True
         wait = self.asked[-1]
         await wait
@@ -202,7 +203,7 @@ def test_turns_wait_together_until_the_store_is_asked() -> None:
 def test_no_turn_joins_after_the_store_was_asked() -> None:
     """Whatever else a wait is for."""
     server = Server(2)
-    server.then = SharedWait(cast(asyncio.AbstractEventLoop, server.loop))
+    server.then = SharedResult(cast(asyncio.AbstractEventLoop, server.loop))
     server.then.is_open = True
     server.send(0, 10)
     server.run_turn()
@@ -327,7 +328,7 @@ class Store:
 
     def __init__(self) -> None:
         self.asked = 0
-        self._wait: SharedWait[None] = SharedWait(asyncio.get_running_loop())
+        self._wait: SharedResult[None] = SharedResult(asyncio.get_running_loop())
 
     async def refresh(self, _: Arrival) -> None:
         self.asked += 1

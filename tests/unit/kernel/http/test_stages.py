@@ -5,6 +5,7 @@ import functools
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchid.kernel.base.arrival import Arrival
-from orchid.kernel.base.shared_wait import SharedWait
-from orchid.kernel.http.stages import TOGETHER, Stages, Turn
+from orchid.kernel.base.scheduling.shared_result import SharedResult
+from orchid.kernel.http.stages import TOGETHER, Stages
 from orchid.kernel.http.tls.channel import ServedProtocol, TlsChannel
 
 LARGE = 20_000  # bytes: more than a channel holds back
@@ -53,7 +54,11 @@ class Loop:
             step()
 
     def staged(self) -> Stages:
-        return Stages(cast(asyncio.AbstractEventLoop, self), Turn(), monotonic=lambda: 0.0)
+        return Stages(
+            cast(asyncio.AbstractEventLoop, self),
+            SimpleNamespace(waited_since=0.0),
+            monotonic=lambda: 0.0,
+        )
 
 
 class Recorded:
@@ -127,7 +132,7 @@ class Writes:
     """Earlier writes, which arrive when the test says so."""
 
     def __init__(self, loop: Loop) -> None:
-        self._wait: SharedWait[None] = SharedWait(cast(asyncio.AbstractEventLoop, loop))
+        self._wait: SharedResult[None] = SharedResult(cast(asyncio.AbstractEventLoop, loop))
         self.asked = 0
         self._wait.is_open = True
         self.arrive = functools.partial(self._wait.finish, None)
@@ -144,7 +149,7 @@ class Writes:
 class Timed(Recorded):
     """A channel that writes down since when its turn has waited."""
 
-    def __init__(self, name: str, stages: Stages, log: list[str], turn: Turn) -> None:
+    def __init__(self, name: str, stages: Stages, log: list[str], turn: SimpleNamespace) -> None:
         super().__init__(name, stages, log)
         self._turn = turn
 
@@ -161,7 +166,7 @@ class Waits:
         self.writes = Writes(self.loop)
         self.log: list[str] = []
         self.now = 7.0
-        self._turn = Turn()
+        self._turn = SimpleNamespace(waited_since=0.0)
         self.stages = Stages(
             cast(asyncio.AbstractEventLoop, self.loop),
             self._turn,
@@ -281,7 +286,7 @@ def test_what_waits_is_served_before_a_listener_closes() -> None:
 
 def test_a_wait_that_is_not_shared_is_left_to_the_requests() -> None:
     """As for changes that the store has announced, and not sent yet."""
-    loop, turn, log = Loop(), Turn(), list[str]()
+    loop, turn, log = Loop(), SimpleNamespace(waited_since=0.0), list[str]()
 
     async def refresh(_: Arrival) -> None:
         await asyncio.get_running_loop().create_future()

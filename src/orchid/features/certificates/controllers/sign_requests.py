@@ -23,7 +23,7 @@ from orchid.features.approval.spiffe_requests import refuse_other_identity
 from orchid.features.certificates.controllers.signing_controller import SigningController
 from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kernel.base.clock import Clock
-from orchid.kernel.base.shared_turn import SharedTurn
+from orchid.kernel.base.scheduling.batched_work import BatchedWork
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.kernel.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.kernel.credentials.authorities.issuer_chain import refuse_out_of_time
@@ -68,7 +68,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
             hsm=hsm,
         )
         self._longest = longest
-        self._signatures = SharedTurn()
+        self._signatures = BatchedWork()
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # Without that word there is no such condition; most events are not decoded.

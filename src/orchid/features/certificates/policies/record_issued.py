@@ -44,7 +44,7 @@ from orchid.features.certificates.kinds.pod_certificate_request import (
     PodCertificateRequest,
 )
 from orchid.kernel.base.clock import until_reached, whole_seconds
-from orchid.kernel.base.shared_turn import SharedTurn
+from orchid.kernel.base.scheduling.batched_work import BatchedWork
 from orchid.kernel.credentials.authorities.issuer_chain import is_issued_by, spki_of
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import signing_request
@@ -99,7 +99,7 @@ class RecordIssued(AdmissionPolicy):
         self._pod_requests = pod_requests
         self._account_until = account_until
         self._node_name, self._credential_id = names.node_name_extra, names.credential_id
-        self._verifications = SharedTurn()
+        self._verifications = BatchedWork()
 
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any

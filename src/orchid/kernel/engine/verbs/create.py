@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from orchid.kernel.base.clock import whole_seconds
-from orchid.kernel.base.shared_turn import SharedTurn
+from orchid.kernel.base.scheduling.batched_work import BatchedWork
 from orchid.kernel.engine.admission import Admission
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.objects import Objects, Raced
@@ -54,7 +54,7 @@ class Creating:
         self._ownership = ownership
         self._random = randomness
         self._offload = offload
-        self._signatures = SharedTurn()
+        self._signatures = BatchedWork()
 
     async def create(
         self, kind: Kind[T], new: T, request: Request, *, has_owners: bool = False

@@ -22,8 +22,8 @@ from math import inf
 from typing import Any, Final, cast
 
 from orchid.kernel.base.clock import Monotonic
+from orchid.kernel.base.scheduling.shared_result import Step
 from orchid.kernel.http.stages import Stages
-from orchid.kernel.http.turns import Step
 
 
 class ServedProtocol(asyncio.Protocol):

@@ -24,7 +24,8 @@ from itertools import count, zip_longest
 from pathlib import Path
 from typing import Final
 
-from orchid.kernel.base.shared_wait import SharedWait
+from orchid.kernel.base.scheduling.shared_call import SharedCall
+from orchid.kernel.base.scheduling.shared_result import SharedResult
 from orchid.kernel.store import format as store_format
 from orchid.kernel.store.etcd.client import EtcdClient, RevisionGone, TLSFiles, Undecided
 from orchid.kernel.store.etcd.history import EtcdHistory
@@ -63,7 +64,6 @@ from orchid.kernel.store.interface import (
     check_delete,
     check_read,
 )
-from orchid.kernel.store.shared_call import SharedCall
 from orchid.kernel.store.tail import Following
 
 PREFIX: Final = "/orchid"
@@ -83,7 +83,7 @@ class EtcdStore:
         self._keys = keys
         self._history = history
         self._tail = history.tail
-        self._revisions = SharedCall(history.revisions)
+        self._revisions = SharedCall(history.revisions, StoreUnavailable)
         self._self = secrets.token_hex(8)
         self._numbers = count()
         self._claimed: Revision = ABSENT  # the last known claim to compact
@@ -139,8 +139,8 @@ class EtcdStore:
         # A task of its own, because a cancelled caller does not undo the commit.
         making = self._loop.create_task(self._commit(tuple(changes), delete))
         self._commits.add(making)
-        made: SharedWait[Revision] = SharedWait(self._loop)
-        # What follows it must not see the variables of the caller, as its seat.
+        made: SharedResult[Revision] = SharedResult(self._loop)
+        # Callbacks run in an empty context, without the seat of the caller.
         making.add_done_callback(partial(self._finished, made), context=self._nobody)
         return await made
 
@@ -277,7 +277,7 @@ class EtcdStore:
         await self._history.reach(revision)
         return revision
 
-    def _finished(self, made: SharedWait[Revision], commit: asyncio.Task[Revision]) -> None:
+    def _finished(self, made: SharedResult[Revision], commit: asyncio.Task[Revision]) -> None:
         self._commits.discard(commit)
         if commit.cancelled():
             made.fail(lambda: StoreUnavailable("the store is closed"))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from orchid.kernel.base.scheduling.step_queue import Step
 from orchid.kernel.http.tls.channel import ServedProtocol
 from orchid.kernel.http.tls.files import TlsFiles
-from orchid.kernel.http.turns import Step
 from tests.security.key_updates import key_update
 from tests.unit.kernel.http.listening import PATIENCE, Running, echo, serving, until
 

@@ -1,11 +1,8 @@
-"""Waiting for one result together, without a task for each request.
+"""One result for all that wait for it, without a task for each request.
 
-The listener runs a handler without a task until it really waits
-(kernel/http/messages.py). On etcd nearly every request waits for the newest revision, and
-a task would cost as much as the rest of a get. A coroutine without a task that awaits a
-`SharedWait` therefore yields the wait itself to its driver, which adds a step to it; when the
-result is there, all steps run together, still without a task. In a task, a `SharedWait` is awaited
-like any future.
+On etcd nearly every request waits for the newest revision, and a task would cost as much as the
+rest of a get. A coroutine without a task that awaits a `SharedResult` yields it to its driver,
+which adds a step to it; all steps run together when the result is there.
 """
 
 import asyncio
@@ -17,8 +14,8 @@ Step = Callable[[], None]
 Run = Callable[[list[Step]], None]
 
 
-class SharedWait(Generic[A]):
-    """The result of one call, for all that wait for it."""
+class SharedResult(Generic[A]):
+    """The result of one call."""
 
     __slots__ = ("_failure", "_futures", "_loop", "_result", "_steps", "is_open", "is_over")
 
@@ -70,7 +67,7 @@ class SharedWait(Generic[A]):
         return future
 
     def awaited_future(self) -> asyncio.Future[None]:
-        """The same, as a coroutine yields it to its task."""
+        """A future as a coroutine yields it to its task."""
         future = self.future()
         next(future.__await__())  # marks it as awaited
         return future

@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from orchid.kernel.base.shared_wait import SharedWait, Step
+from orchid.kernel.base.scheduling.shared_call import SharedCall
+from orchid.kernel.base.scheduling.shared_result import SharedResult, Step
 from orchid.kernel.store.interface import StoreUnavailable
-from orchid.kernel.store.shared_call import SharedCall
 
 
 class Source:
@@ -37,7 +37,7 @@ async def settle() -> None:
 async def test_those_who_come_during_a_call_share_the_next() -> None:
     """However many ask, two calls answer all of them."""
     source = Source()
-    shared = SharedCall(source.call)
+    shared = SharedCall(source.call, StoreUnavailable)
     first = asyncio.create_task(shared.ask())
     await settle()
     later = [asyncio.create_task(shared.ask()) for _ in range(9)]
@@ -54,7 +54,7 @@ async def test_those_who_come_during_a_call_share_the_next() -> None:
 async def test_call_that_fails_fails_those_who_waited_for_it() -> None:
     """Each caller gets a separate error, and the next call is made again."""
     source = Source()
-    shared = SharedCall(source.call)
+    shared = SharedCall(source.call, StoreUnavailable)
     source.failure = StoreUnavailable("away")
     asking = [asyncio.create_task(shared.ask()) for _ in range(3)]
     source.let.release()
@@ -70,7 +70,7 @@ async def test_call_that_fails_fails_those_who_waited_for_it() -> None:
 async def test_call_that_fails_fails_also_those_who_came_during_it() -> None:
     """Where nobody answers, nobody waits twice as long as the first."""
     source = Source()
-    shared = SharedCall(source.call)
+    shared = SharedCall(source.call, StoreUnavailable)
     source.failure = StoreUnavailable("away")
     first = asyncio.create_task(shared.ask())
     await settle()
@@ -87,7 +87,7 @@ async def test_call_that_fails_fails_also_those_who_came_during_it() -> None:
 async def test_one_who_leaves_does_not_disturb_the_others() -> None:
     """A cancelled caller takes nobody along."""
     source = Source()
-    shared = SharedCall(source.call)
+    shared = SharedCall(source.call, StoreUnavailable)
     leaving, staying = (asyncio.create_task(shared.ask()) for _ in range(2))
     await settle()
     leaving.cancel()
@@ -99,7 +99,7 @@ async def test_one_who_leaves_does_not_disturb_the_others() -> None:
 async def test_closing_fails_waiting_calls() -> None:
     """Nobody is left waiting, whichever call they wait for."""
     source = Source()
-    shared = SharedCall(source.call)
+    shared = SharedCall(source.call, StoreUnavailable)
     first = asyncio.create_task(shared.ask())
     await settle()
     second = asyncio.create_task(shared.ask())
@@ -128,10 +128,10 @@ async def test_the_call_is_nobodys() -> None:
 
     def begin() -> None:
         wait = asking.send(None)
-        assert isinstance(wait, SharedWait)
+        assert isinstance(wait, SharedResult)
         wait.add(lambda: None, look)
 
-    asking = SharedCall(call).ask()
+    asking = SharedCall(call, StoreUnavailable).ask()
     another = copy_context()
     another.run(caller.set, "another")
     asyncio.get_running_loop().call_soon(begin, context=another)
@@ -143,7 +143,7 @@ async def test_the_call_is_nobodys() -> None:
 
 async def test_a_wait_is_open_until_the_call_begins() -> None:
     """Until then, others may join it; the call sees everything that happened before."""
-    waits: list[SharedWait[int]] = []
+    waits: list[SharedResult[int]] = []
     seen: list[bool] = []
     done = asyncio.Event()
 
@@ -154,11 +154,11 @@ async def test_a_wait_is_open_until_the_call_begins() -> None:
 
     def begin() -> None:
         wait = asking.send(None)
-        assert isinstance(wait, SharedWait)
+        assert isinstance(wait, SharedResult)
         waits.append(wait)
         seen.append(wait.is_open)
 
-    asking = SharedCall(call).ask()
+    asking = SharedCall(call, StoreUnavailable).ask()
     asyncio.get_running_loop().call_soon(begin)
     await done.wait()
     asking.close()

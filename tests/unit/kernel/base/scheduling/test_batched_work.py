@@ -6,14 +6,14 @@ from functools import partial
 
 import pytest
 
-from orchid.kernel.base.shared_turn import LONGEST_TURN, MOST_AT_ONCE, SharedTurn
+from orchid.kernel.base.scheduling.batched_work import LONGEST_BATCH, MOST_AT_ONCE, BatchedWork
 
 
 def test_work_is_done_together_after_all_have_asked() -> None:
     """None of it begins before the others of the same turn are there."""
     order: list[str] = []
 
-    async def ask(turn: SharedTurn, number: int) -> int:
+    async def ask(turn: BatchedWork, number: int) -> int:
         order.append(f"asked {number}")
 
         def work() -> int:
@@ -25,7 +25,7 @@ def test_work_is_done_together_after_all_have_asked() -> None:
         return result
 
     async def scenario() -> list[int]:
-        turn = SharedTurn()
+        turn = BatchedWork()
         return await asyncio.gather(*(ask(turn, number) for number in range(3)))
 
     assert asyncio.run(scenario()) == [0, 1, 4]
@@ -40,7 +40,7 @@ def test_a_failure_reaches_its_own_request_only() -> None:
         raise ValueError("unfit")
 
     async def scenario() -> list[str | BaseException]:
-        turn = SharedTurn()
+        turn = BatchedWork()
         works = (turn.run(lambda: "one"), turn.run(fail), turn.run(lambda: "three"))
         return await asyncio.gather(*works, return_exceptions=True)
 
@@ -64,7 +64,7 @@ class Turns:
 
     async def results(self, count: int) -> list[int]:
         """The results of so many requests of one turn."""
-        turn = SharedTurn(lambda: self.now)
+        turn = BatchedWork(lambda: self.now)
         watching = asyncio.create_task(self._watch())
         works = (turn.run(partial(self.work, number)) for number in range(count))
         results = await asyncio.gather(*works)
@@ -91,7 +91,7 @@ def test_a_turn_has_a_number_of_works(count: int) -> None:
 @pytest.mark.parametrize(("each", "most"), [(0.3, 4), (1.0, 1), (20.0, 1), (0.0001, MOST_AT_ONCE)])
 def test_a_turn_has_a_time(each: float, most: int) -> None:
     """Work that takes longer than all of it is done alone."""
-    turns = Turns(each * LONGEST_TURN)
+    turns = Turns(each * LONGEST_BATCH)
 
     assert asyncio.run(turns.results(40)) == list(range(40))
     assert sum(turns.counts) == 40
@@ -101,19 +101,19 @@ def test_a_turn_has_a_time(each: float, most: int) -> None:
 def test_work_that_comes_during_the_turns_joins_the_last() -> None:
     """In the order of arrival."""
     order: list[int] = []
-    clock = Turns(LONGEST_TURN)
+    clock = Turns(LONGEST_BATCH)
     begun = asyncio.Event()
 
-    async def ask(turn: SharedTurn, number: int) -> None:
+    async def ask(turn: BatchedWork, number: int) -> None:
         def work() -> None:
-            clock.now += LONGEST_TURN
+            clock.now += LONGEST_BATCH
             order.append(number)
             begun.set()
 
         await turn.run(work)
 
     async def scenario() -> None:
-        turn = SharedTurn(lambda: clock.now)
+        turn = BatchedWork(lambda: clock.now)
         asking = [asyncio.create_task(ask(turn, number)) for number in range(3)]
         await begun.wait()
         await asyncio.gather(*asking, ask(turn, 3))
@@ -133,14 +133,14 @@ def test_a_panic_reaches_its_own_request_only() -> None:
     def panic() -> str:
         raise PanicException
 
-    async def ask(turn: SharedTurn, work: Callable[[], str]) -> str:
+    async def ask(turn: BatchedWork, work: Callable[[], str]) -> str:
         try:
             return await turn.run(work)
         except PanicException:
             return "panic"
 
     async def scenario() -> list[str]:
-        turn = SharedTurn()
+        turn = BatchedWork()
         works = (lambda: "one", panic, lambda: "three")
         return await asyncio.gather(*(ask(turn, work) for work in works))
 
@@ -158,7 +158,7 @@ def test_an_interrupted_turn_goes_on_in_the_next() -> None:
 
     async def scenario() -> list[int]:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        turn = SharedTurn(clock)
+        turn = BatchedWork(clock)
         return await asyncio.gather(*(turn.run(partial(int, number)) for number in range(5)))
 
     assert asyncio.run(scenario()) == list(range(5))
@@ -168,7 +168,7 @@ def test_a_request_that_is_cancelled_affects_no_other() -> None:
     """Its work is done for nobody."""
 
     async def scenario() -> str:
-        turn = SharedTurn()
+        turn = BatchedWork()
         gone = asyncio.create_task(turn.run(lambda: "gone"))
         stays = asyncio.create_task(turn.run(lambda: "stays"))
         await asyncio.sleep(0)

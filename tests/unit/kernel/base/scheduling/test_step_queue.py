@@ -1,9 +1,9 @@
-"""Long work takes turns: how many steps in one turn of the loop, and who comes next."""
+"""Long work in steps: how many in one iteration of the event loop, and in which order."""
 
 import asyncio
 from collections.abc import Callable
 
-from orchid.kernel.http.turns import Turns
+from orchid.kernel.base.scheduling.step_queue import StepQueue
 
 
 async def turn() -> None:
@@ -15,14 +15,14 @@ class Work:
     """Steps that write down their names when they are done."""
 
     def __init__(self, at_once: int) -> None:
-        self.turns = Turns(asyncio.get_running_loop(), at_once)
+        self.queue = StepQueue(asyncio.get_running_loop(), at_once)
         self.done: list[str] = []
 
     def ask(self, name: str, times: int = 1) -> None:
-        self.turns.ask(lambda: self._do(name, times, self.ask))
+        self.queue.run(lambda: self._do(name, times, self.ask))
 
     def wait(self, name: str, times: int = 1) -> None:
-        self.turns.wait(lambda: self._do(name, times, self.wait))
+        self.queue.add(lambda: self._do(name, times, self.wait))
 
     def _do(self, name: str, times: int, again: Callable[[str, int], None]) -> None:
         self.done.append(name)
@@ -95,7 +95,7 @@ async def test_a_step_that_fails_does_not_end_the_turns() -> None:
     def fail() -> None:
         raise ValueError
 
-    work.turns.wait(fail)
+    work.queue.add(fail)
     work.wait("behind")
     await turn()
     await turn()

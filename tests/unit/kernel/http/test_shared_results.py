@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from orchid.kernel.base.shared_wait import SharedWait
+from orchid.kernel.base.scheduling.shared_result import SharedResult
 from orchid.kernel.http.messages import CallerStatus, HttpRequest, Response
 from tests.unit.kernel.http.listening import PATIENCE, TEXT, serving, until
 
 MANY = 70  # more than are served together
 
 
-def new_wait() -> SharedWait[str]:
-    return SharedWait(asyncio.get_running_loop())
+def new_wait() -> SharedResult[str]:
+    return SharedResult(asyncio.get_running_loop())
 
 
 async def test_many_requests_wait_together_and_need_no_task() -> None:
@@ -165,7 +165,7 @@ async def test_a_client_that_leaves_does_not_stop_a_request_that_waits() -> None
 
 async def test_the_sender_of_a_body_may_be_authenticated_by_a_shared_result() -> None:
     """The body is read after it."""
-    wait: SharedWait[str] = new_wait()
+    wait: SharedResult[str] = new_wait()
 
     async def recognize(request: HttpRequest) -> CallerStatus:
         return CallerStatus.KNOWN if await wait else CallerStatus.REFUSED
