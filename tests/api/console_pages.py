@@ -11,7 +11,7 @@ from orchid.features.console.live import Changes
 from orchid.features.console.page import Viewer
 from orchid.features.console.pages import PAGES
 from orchid.features.console.rendering import Renderer
-from orchid.features.console.sign_in.local import LocalDoor
+from orchid.features.console.sign_in.local import LinkSignIn
 from orchid.features.console.site import Site
 from orchid.features.console.web.messages import FORM, WebRequest, WebResponse, parse_target
 from orchid.kernel.base.clock import SystemClock
@@ -66,14 +66,14 @@ class Browser:
     def __init__(self, server: Api, token: str = ADMIN) -> None:
         self.calls = Calls(server, token)
         viewer = Viewer(ConsoleApi(self.calls), Changes(), "https://orchid.test")
-        self.door = LocalDoor(Site(RENDERER, PAGES), RENDERER, viewer, SystemClock.monotonic)
-        self.door.listens_at(PORT)
+        self.sign_in = LinkSignIn(Site(RENDERER, PAGES), RENDERER, viewer, SystemClock.monotonic)
+        self.sign_in.listens_at(PORT)
         self.base = ""
         self.cookie = ""
 
     async def open(self) -> "Browser":
         """Use a link."""
-        opened = await self.get(self.door.new_link().removeprefix(ORIGIN))
+        opened = await self.get(self.sign_in.new_link().removeprefix(ORIGIN))
         assert opened.status == 200
         self.cookie = dict(opened.headers)["Set-Cookie"].partition(";")[0]
         found = re.search(r'url=(/[^"]+)/"', opened.body.decode())
@@ -101,7 +101,7 @@ class Browser:
     ) -> WebResponse:
         path, query = parse_target(target)
         sent = {"host": HOST, **({"cookie": self.cookie} if self.cookie else {}), **headers}
-        return await self.door.respond(WebRequest(method, path, query, sent, body))
+        return await self.sign_in.respond(WebRequest(method, path, query, sent, body))
 
 
 def hidden(page: str) -> dict[str, str]:

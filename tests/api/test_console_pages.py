@@ -385,7 +385,7 @@ async def test_a_stream_ends_when_the_user_signs_out(server: Api) -> None:
 
 
 def test_only_five_things_are_written() -> None:
-    """Approve and deny, revoke, lift; signing out is the door's. Others post and store nothing."""
+    """Approve and deny, revoke, lift; the sign-in signs out. Others post and store nothing."""
     acting = {page.path for page in PAGES if isinstance(page, ConsolePage) and page.act}
 
     assert acting == {

@@ -15,7 +15,7 @@ import pytest
 from orchid.features.console import api as console_api
 from orchid.features.console.pages import PAGES, shared
 from orchid.features.console.rendering import Renderer
-from orchid.features.console.sign_in.served import COOKIE, CertificateDoor
+from orchid.features.console.sign_in.served import COOKIE, CertificateSignIn
 from orchid.features.console.site import Site
 from orchid.features.console.web.messages import MOST_COOKIES, WebRequest
 from orchid.kernel.outbound.answer import Answer
@@ -151,7 +151,7 @@ class CountedText(str):
 async def test_another_site_reads_nothing_by_certificate(server: Api, site: str) -> None:
     """A browser presents its certificate for requests of every site: an image, or a link."""
     renderer = Renderer()
-    door = CertificateDoor(
+    sign_in = CertificateSignIn(
         Site(renderer, PAGES), renderer, url="https://console.test", server="", names=ORCH
     )
     calls = Calls(server, ADMIN)
@@ -159,7 +159,7 @@ async def test_another_site_reads_nothing_by_certificate(server: Api, site: str)
     async def status(**headers: str) -> tuple[int, bytes]:
         sent = {"host": "console.test", **headers}
         request = WebRequest("GET", "/requests", {}, sent, certificate=b"any")
-        answer = await door.respond(request, lambda token: calls)
+        answer = await sign_in.respond(request, lambda token: calls)
         return answer.status, answer.body
 
     image = await status(**{"sec-fetch-site": site, "sec-fetch-mode": "no-cors"})

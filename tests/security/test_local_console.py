@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchid.features.console.rendering import Renderer
-from orchid.features.console.sign_in.local import LocalDoor
+from orchid.features.console.sign_in.local import LinkSignIn
 from orchid.features.console.web.loopback import LoopbackListener
 from orchid.features.console.web.messages import WebRequest, WebResponse
 from orchid.kernel.base.clock import SystemClock
@@ -34,7 +34,7 @@ class Console:
     def __init__(self) -> None:
         site: Any = OnePage()
         viewer: Any = None
-        self.sign_in = LocalDoor(site, Renderer(), viewer, SystemClock.monotonic)
+        self.sign_in = LinkSignIn(site, Renderer(), viewer, SystemClock.monotonic)
         self.listener = LoopbackListener(self.sign_in, SystemClock.monotonic)
         self.host = self.base = self.cookie = ""
 

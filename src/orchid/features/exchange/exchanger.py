@@ -149,7 +149,7 @@ class TokenExchanger:
             raise
 
     async def _exchanged_for(self, subject: SubjectToken, wanted: WantedToken) -> ExchangedToken:
-        wait = self._limit.take((subject.issuer, subject.subject))
+        wait = self._limit.wait_for((subject.issuer, subject.subject))
         if wait:
             text = f"the subject {subject.subject!r} exchanges too many tokens"
             raise ExchangeRefused(LIMITED, text, retry_after=ceil(wait))

@@ -32,7 +32,7 @@ class AddressLimits:
         others = self._concurrent.get(key, 0)
         if others >= MOST_CONCURRENT:
             raise AddressOverLimit(1)
-        wait = self._rate.take(key)
+        wait = self._rate.wait_for(key)
         if wait:
             raise AddressOverLimit(ceil(wait))
         self._concurrent[key] = others + 1

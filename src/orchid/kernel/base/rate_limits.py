@@ -25,7 +25,7 @@ class RateLimit(Generic[K]):
         self._monotonic = monotonic
         self._full_at: dict[K, float] = {}
 
-    def take(self, key: K) -> float:
+    def wait_for(self, key: K) -> float:
         """Count an event; return 0, or the seconds to wait if the limit is reached."""
         now = self._monotonic()
         full_at = max(self._full_at.pop(key, now), now) + self._step

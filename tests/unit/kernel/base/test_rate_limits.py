@@ -21,10 +21,10 @@ def test_a_burst_is_allowed_and_then_one_for_each_step() -> None:
     time = Time()
     limit: RateLimit[str] = RateLimit(10, 5.0, time)
 
-    burst = [limit.take("a") for _ in range(12)]
+    burst = [limit.wait_for("a") for _ in range(12)]
     time.now += 0.5
-    later = [limit.take("a"), limit.take("a")]
-    other = limit.take("b")
+    later = [limit.wait_for("a"), limit.wait_for("a")]
+    other = limit.wait_for("b")
 
     assert burst[:10] == [0.0] * 10
     assert burst[10:] == [pytest.approx(0.5)] * 2
@@ -36,10 +36,10 @@ def test_an_idle_key_has_its_full_allowance_and_no_more() -> None:
     """However long it was idle."""
     time = Time()
     limit: RateLimit[str] = RateLimit(3, 3.0, time)
-    limit.take("a")
+    limit.wait_for("a")
 
     time.now += 3600
-    found = [limit.take("a") for _ in range(4)]
+    found = [limit.wait_for("a") for _ in range(4)]
 
     assert found[:3] == [0.0] * 3
     assert found[3] > 0
@@ -50,6 +50,6 @@ def test_the_least_recently_seen_key_is_dropped(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(rate_limits, "MOST_KEYS", 2)
     limit: RateLimit[str] = RateLimit(1, 60.0, Time())
 
-    found = [limit.take(key) for key in ("a", "b", "a", "c", "a", "b")]
+    found = [limit.wait_for(key) for key in ("a", "b", "a", "c", "a", "b")]
 
     assert [wait > 0 for wait in found] == [False, False, True, False, True, False]

@@ -52,7 +52,7 @@ async def _run(chosen: argparse.Namespace) -> int:
     from orchid.features.console.page import Viewer
     from orchid.features.console.pages import PAGES
     from orchid.features.console.rendering import Renderer
-    from orchid.features.console.sign_in.local import LocalDoor
+    from orchid.features.console.sign_in.local import LinkSignIn
     from orchid.features.console.site import Site
     from orchid.features.console.web.loopback import LoopbackListener
     from orchid.kernel.base.clock import SystemClock
@@ -66,17 +66,17 @@ async def _run(chosen: argparse.Namespace) -> int:
         raise Complaint(f"{found}: {problem}", USAGE) from None
     renderer = Renderer()
     viewer = Viewer(Api(transport), Changes(), transport.server, transport.expiry)
-    door = LocalDoor(Site(renderer, PAGES), renderer, viewer, SystemClock.monotonic)
-    listener = LoopbackListener(door, SystemClock.monotonic)
+    sign_in = LinkSignIn(Site(renderer, PAGES), renderer, viewer, SystemClock.monotonic)
+    listener = LoopbackListener(sign_in, SystemClock.monotonic)
     try:
-        door.listens_at(await listener.start(chosen.port))
+        sign_in.listens_at(await listener.start(chosen.port))
     except OSError as error:
         raise Complaint(f"cannot listen at port {chosen.port}: {error.strerror}") from None
     try:
-        _show_link(door.new_link(), opens=chosen.open)
+        _show_link(sign_in.new_link(), opens=chosen.open)
         remark(f"server: {transport.server}, by {found}")
         remark("Enter prints another link; Ctrl-C ends the console")
-        await _until_stopped(lambda: _show_link(door.new_link()))
+        await _until_stopped(lambda: _show_link(sign_in.new_link()))
     finally:
         await listener.close()
         await transport.close()

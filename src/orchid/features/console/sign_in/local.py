@@ -25,7 +25,7 @@ MOST_SESSIONS: Final = 20
 COOKIE: Final = "orchid"
 
 
-class LocalDoor:
+class LinkSignIn:
     """Admits the browsers that have opened a link of this program."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """Sign-in to the console of a server: by OpenID Connect, or by a client certificate.
 
-`OpenIdDoor` has sessions (sessions.py); `CertificateDoor` has none: each request has the
+`OpenIdSignIn` has sessions (sessions.py); `CertificateSignIn` has none: each request has the
 certificate of its connection. Both pass the credential of the user to the API with every call, so
 that the console has no rights of its own over the objects that it shows.
 """
@@ -79,7 +79,7 @@ class SessionUse:
                 yield piece
 
 
-class PublicDoor(ABC):
+class SignIn(ABC):
     """What both ways of signing in share: the host, forged forms, limits, files."""
 
     def __init__(
@@ -166,7 +166,7 @@ class PublicDoor(ABC):
         return WebResponse(status, body, headers)
 
 
-class CertificateDoor(PublicDoor):
+class CertificateSignIn(SignIn):
     """Users with a client certificate, which the API verifies with every call."""
 
     async def admitted(self, request: WebRequest, connect: Connect) -> WebResponse:
@@ -192,7 +192,7 @@ class CertificateDoor(PublicDoor):
         return use.holding(await self.in_turn(use, page))
 
 
-class OpenIdDoor(PublicDoor):
+class OpenIdSignIn(SignIn):
     """Users whom the provider has identified. The ID token is their credential."""
 
     def __init__(
@@ -326,7 +326,7 @@ class OpenIdDoor(PublicDoor):
         login = Login.of_cookie(request.cookie(LOGIN_COOKIE))
         if request.method != "GET" or login is None:
             return self.note(400, "This sign-in has ended", "sign-in-ended")
-        if self._sign_ins.take(network_of(request.address)):
+        if self._sign_ins.wait_for(network_of(request.address)):
             return self.note(429, "Too many sign-ins", "busy")
         try:
             tokens = await self._provider.redeem(login, request.query)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchid.features.console.rendering import Renderer
-from orchid.features.console.sign_in.local import LINK_SECONDS, SESSION_SECONDS, LocalDoor
+from orchid.features.console.sign_in.local import LINK_SECONDS, SESSION_SECONDS, LinkSignIn
 from orchid.features.console.web.messages import FORM, WebRequest, WebResponse
 
 HOST = "127.0.0.1:8123"
@@ -25,21 +25,21 @@ class OnePage:
 
 
 class World:
-    """A door, the time, and a browser."""
+    """A sign-in, the time, and a browser."""
 
     def __init__(self) -> None:
         self.now = 1000.0
         site: Any = OnePage()
         viewer: Any = None
-        self.door = LocalDoor(site, RENDERER, viewer, lambda: self.now)
-        self.door.listens_at(8123)
+        self.sign_in = LinkSignIn(site, RENDERER, viewer, lambda: self.now)
+        self.sign_in.listens_at(8123)
 
     async def send(self, method: str, path: str, **headers: str) -> WebResponse:
         sent = {"host": HOST, **{name.replace("_", "-"): text for name, text in headers.items()}}
-        return await self.door.respond(WebRequest(method, path, {}, sent))
+        return await self.sign_in.respond(WebRequest(method, path, {}, sent))
 
     def link(self) -> str:
-        return self.door.new_link().removeprefix(ORIGIN)
+        return self.sign_in.new_link().removeprefix(ORIGIN)
 
     async def open(self) -> tuple[str, str]:
         """The path of the pages, and the cookie."""

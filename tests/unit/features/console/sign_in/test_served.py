@@ -18,7 +18,7 @@ from orchid.features.console.sign_in.served import (
     MOST_PER_SESSION,
     MOST_STRANGERS,
     MOST_WAITING,
-    OpenIdDoor,
+    OpenIdSignIn,
 )
 from orchid.features.console.sign_in.sessions import (
     IDLE,
@@ -148,7 +148,7 @@ class World:
         site: Any = self.pages
         provider: Any = self.provider
         parts: Any = {"url": URL, "server": "https://api.example", "names": ORCH}
-        self.door = OpenIdDoor(
+        self.sign_in = OpenIdSignIn(
             site,
             RENDERER,
             self.sessions,
@@ -172,7 +172,7 @@ class World:
     async def get(self, cookie: str, path: str = "/", method: str = "GET") -> WebResponse:
         sent = {"host": "console.example", "cookie": cookie, "sec-fetch-mode": "navigate"}
         request = WebRequest(method, path, {}, {**sent, **OWN}, address="192.0.2.1:1")
-        return await self.door.respond(request, CONNECT)
+        return await self.sign_in.respond(request, CONNECT)
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ async def test_an_updated_page_does_not_keep_an_idle_session(world: World) -> No
     cookie = await world.begin()
     world.now += IDLE / 2
     sent = {"host": "console.example", "cookie": cookie, "sec-fetch-mode": "cors"}
-    assert (await world.door.respond(WebRequest("GET", "/", {}, sent), CONNECT)).status == 200
+    assert (await world.sign_in.respond(WebRequest("GET", "/", {}, sent), CONNECT)).status == 200
     world.now += IDLE / 2
 
     assert (await world.get(cookie)).status == 303
@@ -467,7 +467,7 @@ async def test_returns_from_the_provider_are_limited_like_strangers(
         return WebRequest("GET", "/callback", {}, login, address=f"192.0.2.{number}:1")
 
     monkeypatch.setattr(world.provider, "redeem", hanging)
-    returns = [asyncio.create_task(world.door.respond(back(n), CONNECT)) for n in range(80)]
+    returns = [asyncio.create_task(world.sign_in.respond(back(n), CONNECT)) for n in range(80)]
     for _ in range(5):
         await asyncio.sleep(0)
     served = await world.get(cookie)
@@ -483,7 +483,7 @@ async def test_signing_out_everywhere_ends_all_sessions_of_the_user(world: World
     sent = {"host": "console.example", "cookie": cookie, **OWN}
     request = WebRequest("POST", "/out", {}, sent, b"everywhere=yes")
 
-    done = await world.door.respond(request, CONNECT)
+    done = await world.sign_in.respond(request, CONNECT)
 
     assert done.status == 200
     assert b"https://login.example/logout" in done.body
@@ -496,7 +496,7 @@ async def test_sign_ins_of_one_address_are_limited(world: World) -> None:
     sent = {"host": "console.example", "cookie": "__Host-orchid-login=a.Lw=="}
 
     found = [
-        await world.door.respond(
+        await world.sign_in.respond(
             WebRequest("GET", "/callback", {}, sent, address=f"192.0.2.1:{port}"), CONNECT
         )
         for port in range(11)
@@ -510,7 +510,7 @@ async def test_sign_ins_of_one_network_are_limited(world: World) -> None:
     sent = {"host": "console.example", "cookie": "__Host-orchid-login=a.Lw=="}
 
     found = [
-        await world.door.respond(
+        await world.sign_in.respond(
             WebRequest("GET", "/callback", {}, sent, address=f"[2001:db8::{number:x}]:1"), CONNECT
         )
         for number in range(11)
@@ -537,7 +537,7 @@ async def test_forged_forms_and_other_hosts_are_refused(
     cookie = await world.begin()
     sent = {"host": "console.example", "cookie": cookie, **OWN, **headers}
 
-    found = await world.door.respond(WebRequest("POST", "/out", {}, sent), CONNECT)
+    found = await world.sign_in.respond(WebRequest("POST", "/out", {}, sent), CONNECT)
 
     assert found.status == status
     assert (len(world.stored.objects) == 1) == (status != 200)

@@ -22,7 +22,7 @@ IDENTITY = ComponentIdentity(
 )
 
 
-class TrustDoor:
+class TrustServer:
     """Published bundles over HTTPS, of one process."""
 
     def __init__(self, client: Client, names: Naming, clock: Clock) -> None:

@@ -42,7 +42,7 @@ IDENTITY = ComponentIdentity(
 )
 
 
-class AcmeDoor:
+class AcmeServer:
     """ACME for all authorities, of one process."""
 
     def __init__(
