@@ -43,8 +43,8 @@ from benchmarks.harness import (
 from orchid.features.certificates.commands import kubeconfig
 from orchid.features.hosts.agent.agent import Agent
 from orchid.features.hosts.agent.configuration import read_configuration
+from orchid.features.hosts.agent.running.supervision import Supervisor
 from orchid.features.hosts.agent.state_directory import opened
-from orchid.features.hosts.agent.supervision import Supervisor
 from orchid.features.hosts.commands import host
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.terminal import kubeconfig_file

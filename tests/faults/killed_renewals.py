@@ -27,8 +27,8 @@ from orchid.features.hosts.agent import items
 from orchid.features.hosts.agent.agent import Agent
 from orchid.features.hosts.agent.configuration import read_configuration
 from orchid.features.hosts.agent.held_certificate import read_held
+from orchid.features.hosts.agent.running.supervision import Supervisor
 from orchid.features.hosts.agent.state_directory import opened
-from orchid.features.hosts.agent.supervision import Supervisor
 from orchid.kernel.base.clock import SystemClock
 from tests.unit.features.hosts.agent.pretend_server import HOST, SIGNER, PretendServer, serving
 

@@ -190,7 +190,7 @@ def test_noticing_a_module_are_its_own_and_those_that_import_it() -> None:
 
 def test_a_mistake_that_is_explained_in_a_list_cannot_be_seen() -> None:
     """The same change, however it is written."""
-    path = "kernel/credentials/x509/certification_path.py"
+    path = "kernel/credentials/x509/trust/certification_path.py"
     row = Mutant(path, "if not value.ca:", "if False:", ("t",), "the library refuses")
     sample = [
         one

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from orchid.kernel.credentials.refusals import CertificateRefused
-from orchid.kernel.credentials.x509 import certification_path
-from orchid.kernel.credentials.x509.certification_path import MAX_CHAIN, ClientVerifier
+from orchid.kernel.credentials.x509.trust import certification_path
+from orchid.kernel.credentials.x509.trust.certification_path import MAX_CHAIN, ClientVerifier
 from orchid.kernel.http.tls.files import TlsFiles, intermediates_of
 from tests.security.certified import Certified, other_authority
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchid.features.hosts.agent.configuration import Kubeconfig, Output, Reload
-from orchid.features.hosts.agent.reloads import ReloadFailed, run_reload
+from orchid.features.hosts.agent.running.reloads import ReloadFailed, run_reload
 from tests.unit.features.hosts.agent.pretend_server import PretendServer, serving
 from tests.unit.features.hosts.agent.test_agent import CERTIFICATE, Host
 

@@ -19,9 +19,9 @@ import pytest
 from orchid.features.objects.kinds.pod.parts import MOST_SOURCES
 from orchid.features.objects.kinds.pod.pod import MOST_PARTS
 from orchid.features.rights.kinds.role import MOST_CONDITIONS as MOST_AGGREGATING
+from orchid.kernel.base.scheduling.offload import LARGE_BYTES, THREADS, Offload, body_weight
+from orchid.kernel.base.scheduling.seat import SEAT
 from orchid.kernel.engine.kind import LARGEST_REVIEW, Kind
-from orchid.kernel.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
-from orchid.kernel.engine.seat import SEAT
 from orchid.kernel.wire.codec import bounds, yaml_text
 from orchid.kernel.wire.codec.protobuf import sealed
 from orchid.kernel.wire.codec.protobuf_scalars import varint
@@ -35,7 +35,7 @@ from orchid.kernel.wire.meta import (
 from orchid.kernel.wire.selectors.requirements import MOST_VALUES
 from orchid.kernel.wire.selectors.selection import LONGEST_SELECTOR, MOST_CONDITIONS
 from tests.api.world import Answer, Api
-from tests.unit.kernel.engine.test_offload import Caller
+from tests.unit.kernel.base.scheduling.test_offload import Caller
 
 DEFAULT = "/api/v1/namespaces/default"
 ACCOUNTS, CONFIG_MAPS = f"{DEFAULT}/serviceaccounts", f"{DEFAULT}/configmaps"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from orchid.kernel.http.listener import HANDSHAKES_AT_ONCE
 from orchid.kernel.http.tls.channel import TlsChannel
 from tests.api.world import ADMIN

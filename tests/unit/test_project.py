@@ -399,3 +399,16 @@ def test_folders_have_few_files() -> None:
 
     assert "kernel/wire" in files
     assert {name: count for name, count in files.items() if count > MOST_FILES} == {}
+
+
+def test_a_folder_has_at_most_fifteen_files() -> None:
+    """More are not read as a list; sub-folders have the names of ideas."""
+    # wire: one type or rule of the API in each file; assembly: what it builds is moving to features
+    exempt = {"src/orchid/kernel/wire", "src/orchid/assembly"}
+    folders = {path.parent for path in ROOT.glob("src/orchid/**/*.py")}
+
+    large = {
+        str(folder.relative_to(ROOT)) for folder in folders if len([*folder.glob("*.py")]) > 15
+    }
+
+    assert large <= exempt

@@ -57,7 +57,7 @@ from orchid.features.token_keys.policies.material import SigningKeyMaterial, rec
 from orchid.features.token_keys.policies.steps import SigningKeySteps
 from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
 from orchid.kernel.credentials.authorities.issuer_chain import subject_key_id
-from orchid.kernel.credentials.x509.verified_chain import key_fingerprint
+from orchid.kernel.credentials.x509.trust.verified_chain import key_fingerprint
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import AdmissionPolicy

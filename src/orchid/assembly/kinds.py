@@ -25,9 +25,9 @@ from orchid.features.rights.kinds import (
     subject_access_review,
 )
 from orchid.features.sign_in.kinds import self_subject_review
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.interfaces import TokenAuthenticator
 from orchid.kernel.engine.kind import Endpoint, Kind
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.wire.naming import Naming
 
 # A change of one of these may remove permissions, so open watches are checked again.

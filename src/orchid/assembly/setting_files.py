@@ -22,7 +22,7 @@ from orchid.kernel.credentials.authorities import authority_keys
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.files import read_bounded, read_private
 from orchid.kernel.credentials.refusals import Refusal, UnreadableKey
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from orchid.kernel.expressions.cel import Compiler
 from orchid.kernel.http.tls.files import TlsFiles
 from orchid.kernel.outbound.remote import read_kubeconfig

@@ -23,13 +23,13 @@ from orchid.features.ledger.exchange_counts import ExchangeCounts
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.sign_in.oidc.keys import KeySource
 from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.files import read_bounded
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.tokens import Payload
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import Authorizer
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.store.interface import Store

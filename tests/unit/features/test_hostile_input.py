@@ -4,7 +4,8 @@ import pytest
 
 from orchid.features.certificates.kinds import certificate_signing_request as requests
 from orchid.features.trust_bundles.kinds import cluster_trust_bundle as bundles
-from orchid.kernel.credentials.x509 import certificates, signing_request, trust_anchors
+from orchid.kernel.credentials.x509 import certificates, signing_request
+from orchid.kernel.credentials.x509.trust import trust_anchors
 from orchid.kernel.wire.fields import FieldError
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from orchid.features.acme import identifiers, links
 from orchid.features.acme.acme_orders import (
     PROCESSING,
     READY,
@@ -20,12 +19,19 @@ from orchid.features.acme.acme_orders import (
     OrderState,
     with_issuer,
 )
-from orchid.features.acme.identifiers import Identifier
 from orchid.features.acme.kinds.acme_account import AcmeAccount
 from orchid.features.acme.kinds.acme_order import LIFETIME, AcmeIdentifier, AcmeOrder, AcmeOrderSpec
-from orchid.features.acme.problems import NAMESPACE, AcmeProblem, malformed, unauthorized, unknown
-from orchid.features.acme.replies import Reply
-from orchid.features.acme.requests import RequestTarget, VerifiedRequest, require_account
+from orchid.features.acme.protocol import identifiers, links
+from orchid.features.acme.protocol.identifiers import Identifier
+from orchid.features.acme.protocol.problems import (
+    NAMESPACE,
+    AcmeProblem,
+    malformed,
+    unauthorized,
+    unknown,
+)
+from orchid.features.acme.protocol.replies import Reply
+from orchid.features.acme.protocol.requests import RequestTarget, VerifiedRequest, require_account
 from orchid.features.certificates.kinds.certificate_signing_request import (
     SHORTEST_LIFETIME,
     CertificateSigningRequest,

@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from orchid.features.acme import links, problems
 from orchid.features.acme.accounts import AccountPages
-from orchid.features.acme.links import LONGEST_PATH, PREFIX, Links
-from orchid.features.acme.nonces import Nonces
 from orchid.features.acme.orders import OrderPages
-from orchid.features.acme.problems import NO_STORE, AcmeProblem, malformed, unknown
-from orchid.features.acme.replies import Reply
-from orchid.features.acme.requests import (
+from orchid.features.acme.protocol import links, problems
+from orchid.features.acme.protocol.links import LONGEST_PATH, PREFIX, Links
+from orchid.features.acme.protocol.nonces import Nonces
+from orchid.features.acme.protocol.problems import NO_STORE, AcmeProblem, malformed, unknown
+from orchid.features.acme.protocol.replies import Reply
+from orchid.features.acme.protocol.requests import (
     METHOD_NOT_ALLOWED,
     RequestTarget,
     SignedRequests,

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import msgspec
 
 from orchid.features.acme.acme_orders import AcmeOrders
-from orchid.features.acme.problems import AcmeProblem, malformed, unauthorized, unknown
-from orchid.features.acme.replies import Reply
-from orchid.features.acme.requests import VerifiedRequest
+from orchid.features.acme.protocol.problems import AcmeProblem, malformed, unauthorized, unknown
+from orchid.features.acme.protocol.replies import Reply
+from orchid.features.acme.protocol.requests import VerifiedRequest
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,

@@ -12,10 +12,10 @@ from orchid.features.acme.acme_accounts import (
     ExternalKeys,
 )
 from orchid.features.acme.acme_orders import AcmeOrders
-from orchid.features.acme.nonces import Nonces
 from orchid.features.acme.orders import ActingAs, OrderPages
 from orchid.features.acme.pages import AcmePages, Find
-from orchid.features.acme.requests import SignedRequests
+from orchid.features.acme.protocol.nonces import Nonces
+from orchid.features.acme.protocol.requests import SignedRequests
 from orchid.features.acme.revoking import ActingHolder, RevocationPage
 from orchid.features.objects.kinds.secret import Secret
 from orchid.kernel.base.clock import Clock

@@ -22,12 +22,12 @@ from orchid.features.certificates.kinds.issued_certificate import IssuedCertific
 from orchid.features.certificates.requester_notes import CREATED_BY
 from orchid.kernel.access.denial import forbidden
 from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.scheduling.offload import ALWAYS, Offload
 from orchid.kernel.credentials.authorities.validity import lifetime_of
 from orchid.kernel.credentials.x509.requested_certificate import certified
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import Authorizer
-from orchid.kernel.engine.offload import ALWAYS, Offload
 from orchid.kernel.engine.request import Target
 from orchid.kernel.expressions.cel import Compiler
 from orchid.kernel.expressions.isolated import Evaluator

@@ -46,8 +46,8 @@ from orchid.kernel.credentials.refusals import (
 )
 from orchid.kernel.credentials.secret import SecretValue
 from orchid.kernel.credentials.x509 import certificates
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
-from orchid.kernel.credentials.x509.verified_chain import VerifiedChain
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.verified_chain import VerifiedChain
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.text import timestamp

@@ -32,7 +32,7 @@ from orchid.kernel.credentials.files import read_bounded
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.credentials.x509.issued_facts import IssuedFacts, read_issued
-from orchid.kernel.credentials.x509.verified_chain import has_issued
+from orchid.kernel.credentials.x509.trust.verified_chain import has_issued
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.objects import stored_form
 from orchid.kernel.engine.interfaces import Randomness

@@ -15,7 +15,7 @@ import msgspec
 
 from orchid.features.exchange.kinds.token_exchange_policy import MOST_COST, claim_text
 from orchid.features.exchange.policy_index import IndexedPolicy
-from orchid.kernel.engine.offload import ALWAYS, Offload
+from orchid.kernel.base.scheduling.offload import ALWAYS, Offload
 from orchid.kernel.expressions.cel import (
     CLAIMS,
     NOW,

@@ -27,6 +27,7 @@ from orchid.features.sign_in.oidc.keys import (
     fetching,
 )
 from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.scheduling.seat import SEAT
 from orchid.kernel.credentials.files import read_bounded
 from orchid.kernel.credentials.keys import VerificationKey
 from orchid.kernel.credentials.refusals import (
@@ -38,7 +39,6 @@ from orchid.kernel.credentials.refusals import (
     WrongIssuer,
 )
 from orchid.kernel.credentials.tokens import KeySet, Payload, Verified, Verifier
-from orchid.kernel.engine.seat import SEAT
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ the credential is still accepted. The index follows the cache of CredentialRevoc
 have an index of their own (features/clusters/revoked.py).
 
 A certificate is looked up by the fingerprints of its whole chain, in every encoding
-(kernel/credentials/x509/verified_chain.py). It is also refused if the inventory has its serial
-number for another certificate of the same issuer. The revocation of a signer applies to
+(kernel/credentials/x509/trust/verified_chain.py). It is also refused if the inventory has its
+serial number for another certificate of the same issuer. The revocation of a signer applies to
 certificates on record, and to those without a record that the signer may have issued.
 """
 
@@ -33,7 +33,7 @@ from orchid.kernel.credentials.refusals import (
 )
 from orchid.kernel.credentials.tokens import ExchangeClaims
 from orchid.kernel.credentials.x509 import certificates
-from orchid.kernel.credentials.x509.verified_chain import VerifiedChain, has_issued
+from orchid.kernel.credentials.x509.trust.verified_chain import VerifiedChain, has_issued
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import Rejected

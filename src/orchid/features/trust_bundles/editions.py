@@ -4,7 +4,7 @@ Reads   publishedbundles; the ConfigMap of the current edition, when it changes
 Never   serves bytes whose SHA-256 differs from the status
 
 `wait_for_change` holds requests until a bundle changes. A waiting request takes no seat of the
-request limits (kernel/engine/seat.py); their number has its own limit.
+request limits (kernel/base/scheduling/seat.py); their number has its own limit.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import Final
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.trust_bundles import forms, stored_edition
 from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
+from orchid.kernel.base.scheduling.seat import SEAT
 from orchid.kernel.client.client import Client, ListSelection, WatchedChange
-from orchid.kernel.engine.seat import SEAT
 from orchid.kernel.runtime.loop import Controller, TryAgain
 from orchid.kernel.wire.naming import Naming
 

@@ -1,6 +1,6 @@
 """The formats of a published bundle besides PEM: Java trust stores and SPIFFE bundles.
 
-`java_trust_store` creates PKCS#12 that Java reads (kernel/credentials/x509/java_store.py).
+`java_trust_store` creates PKCS#12 that Java reads (kernel/credentials/x509/trust/java_store.py).
 `spiffe_bundle` creates the JSON of a SPIFFE trust domain (SPIFFE Trust Domain and Bundle, section
 4): X.509 authorities only, because the tokens of service accounts are not JWT-SVIDs. Both take a
 while for many certificates: call them in a thread.
@@ -15,7 +15,7 @@ from cryptography import x509
 from orchid.kernel.credentials.keys import VerificationKey
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509.certificates import public_key_of
-from orchid.kernel.credentials.x509.java_store import bundle_certificates, java_store
+from orchid.kernel.credentials.x509.trust.java_store import bundle_certificates, java_store
 
 PASSWORD: Final = b"changeit"  # of Java's own trust store; the content is public
 _KEY_MEMBERS: Final[tuple[str, ...]] = ("kty", "crv", "n", "e", "x", "y")

@@ -8,7 +8,7 @@ CompiledRules     a main endpoint whose spec contains expressions: they are comp
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
-from orchid.kernel.engine.offload import LARGE_BYTES
+from orchid.kernel.base.scheduling.offload import LARGE_BYTES
 from orchid.kernel.engine.request import Request
 from orchid.kernel.engine.strategy import Strategy
 from orchid.kernel.wire.conditions import READY, TRUE, Condition, condition_errors, with_conditions

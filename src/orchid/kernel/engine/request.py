@@ -78,7 +78,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     now: datetime
     options: Options = NO_OPTIONS
     manager: str = "unknown"  # the field manager: the option, else from the user agent
-    body_weight: int = 0  # bytes of work in the body; see kernel/engine/offload.py
+    body_weight: int = 0  # bytes of work in the body; see kernel/base/scheduling/offload.py
     real_user: UserInfo | None = None  # the impersonator, if any
     certificate: OwnCertificate | None = None  # of the user; None while impersonating
     key_id: str = ""  # of the token key that signed the credential, the impersonator's if any

@@ -13,10 +13,10 @@ from math import inf
 from orchid.kernel.access.impersonation.impersonation import Impersonation
 from orchid.kernel.base.arrival import ARRIVAL, Arrival
 from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.scheduling.seat import SEAT
 from orchid.kernel.base.telemetry import MASK
 from orchid.kernel.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.kernel.engine.request import Request
-from orchid.kernel.engine.seat import SEAT
 from orchid.kernel.http.messages import CallerStatus, HttpRequest, Response, Stream
 from orchid.kernel.server.audit.redaction import presented_token
 from orchid.kernel.server.audit.trail import AuditTrail

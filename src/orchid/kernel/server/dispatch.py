@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.scheduling.offload import LARGE_BYTES, Offload, body_weight
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import Authorizer
 from orchid.kernel.engine.kind import LARGEST_BODY, Endpoint, Kind
-from orchid.kernel.engine.offload import LARGE_BYTES, Offload, body_weight
 from orchid.kernel.engine.request import Request, Target
 from orchid.kernel.engine.verbs.all_verbs import Verbs
 from orchid.kernel.engine.verbs.create import in_namespace

@@ -238,7 +238,7 @@ class Flow:
         self.level.queued += change
         self.level.pool.queued += change
 
-    # Waiting for something else (kernel/engine/seat.py)
+    # Waiting for something else (kernel/base/scheduling/seat.py)
 
     def require_room_to_wait(self) -> None:
         if self.parked >= MOST_PARKED_PER_FLOW or self.level.pool.parked >= MOST_PARKED:

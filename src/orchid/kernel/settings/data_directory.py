@@ -42,7 +42,7 @@ from orchid.kernel.credentials.files import (
 )
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates, pem
-from orchid.kernel.credentials.x509.verified_chain import has_issued
+from orchid.kernel.credentials.x509.trust.verified_chain import has_issued
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.signing_files import signing_files

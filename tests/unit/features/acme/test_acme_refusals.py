@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchid.features.acme.accounts import AccountPages, refuse_contacts
 from orchid.features.acme.acme_accounts import ExternalKey, account_name, is_account_of
 from orchid.features.acme.acme_orders import PROCESSING, READY, VALID, OrderCounts, OrderState
-from orchid.features.acme.binding import verify_binding
-from orchid.features.acme.jws import Flattened
 from orchid.features.acme.kinds import acme_order
 from orchid.features.acme.kinds.acme_account import AcmeAccount, AcmeAccountSpec
 from orchid.features.acme.kinds.acme_order import (
@@ -26,11 +24,13 @@ from orchid.features.acme.kinds.acme_order import (
     AcmeOrderSpec,
     AcmeOrderStatus,
 )
-from orchid.features.acme.links import LONGEST_PATH, Links
-from orchid.features.acme.nonces import Nonces
 from orchid.features.acme.orders import MOST_LIVE, MOST_PER_MINUTE, MOST_REPLACING, OrderPages
-from orchid.features.acme.problems import AcmeProblem
-from orchid.features.acme.requests import RequestTarget, SignedRequests, VerifiedRequest
+from orchid.features.acme.protocol.binding import verify_binding
+from orchid.features.acme.protocol.jws import Flattened
+from orchid.features.acme.protocol.links import LONGEST_PATH, Links
+from orchid.features.acme.protocol.nonces import Nonces
+from orchid.features.acme.protocol.problems import AcmeProblem
+from orchid.features.acme.protocol.requests import RequestTarget, SignedRequests, VerifiedRequest
 from orchid.features.acme.revoking import RevocationPage
 from orchid.features.approval.issuing_terms import IssuingTerms
 from orchid.features.authorities.kinds.certificate_authority import (

@@ -11,8 +11,8 @@ from orchid.features.certificates.authenticators.client_certificate import (
     ClientCertificateAuthenticator,
 )
 from orchid.kernel.credentials.x509.certificates import credential_id
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
-from orchid.kernel.credentials.x509.verified_chain import VerifiedChain
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.verified_chain import VerifiedChain
 from orchid.kernel.engine.interfaces import Rejected
 from orchid.kernel.http.messages import Peer
 from orchid.kernel.wire.naming import ORCH

@@ -24,7 +24,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocationSpec,
     CredentialRevocationStatus,
 )
-from orchid.kernel.credentials.x509.verified_chain import other_fingerprints
+from orchid.kernel.credentials.x509.trust.verified_chain import other_fingerprints
 from orchid.kernel.engine.request import Request, Target
 from orchid.kernel.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.kernel.wire.meta import ObjectMeta

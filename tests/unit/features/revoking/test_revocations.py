@@ -31,7 +31,7 @@ from orchid.features.revoking.controllers.confirm_revocations import ConfirmRevo
 from orchid.features.revoking.controllers.mark_revoked import MarkRevoked
 from orchid.features.revoking.policies.repeated_revocations import RepeatedRevocations
 from orchid.kernel.client.client import ListSelection, WatchedChange
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.revoked_credentials import (

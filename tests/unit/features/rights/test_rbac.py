@@ -14,8 +14,8 @@ from orchid.features.rights.authorizers.rbac import RBAC
 from orchid.features.rights.kinds.role import AggregationRule, ClusterRole, Role
 from orchid.features.rights.kinds.role_binding import ClusterRoleBinding, RoleBinding
 from orchid.features.rights.rules import allows_name, allows_path, allows_resource
+from orchid.kernel.base.scheduling.offload import ALWAYS
 from orchid.kernel.engine.interfaces import Verdict
-from orchid.kernel.engine.offload import ALWAYS
 from orchid.kernel.engine.request import Target
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.policy_rules import FULL_AUTHORITY

@@ -25,7 +25,7 @@ from orchid.features.trust_bundles.kinds.published_bundle import BundleSource, P
 from orchid.features.trust_bundles.stored_edition import ConsumerList, SeenConsumer
 from orchid.kernel.client.client import ListSelection
 from orchid.kernel.credentials.authorities.authority import Authority
-from orchid.kernel.credentials.x509 import anchor_set
+from orchid.kernel.credentials.x509.trust import anchor_set
 from orchid.kernel.runtime.loop import TryAgain
 from orchid.kernel.wire.codec.documents import convert
 from orchid.kernel.wire.errors import AlreadyExists, Forbidden

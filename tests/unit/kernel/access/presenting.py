@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from orchid.kernel.engine.interfaces import Authenticated, Rejected
 from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.wire.user import UserInfo

@@ -42,7 +42,7 @@ from orchid.kernel.access.authenticators.union import UnionAuthenticator, UnionT
 from orchid.kernel.credentials.keys import generate
 from orchid.kernel.credentials.tokens import AccountClaims, Claims, KeySet, Reference, TokenSigner
 from orchid.kernel.credentials.x509.certificates import encode
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from orchid.kernel.engine.interfaces import Authenticated, Rejected
 from orchid.kernel.http.messages import HttpRequest, Peer
 from orchid.kernel.wire.meta import ObjectMeta

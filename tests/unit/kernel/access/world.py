@@ -22,10 +22,10 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocationSpec,
 )
 from orchid.features.token_keys.kinds import signing_key
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.kind import Kind
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.store.interface import ABSENT, Change
 from orchid.kernel.store.memory import MemoryStore
 from orchid.kernel.wire.codec.documents import encode

@@ -14,7 +14,7 @@ import pytest
 
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from tests.unit.kernel.credentials.samples import DATA
 
 FILE = DATA / "x509-limbo" / "client-cases.json.xz"

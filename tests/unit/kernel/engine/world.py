@@ -15,12 +15,12 @@ from typing import Any
 from orchid.features.accounts.kinds import service_account
 from orchid.features.certificates.kinds import certificate_signing_request
 from orchid.features.objects.kinds import config_map
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.admission import Admission
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.kind import Endpoint, Kind
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.engine.request import Options, Request, Target
 from orchid.kernel.engine.verbs.all_verbs import Verbs
 from orchid.kernel.engine.verbs.delete import Deleted, DeleteOptions

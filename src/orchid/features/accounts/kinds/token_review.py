@@ -16,10 +16,10 @@ from typing import Annotated, Final
 
 from msgspec import field
 
+from orchid.kernel.base.scheduling.seat import SEAT
 from orchid.kernel.engine.interfaces import Authenticated, Rejected, TokenAuthenticator
 from orchid.kernel.engine.kind import LARGEST_REVIEW, Kind, Scope
 from orchid.kernel.engine.request import Request
-from orchid.kernel.engine.seat import SEAT
 from orchid.kernel.wire.errors import BadRequest, ErrorSubject, InternalError, Invalid
 from orchid.kernel.wire.fields import Path, required
 from orchid.kernel.wire.meta import Object

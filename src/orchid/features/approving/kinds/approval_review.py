@@ -15,11 +15,11 @@ from orchid.features.approval.case import Case
 from orchid.features.approval.explaining import Explainer, PolicyAnswer, RequestedTerms
 from orchid.features.approval.term_errors import term_errors
 from orchid.features.approval.terms import ApprovalPolicySpec
+from orchid.kernel.base.scheduling.offload import ALWAYS, Offload
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509.requested_certificate import RequestedCertificate
 from orchid.kernel.credentials.x509.usages import ALL_USAGES
 from orchid.kernel.engine.kind import Kind, Scope
-from orchid.kernel.engine.offload import ALWAYS, Offload
 from orchid.kernel.engine.request import Request
 from orchid.kernel.expressions.cel import Compiler
 from orchid.kernel.wire.errors import ErrorSubject, refuse_if_any

@@ -8,9 +8,9 @@ milliseconds, and a client may repeat its request.
 
 Revocations (features/revocation/revocations.py) of every certificate in the chain are checked in
 every request, after the verification, by properties that the holder cannot change
-(kernel/credentials/x509/verified_chain.py). The check is as fresh as a read: no server accepts a
-certificate that was revoked before the request. Only health endpoints must respond while the store
-does not; they use the revocations that have arrived.
+(kernel/credentials/x509/trust/verified_chain.py). The check is as fresh as a read: no server
+accepts a certificate that was revoked before the request. Only health endpoints must respond while
+the store does not; they use the revocations that have arrived.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from orchid.kernel.access.cross_site import refuse_cross_site
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509.certificates import Identity, identify
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
-from orchid.kernel.credentials.x509.verified_chain import VerifiedChain
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.verified_chain import VerifiedChain
 from orchid.kernel.engine.interfaces import Authenticated, Presented, PresentedPeer, Rejected
 from orchid.kernel.engine.request import HEALTH_PAGES, OwnCertificate
 from orchid.kernel.wire.naming import Naming

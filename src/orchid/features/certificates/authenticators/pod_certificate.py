@@ -16,7 +16,7 @@ from orchid.features.objects.kinds.pod.pod import Pod
 from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.x509.certificates import Identity
-from orchid.kernel.credentials.x509.verified_chain import VerifiedChain
+from orchid.kernel.credentials.x509.trust.verified_chain import VerifiedChain
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.kind_cache import KindCache
 from orchid.kernel.engine.interfaces import Rejected

@@ -16,7 +16,7 @@ from orchid.features.certificates.authenticators.client_certificate import Certi
 from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.authorities.issuer_chain import spki_of
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from orchid.kernel.engine.interfaces import Authenticated, Presented, Rejected
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.text import header_text

@@ -36,7 +36,7 @@ from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedC
 from orchid.kernel.credentials.refusals import CertificateRefused, Refusal, library_errors_as
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.credentials.x509.issued_facts import IssuedFacts, read_issued
-from orchid.kernel.credentials.x509.verified_chain import has_issued
+from orchid.kernel.credentials.x509.trust.verified_chain import has_issued
 from orchid.kernel.outbound.failures import AnswerRefused, CallFailed
 from orchid.kernel.outbound.remote import InvalidRemote
 from orchid.kernel.runtime.context import ClusterConnection, ControllerContext

@@ -28,7 +28,7 @@ from orchid.features.clusters.kinds.cluster import (
 from orchid.kernel.credentials.refusals import CertificateRefused, Refusal, library_errors_as
 from orchid.kernel.credentials.x509 import certificates, pem
 from orchid.kernel.credentials.x509.issued_facts import IssuedFacts, read_issued
-from orchid.kernel.credentials.x509.verified_chain import has_issued, refuse_other_encodings
+from orchid.kernel.credentials.x509.trust.verified_chain import has_issued, refuse_other_encodings
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import AdmissionPolicy
 from orchid.kernel.engine.kind import Kind

@@ -36,7 +36,7 @@ from orchid.features.revoking.policies.repeated_revocations import (
 )
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates
-from orchid.kernel.credentials.x509.verified_chain import has_ecdsa_key, other_fingerprints
+from orchid.kernel.credentials.x509.trust.verified_chain import has_ecdsa_key, other_fingerprints
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.kernel.engine.kind import Kind

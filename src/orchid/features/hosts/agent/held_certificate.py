@@ -17,7 +17,7 @@ from orchid.features.hosts.agent.calls import ApiRefused, IdentityRefused, Serve
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates
-from orchid.kernel.credentials.x509.verified_chain import has_issued
+from orchid.kernel.credentials.x509.trust.verified_chain import has_issued
 
 LONGEST_CHAIN: Final = 10
 _CURVES: Final[dict[str, type[ec.EllipticCurve]]] = {

@@ -28,10 +28,15 @@ from orchid.features.hosts.agent.outputs.certificate import CertificateContent
 from orchid.features.hosts.agent.outputs.content import Content, Files, Life, Round
 from orchid.features.hosts.agent.outputs.kubeconfig import KubeconfigContent
 from orchid.features.hosts.agent.outputs.token import TokenContent
-from orchid.features.hosts.agent.reloads import RETRY_SECONDS, Alive, ReloadFailed, run_reload
-from orchid.features.hosts.agent.schedule import AFTER_SWAP, CheckSchedule
+from orchid.features.hosts.agent.running.reloads import (
+    RETRY_SECONDS,
+    Alive,
+    ReloadFailed,
+    run_reload,
+)
+from orchid.features.hosts.agent.running.schedule import AFTER_SWAP, CheckSchedule
+from orchid.features.hosts.agent.running.status import FRESH, ItemStatus
 from orchid.features.hosts.agent.state_directory import SavedReload, StateDirectory
-from orchid.features.hosts.agent.status import FRESH, ItemStatus
 from orchid.kernel.base.clock import Monotonic
 from orchid.kernel.credentials.refusals import Refusal
 

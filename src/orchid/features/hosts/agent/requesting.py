@@ -19,7 +19,7 @@ from orchid.features.hosts.agent.held_certificate import (
     new_key,
     read_held,
 )
-from orchid.features.hosts.agent.schedule import AFTER_DENIAL
+from orchid.features.hosts.agent.running.schedule import AFTER_DENIAL
 from orchid.features.hosts.agent.state_directory import SavedRequest, StateDirectory
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.refusals import Refusal

@@ -3,7 +3,8 @@
 import hashlib
 
 from orchid.features.hosts.agent.calls import NOT_MODIFIED, ServerCalls
-from orchid.kernel.credentials.x509 import pem, trust_anchors
+from orchid.kernel.credentials.x509 import pem
+from orchid.kernel.credentials.x509.trust import trust_anchors
 from orchid.kernel.outbound.api_connection import path
 
 

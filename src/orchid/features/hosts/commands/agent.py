@@ -28,7 +28,7 @@ from orchid.kernel.terminal.output import (
 
 if TYPE_CHECKING:  # imported by the actions that need them: the agent's memory is limited
     from orchid.features.hosts.agent.configuration import AgentConfiguration
-    from orchid.features.hosts.agent.status import AgentStatus, ItemStatus
+    from orchid.features.hosts.agent.running.status import AgentStatus, ItemStatus
 
 CONFIGURATION = Path("/etc/orchid/agent.yaml")
 MOODS = {"fresh": "good", "waiting": "waiting"}
@@ -71,8 +71,8 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from orchid.features.hosts.agent import program
     from orchid.features.hosts.agent.configuration import InvalidAgentConfiguration
+    from orchid.features.hosts.agent.running import program
     from orchid.features.hosts.agent.state_directory import StateUnusable
     from orchid.kernel.base import telemetry
 
@@ -103,8 +103,8 @@ def _read(path: Path) -> "AgentConfiguration":
 def _status(chosen: argparse.Namespace) -> int:
     import msgspec
 
+    from orchid.features.hosts.agent.running.status import AgentStatus
     from orchid.features.hosts.agent.state_directory import StateDirectory, read_status
-    from orchid.features.hosts.agent.status import AgentStatus
 
     file = StateDirectory(Path(_read(chosen.config).state)).status_file
     status = read_status(file, AgentStatus)

@@ -111,7 +111,7 @@ def _of_file(data: bytes, cluster: Json) -> Wanted:
 
     from orchid.kernel.credentials.refusals import Refusal
     from orchid.kernel.credentials.x509 import certificates
-    from orchid.kernel.credentials.x509.verified_chain import has_issued, other_fingerprints
+    from orchid.kernel.credentials.x509.trust.verified_chain import has_issued, other_fingerprints
 
     try:
         leaf, *_ = certificates.parse_blocks(data)

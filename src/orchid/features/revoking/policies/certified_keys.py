@@ -19,7 +19,7 @@ from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.base.clock import whole_seconds
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509.issued_facts import IssuedFacts, read_issued
-from orchid.kernel.credentials.x509.verified_chain import has_issued
+from orchid.kernel.credentials.x509.trust.verified_chain import has_issued
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import Randomness
 from orchid.kernel.engine.request import Request

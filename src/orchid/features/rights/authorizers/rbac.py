@@ -50,11 +50,11 @@ from orchid.features.rights.rules import (
 )
 from orchid.kernel.access.cache_index import CacheIndex
 from orchid.kernel.access.denial import joined
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.kind_cache import KindCache
 from orchid.kernel.engine.interfaces import Authorizer, Decision, Verdict
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.engine.request import HEALTH_PAGES, Target
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import PolicyRule

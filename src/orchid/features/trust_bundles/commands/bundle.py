@@ -91,7 +91,8 @@ def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 def _show_certificates(text: str) -> None:
     from orchid.kernel.credentials.refusals import Refusal
-    from orchid.kernel.credentials.x509 import certificates, trust_anchors
+    from orchid.kernel.credentials.x509 import certificates
+    from orchid.kernel.credentials.x509.trust import trust_anchors
 
     rows = []
     try:

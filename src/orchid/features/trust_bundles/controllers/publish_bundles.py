@@ -38,8 +38,8 @@ from orchid.features.trust_bundles.kinds.published_bundle import (
 )
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.kernel.credentials.x509 import anchor_set
-from orchid.kernel.credentials.x509.anchor_set import AnchorSet
+from orchid.kernel.credentials.x509.trust import anchor_set
+from orchid.kernel.credentials.x509.trust.anchor_set import AnchorSet
 from orchid.kernel.runtime.context import ControllerContext, Signer
 from orchid.kernel.runtime.corrections import Corrections
 from orchid.kernel.runtime.declaration import ControllerDeclaration

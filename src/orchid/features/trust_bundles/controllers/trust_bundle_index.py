@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from orchid.features.trust_bundles.kinds.published_bundle import BundleSource, selects
-from orchid.kernel.credentials.x509.anchor_set import Anchor
+from orchid.kernel.credentials.x509.trust.anchor_set import Anchor
 
 
 class IndexKey(NamedTuple):

@@ -1,9 +1,9 @@
 """ClusterTrustBundle: X.509 trust anchors for the cluster, optionally of one signer.
 
 Start with `Rules`. The name of a signer's bundle begins with the signer name, so that a bundle
-cannot claim another signer, and its signer is immutable. kernel/credentials/x509/trust_anchors.py
-validates the anchors; features/certificates/policies/signer_permission.py checks the right to write
-a signer's bundle.
+cannot claim another signer, and its signer is immutable.
+kernel/credentials/x509/trust/trust_anchors.py validates the anchors;
+features/certificates/policies/signer_permission.py checks the right to write a signer's bundle.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from orchid.kernel.credentials.x509 import trust_anchors
+from orchid.kernel.credentials.x509.trust import trust_anchors
 from orchid.kernel.engine.kind import Column, Kind, Scope
 from orchid.kernel.engine.strategy import Strategy
 from orchid.kernel.engine.tables import NAME as NAME_COLUMN

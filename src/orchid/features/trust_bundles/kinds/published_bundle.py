@@ -4,7 +4,7 @@
     status    the current edition, earlier ones, and the consumers             StatusRules
 
 The feature in order: `selects` matches a source with a ClusterTrustBundle; the certificates are
-joined in kernel/credentials/x509/anchor_set.py;
+joined in kernel/credentials/x509/trust/anchor_set.py;
 features/trust_bundles/controllers/publish_bundles.py stores an edition whenever they change
 (features/trust_bundles/stored_edition.py); the package trust/ serves the editions over HTTPS and
 records who fetched which.

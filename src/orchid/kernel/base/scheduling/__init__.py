@@ -1,7 +1,7 @@
 """Scheduling on the event loop: work that requests share, and work that must not block it.
 
 One process serves thousands of connections on one event loop. A task for each short wait would cost
-as much as the rest of a read, and one long callback delays everybody. So there are four classes:
+as much as the rest of a read, and one long callback delays everybody. So there are six classes:
 
 | Class         | Purpose                                                                        |
 |---------------|--------------------------------------------------------------------------------|
@@ -9,8 +9,10 @@ as much as the rest of a read, and one long callback delays everybody. So there 
 | SharedCall    | one call at a time for all who ask; each gets a result newer than its question |
 | BatchedWork   | short work of many requests, done one after the other while its code is cached |
 | StepQueue     | long work in steps: a few in each iteration of the event loop, in order        |
+| Seat          | the place of a request among those processed at the same time                  |
+| Offload       | expensive work in a few threads, shared fairly between callers                 |
 
-Nothing is cached here and nothing decided: the first two share a wait, the last two choose a time.
+Nothing is cached here and nothing decided: the first two share a wait, the others choose a time.
 
 **Without a task.** The listener runs a handler without a task until it really waits
 (kernel/http/messages.py). A coroutine without a task that awaits a `SharedResult` yields that

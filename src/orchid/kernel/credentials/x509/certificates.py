@@ -1,8 +1,8 @@
 """Certificates from clients and signers: parsing, and the identity of a client certificate.
 
 `parse` parses one completely, `parse_blocks` the PEM of an issued one by the rules of Kubernetes.
-`identify` returns user, groups and uid of a client certificate, which certification_path.py must
-have verified before. verified_chain.py defines the identity of a certificate itself.
+`identify` returns user, groups and uid of a client certificate, which trust/certification_path.py
+must have verified before. trust/verified_chain.py defines the identity of a certificate itself.
 """
 
 import contextlib

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from orchid.kernel.base.arrival import ARRIVAL, Arrival
 from orchid.kernel.base.clock import Monotonic, SystemClock
+from orchid.kernel.base.scheduling.seat import SEAT
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.kind_cache import (
     HistoryBudget,
@@ -34,7 +35,6 @@ from orchid.kernel.engine.cache.kind_cache import (
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.kind import Kind
 from orchid.kernel.engine.ledger.store_keys import OBJECTS
-from orchid.kernel.engine.seat import SEAT
 from orchid.kernel.store.interface import (
     LATEST,
     Batch,

@@ -2,11 +2,11 @@
 
 import msgspec
 
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.admission import Admission
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.objects import IsStale, Objects, never_stale
 from orchid.kernel.engine.interfaces import Randomness
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.engine.ownership import Ownership
 from orchid.kernel.engine.verbs.create import Creating
 from orchid.kernel.engine.verbs.delete import Deleting

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from orchid.kernel.base.clock import whole_seconds
 from orchid.kernel.base.scheduling.batched_work import BatchedWork
+from orchid.kernel.base.scheduling.offload import LARGE_BYTES, Offload
 from orchid.kernel.engine.admission import Admission
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.objects import Objects, Raced
 from orchid.kernel.engine.endpoint_fields import blank_unwritten
 from orchid.kernel.engine.interfaces import Randomness
 from orchid.kernel.engine.kind import Kind
-from orchid.kernel.engine.offload import LARGE_BYTES, Offload
 from orchid.kernel.engine.ownership import Ownership
 from orchid.kernel.engine.request import Request
 from orchid.kernel.wire.errors import (

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from orchid.kernel.base.scheduling.offload import LARGE_BYTES, Offload
 from orchid.kernel.engine.cache.entry import Entry, UnreadableBytes
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.kind_cache import KindCache
@@ -20,7 +21,6 @@ from orchid.kernel.engine.cache.objects import unavailable
 from orchid.kernel.engine.cache.snapshot import Snapshot
 from orchid.kernel.engine.cache.sorted_keys import SortedKeys
 from orchid.kernel.engine.kind import Kind
-from orchid.kernel.engine.offload import LARGE_BYTES, Offload
 from orchid.kernel.engine.request import NO_OPTIONS, Options, Request
 from orchid.kernel.engine.verbs import continue_token
 from orchid.kernel.engine.verbs.read import at_least, parse_version

@@ -5,11 +5,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.objects import Objects
 from orchid.kernel.engine.endpoint_fields import resets
 from orchid.kernel.engine.kind import Endpoint, Kind
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.engine.ownership import Ownership
 from orchid.kernel.engine.patch import json_patch, merge_patch, server_side_apply, strategic_merge
 from orchid.kernel.engine.request import Request

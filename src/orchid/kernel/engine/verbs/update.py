@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.admission import Admission
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.objects import Objects, Raced, stored_form
 from orchid.kernel.engine.endpoint_fields import keep_unwritten
 from orchid.kernel.engine.kind import Endpoint, Kind
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.engine.ownership import Ownership
 from orchid.kernel.engine.patch.managed_fields import same_but_times
 from orchid.kernel.engine.request import Request

@@ -8,11 +8,11 @@ each `ObjectChange` of a cache into an event of this watcher. The server sends t
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.kernel.engine.kind import Kind
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.engine.request import Options, Request
 from orchid.kernel.engine.verbs.listing import (
     MATCH,

@@ -25,11 +25,11 @@ from orchid.kernel.base.metrics import (
     Sample,
     joined,
 )
+from orchid.kernel.base.scheduling.offload import ALWAYS, Offload
 from orchid.kernel.base.telemetry import masked
 from orchid.kernel.base.version import __version__
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
-from orchid.kernel.engine.offload import ALWAYS, Offload
 from orchid.kernel.http.messages import Response
 from orchid.kernel.server.audit.policy import LEVEL_NAMES
 from orchid.kernel.server.audit.trail import PolicyAudit

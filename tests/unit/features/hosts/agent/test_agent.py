@@ -22,13 +22,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from orchid.features.hosts.agent import schedule
 from orchid.features.hosts.agent.agent import Agent
 from orchid.features.hosts.agent.configuration import AgentConfiguration, parse
 from orchid.features.hosts.agent.outputs.token import token_life
+from orchid.features.hosts.agent.running import schedule
+from orchid.features.hosts.agent.running.status import AgentStatus
+from orchid.features.hosts.agent.running.supervision import Supervisor
 from orchid.features.hosts.agent.state_directory import StateUnusable, opened
-from orchid.features.hosts.agent.status import AgentStatus
-from orchid.features.hosts.agent.supervision import Supervisor
 from tests.unit.features.hosts.agent.pretend_server import (
     HOST,
     SIGNER,

@@ -19,11 +19,12 @@ OUTPUTS, ROUNDS = 10, 10
 PROGRAM = """
 import random, sys
 from pathlib import Path
-from orchid.features.hosts.agent import items, program
+from orchid.features.hosts.agent import items
+from orchid.features.hosts.agent.running import program
 from orchid.features.hosts.agent.agent import Agent
 from orchid.features.hosts.agent.configuration import read_configuration
 from orchid.features.hosts.agent.state_directory import opened
-from orchid.features.hosts.agent.supervision import Supervisor
+from orchid.features.hosts.agent.running.supervision import Supervisor
 from orchid.kernel.base.clock import SystemClock
 items.AFTER_SWAP = 0.0
 configuration = read_configuration(Path(sys.argv[1]))

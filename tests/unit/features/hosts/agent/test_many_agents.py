@@ -31,9 +31,9 @@ from orchid.features.hosts.agent.configuration import Certificate as WantedCerti
 from orchid.features.hosts.agent.outputs import content
 from orchid.features.hosts.agent.outputs.content import Life, Round
 from orchid.features.hosts.agent.requesting import Waiting
-from orchid.features.hosts.agent.schedule import CheckSchedule
-from orchid.features.hosts.agent.status import FRESH, ItemStatus
-from orchid.features.hosts.agent.supervision import Supervisor
+from orchid.features.hosts.agent.running.schedule import CheckSchedule
+from orchid.features.hosts.agent.running.status import FRESH, ItemStatus
+from orchid.features.hosts.agent.running.supervision import Supervisor
 
 AGENTS = 1000
 JOINING = 20.0  # seconds in which all agents start

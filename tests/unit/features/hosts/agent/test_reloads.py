@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchid.features.hosts.agent.configuration import Kubeconfig, Output, Reload
-from orchid.features.hosts.agent.reloads import ReloadFailed, run_reload
+from orchid.features.hosts.agent.running.reloads import ReloadFailed, run_reload
 
 OUTPUT = Output(name="web", directory="/web", kubeconfig=Kubeconfig())
 

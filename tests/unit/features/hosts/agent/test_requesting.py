@@ -8,7 +8,7 @@ import pytest
 
 from orchid.features.hosts.agent.calls import CLOCK_ERROR, Clocks, ServerCalls
 from orchid.features.hosts.agent.requesting import Denied, WantedCertificate, obtain
-from orchid.features.hosts.agent.schedule import AFTER_DENIAL
+from orchid.features.hosts.agent.running.schedule import AFTER_DENIAL
 from orchid.features.hosts.agent.state_directory import SavedRequest, StateDirectory
 from orchid.kernel.credentials.secret import SecretValue
 from orchid.kernel.outbound.api_connection import Json, find_naming

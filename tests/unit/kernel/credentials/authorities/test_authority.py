@@ -25,7 +25,7 @@ from orchid.kernel.credentials.refusals import (
     NotPermitted,
 )
 from orchid.kernel.credentials.x509 import certificates, names, pem, signing_request, usages
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from tests.unit.kernel.credentials import chains, samples
 from tests.unit.kernel.credentials.samples import (
     CLIENT,

@@ -16,7 +16,7 @@ from orchid.kernel.credentials.refusals import (
 )
 from orchid.kernel.credentials.x509 import certificates, der, pem
 from orchid.kernel.credentials.x509.issued_facts import read_issued
-from orchid.kernel.credentials.x509.verified_chain import has_issued
+from orchid.kernel.credentials.x509.trust.verified_chain import has_issued
 from tests.unit.kernel.credentials import unusual
 from tests.unit.kernel.credentials.samples import P256
 

@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from orchid.features.accounts.kinds import service_account
 from orchid.features.objects.kinds import config_map
 from orchid.kernel.base.metrics import packed, unpacked
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import Authenticated, Decision, Verdict
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Fairness

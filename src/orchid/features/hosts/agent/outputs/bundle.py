@@ -37,6 +37,6 @@ class BundleContent:
         """The trust store; encoding is random, so the present one stays while the anchors do."""
         if files.get(PEM) == anchors and files.get(STORE):
             return files[STORE]
-        from orchid.kernel.credentials.x509.java_store import java_store  # noqa: PLC0415 -- rarely used
+        from orchid.kernel.credentials.x509.trust.java_store import java_store  # noqa: PLC0415 -- rarely used
 
         return java_store(anchors, self._wanted.password.encode())

@@ -4,9 +4,9 @@ Decoding and comparing are fast, except for hostile bodies. The thread shares th
 so the work takes no less time, but other requests are served in between. There are few threads,
 which limits memory and processor time of such work.
 
-The threads are shared fairly between callers, as seats are (kernel/engine/seat.py): no caller has
-all of them, and waiting callers are served in turn. So expensive bodies of one caller delay only
-the next ones of the same caller.
+The threads are shared fairly between callers, as seats are (seat.py): no caller has all of them,
+and waiting callers are served in turn. So expensive bodies of one caller delay only the next ones
+of the same caller.
 
 `Offload` gets the amount of work in bytes. A caller whose bytes need more work than usual passes a
 larger number: see `body_weight`. The steps of every create compare with LARGE_BYTES themselves: to
@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from orchid.kernel.engine.seat import SEAT, Seat
+from orchid.kernel.base.scheduling.seat import SEAT, Seat
 
 T = TypeVar("T")
 

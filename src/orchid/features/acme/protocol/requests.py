@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from orchid.features.acme import jws
 from orchid.features.acme.acme_accounts import AcmeAccounts, is_account_of
 from orchid.features.acme.kinds.acme_account import AcmeAccount
-from orchid.features.acme.links import Links
-from orchid.features.acme.nonces import Nonces
-from orchid.features.acme.problems import AcmeProblem, malformed, unauthorized
+from orchid.features.acme.protocol import jws
+from orchid.features.acme.protocol.links import Links
+from orchid.features.acme.protocol.nonces import Nonces
+from orchid.features.acme.protocol.problems import AcmeProblem, malformed, unauthorized
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.kernel.credentials.jwk import AccountKey, read_jwk_text
 from orchid.kernel.server.exchange import Exchange

@@ -12,8 +12,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from orchid.kernel.credentials import files
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.refusals import CertificateRefused
-from orchid.kernel.credentials.x509 import certificates, certification_path, pem
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509 import certificates, pem
+from orchid.kernel.credentials.x509.trust import certification_path
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from tests.unit.kernel.credentials import samples
 from tests.unit.kernel.credentials.chains import ANY, CLIENT, ROOT, SERVER, authority, make
 from tests.unit.kernel.credentials.samples import DAY, HOUR, NOW, OTHER_P256, P256

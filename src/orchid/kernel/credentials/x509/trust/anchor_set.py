@@ -13,7 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.credentials.x509 import certificates, pem, trust_anchors
+from orchid.kernel.credentials.x509 import certificates, pem
+from orchid.kernel.credentials.x509.trust import trust_anchors
 
 
 class Anchor(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from orchid.features.acme.problems import AcmeProblem, malformed
+from orchid.features.acme.protocol.problems import AcmeProblem, malformed
 from orchid.kernel.credentials.jwk import ALGORITHMS, AccountKey, Jwk, read_jwk
 from orchid.kernel.credentials.keys import b64url_decode
 from orchid.kernel.credentials.refusals import BadSignature, Refusal

@@ -7,8 +7,8 @@ import josepy
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from orchid.features.acme import jws
-from orchid.features.acme.problems import AcmeProblem
+from orchid.features.acme.protocol import jws
+from orchid.features.acme.protocol.problems import AcmeProblem
 from orchid.kernel.credentials.jwk import read_jwk_text
 from orchid.kernel.credentials.keys import TokenKey, generate
 from tests.unit.features.acme.acme_client import b64, public

@@ -8,8 +8,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.kernel.credentials.refusals import CertificateRefused
 from orchid.kernel.credentials.x509 import certificates
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
-from orchid.kernel.credentials.x509.verified_chain import VerifiedChain, refuse_other_encodings
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.verified_chain import (
+    VerifiedChain,
+    refuse_other_encodings,
+)
 from tests.security.certified import mirrored, respelled
 from tests.unit.kernel.credentials import samples
 from tests.unit.kernel.credentials.chains import Key, authority, make

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from orchid.features.acme.nonces import Nonces
-from orchid.features.acme.problems import AcmeProblem
+from orchid.features.acme.protocol.nonces import Nonces
+from orchid.features.acme.protocol.problems import AcmeProblem
 from tests.unit.features.beside import MovingClock
 
 KEY = b"k" * 32

@@ -9,8 +9,8 @@ import hmac
 from typing import Final
 
 from orchid.features.acme.acme_accounts import ExternalKey, ExternalKeys
-from orchid.features.acme.jws import Flattened, decode
-from orchid.features.acme.problems import AcmeProblem, malformed, unauthorized
+from orchid.features.acme.protocol.jws import Flattened, decode
+from orchid.features.acme.protocol.problems import AcmeProblem, malformed, unauthorized
 from orchid.kernel.credentials.jwk import AccountKey, read_jwk_text
 from orchid.kernel.credentials.refusals import Refusal
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from orchid.features.acme.kinds.acme_order import DNS, IP, MOST_IDENTIFIERS, TYPES, AcmeIdentifier
-from orchid.features.acme.problems import AcmeProblem, malformed
+from orchid.features.acme.protocol.problems import AcmeProblem, malformed
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.kernel.credentials.authorities.profiles import refuse_bad_host
 from orchid.kernel.credentials.refusals import NotPermitted

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from orchid.features.acme.problems import AcmeProblem
+from orchid.features.acme.protocol.problems import AcmeProblem
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.keys import b64url_decode, b64url_encode
 

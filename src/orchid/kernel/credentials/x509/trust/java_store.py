@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
     serialize_java_truststore,
 )
 
-from orchid.kernel.credentials.x509 import certificates, trust_anchors
+from orchid.kernel.credentials.x509 import certificates
+from orchid.kernel.credentials.x509.trust import trust_anchors
 
 ALIAS_DIGITS: Final = 8
 LONGEST_SUBJECT: Final = 200  # characters of an alias

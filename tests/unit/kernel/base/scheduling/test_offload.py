@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchid.kernel.engine.offload import ALWAYS, LARGE_BYTES, THREADS, Offload
-from orchid.kernel.engine.seat import SEAT
+from orchid.kernel.base.scheduling.offload import ALWAYS, LARGE_BYTES, THREADS, Offload
+from orchid.kernel.base.scheduling.seat import SEAT
 
 PATIENCE = 10  # seconds until a test that hangs fails
 

@@ -5,7 +5,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from orchid.kernel.credentials.authorities.authority import Authority
-from orchid.kernel.credentials.x509 import anchor_set
+from orchid.kernel.credentials.x509.trust import anchor_set
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 

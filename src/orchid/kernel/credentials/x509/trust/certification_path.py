@@ -39,7 +39,7 @@ from orchid.kernel.credentials.x509.certificates import (
     parse_blocks,
     public_key_of,
 )
-from orchid.kernel.credentials.x509.verified_chain import (
+from orchid.kernel.credentials.x509.trust.verified_chain import (
     VerifiedChain,
     has_issued,
     refuse_other_encodings,

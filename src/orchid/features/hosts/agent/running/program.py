@@ -17,8 +17,8 @@ from typing import Final
 
 from orchid.features.hosts.agent.agent import ONCE_SECONDS, Agent
 from orchid.features.hosts.agent.configuration import InvalidAgentConfiguration, read_configuration
+from orchid.features.hosts.agent.running.supervision import Supervisor
 from orchid.features.hosts.agent.state_directory import opened
-from orchid.features.hosts.agent.supervision import Supervisor
 from orchid.kernel.base.clock import SystemClock
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,8 @@
 import pytest
 
 from orchid.kernel.credentials.authorities.authority import Authority
-from orchid.kernel.credentials.x509 import pem, trust_anchors
+from orchid.kernel.credentials.x509 import pem
+from orchid.kernel.credentials.x509.trust import trust_anchors
 from tests.unit.kernel.credentials.samples import DAY, NOW
 
 ONE = Authority.create("one", now=NOW)

@@ -1,0 +1,1 @@
+"""The program `orchid agent`: its loop, schedule, status, and messages to other programs."""
