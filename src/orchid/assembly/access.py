@@ -68,14 +68,14 @@ from orchid.kernel.access.authenticators.bearer import BearerAuthenticator, WebS
 from orchid.kernel.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.kernel.access.json_endpoint import JsonEndpoint
 from orchid.kernel.base.clock import Monotonic
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.context import Context
 from orchid.kernel.credentials.authorities.hsm import KeysOfHsm
 from orchid.kernel.credentials.files import Reloading
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.tokens import KeySet, Payload
-from orchid.kernel.credentials.x509.certification_path import ClientVerifier
+from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from orchid.kernel.engine.interfaces import Authenticator, TokenAuthenticator
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.outbound.remote import FollowedKubeconfig
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.given import Given

@@ -51,12 +51,13 @@ from orchid.features.token_keys.file_keys import FileKeyObjects
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.features.token_keys.token_keys import FileKeys
 from orchid.features.token_keys.token_keys_metrics import KeyMetrics
-from orchid.features.trust_bundles import door
 from orchid.features.trust_bundles import pages as trust_pages
-from orchid.features.trust_bundles.door import TrustDoor
+from orchid.features.trust_bundles import server as trust_server
+from orchid.features.trust_bundles.server import TrustServer
 from orchid.kernel.access.impersonation.impersonation import Impersonation
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.base.metrics import Metric
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.context import SERVER, Context
 from orchid.kernel.engine.admission import Admission
 from orchid.kernel.engine.cache.feed import Feed
@@ -64,9 +65,10 @@ from orchid.kernel.engine.cache.objects import IsStale
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.internal_writes import InternalObjects
 from orchid.kernel.engine.kind import Kind
-from orchid.kernel.engine.offload import Offload
 from orchid.kernel.engine.randomness import SystemRandomness
 from orchid.kernel.engine.verbs.all_verbs import Verbs
+from orchid.kernel.http.listener import Listener
+from orchid.kernel.http.messages import Handler
 from orchid.kernel.runtime.context import NoticeMetrics
 from orchid.kernel.server.audit.trail import PolicyAudit
 from orchid.kernel.server.chain import Chain
@@ -84,8 +86,6 @@ from orchid.kernel.server.pages import openid
 from orchid.kernel.server.pages.health import Check, Health
 from orchid.kernel.server.pages.readiness import Readiness
 from orchid.kernel.server.pages.site import Page, Pages
-from orchid.kernel.server.sockets.listener import Listener
-from orchid.kernel.server.sockets.messages import Handler
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory, certificate_files, renew
 from orchid.kernel.settings.errors import BadSettings
@@ -148,7 +148,9 @@ class Assembly:
         self._record_credentials()
         self._limit_load()
         # Its pages are part of the chain, which its client calls.
-        self.trust = TrustDoor(self.context.clients(door.IDENTITY.name), settings.names, self.clock)
+        self.trust = TrustServer(
+            self.context.clients(trust_server.IDENTITY.name), settings.names, self.clock
+        )
         self.exchange = self._token_exchange()
         self.chain = self._chain(others)
         self.clients = self._clients(self.chain)

@@ -15,15 +15,15 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 from orchid.kernel.access.authenticators.in_process import InProcessCallers
 from orchid.kernel.access.authenticators.union import UnionTokenAuthenticator
 from orchid.kernel.base.clock import Clock
+from orchid.kernel.base.scheduling.offload import Offload
 from orchid.kernel.credentials.authorities.hsm import NO_HSM, Hsm, HsmSettings, KeysOfHsm
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import Authorizer, Randomness
 from orchid.kernel.engine.internal_writes import InternalObjects
-from orchid.kernel.engine.offload import Offload
+from orchid.kernel.http.messages import HttpRequest, Response, Stream
 from orchid.kernel.server.chain import Chain
 from orchid.kernel.server.in_process_clients import InProcessClients
-from orchid.kernel.server.sockets.messages import HttpRequest, Response, Stream
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.store.interface import Store

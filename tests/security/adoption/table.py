@@ -132,7 +132,7 @@ OWNERS: Final[dict[str, str]] = {
 AFTER_ALREADY_EXISTS: Final[dict[str, str]] = {
     "features/rights/reconcile.py": "reads the role or binding again, and compares its rules",
     "features/acme/accounts.py": "key, and authority and service account by uid",
-    "features/acme/door.py": "whether the Secret has a key; the name is used for nothing else",
+    "features/acme/server.py": "whether the Secret has a key; the name is used for nothing else",
     "features/acme/orders.py": (
         "an order: all of its spec, and its account by uid; a request: the user by "
         "uid, the signer and the content"

@@ -10,7 +10,6 @@ from typing import Any, Final
 import msgspec
 
 from orchid.features.accounts.kinds.service_account import ServiceAccount
-from orchid.features.acme import jws, links
 from orchid.features.acme.acme_accounts import (
     AcmeAccounts,
     ExternalKey,
@@ -18,7 +17,6 @@ from orchid.features.acme.acme_accounts import (
     account_name,
     is_account_of,
 )
-from orchid.features.acme.binding import verify_binding
 from orchid.features.acme.kinds.acme_account import (
     DEACTIVATED,
     MOST_CONTACTS,
@@ -27,10 +25,12 @@ from orchid.features.acme.kinds.acme_account import (
     AcmeAccountSpec,
     contact_errors,
 )
-from orchid.features.acme.nonces import bad_nonce
-from orchid.features.acme.problems import AcmeProblem, malformed, unauthorized, unknown
-from orchid.features.acme.replies import Reply
-from orchid.features.acme.requests import (
+from orchid.features.acme.protocol import jws, links
+from orchid.features.acme.protocol.binding import verify_binding
+from orchid.features.acme.protocol.nonces import bad_nonce
+from orchid.features.acme.protocol.problems import AcmeProblem, malformed, unauthorized, unknown
+from orchid.features.acme.protocol.replies import Reply
+from orchid.features.acme.protocol.requests import (
     RequestTarget,
     VerifiedRequest,
     require_account,

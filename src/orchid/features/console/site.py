@@ -41,10 +41,10 @@ NAVIGATION: Final = (
 WARNED: Final = 300.0  # seconds before the credential expires
 A_YEAR: Final = ("Cache-Control", "private, max-age=31536000, immutable")
 TITLES: Final = {
-    400: "That cannot be read",
+    400: "Invalid request",
     401: "The server does not accept your credential",
     403: "You may not do that",
-    404: "There is nothing here",
+    404: "Page not found",
     409: "It changed since you looked",
     422: "The server refuses that",
     429: "The server is busy",
@@ -138,7 +138,7 @@ class Site:
 
     def _error(self, status: int, message: str, visit: Visit) -> WebResponse:
         shown = status if status in (400, 401, 403, 404, 405, 409, 422, 429) else 502
-        title = TITLES.get(shown, "That did not work")
+        title = TITLES.get(shown, "Something failed")
         values = {"title": title, "message": message, "status": shown, "problem": "", "query": {}}
         values["is_refused"] = shown == UNAUTHORIZED
         # What was typed, to be sent again: a browser does not restore it on these pages.

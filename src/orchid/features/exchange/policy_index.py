@@ -77,7 +77,7 @@ class ExchangePolicyIndex:
         if buckets is None:
             return []
         found: list[IndexedPolicy] = []
-        # Policies may compare claims of any name: whichever are fewer.
+        # Iterate over the smaller set: indexed claim names, or claims of the token.
         for name in buckets if len(buckets) <= len(claims) else claims:
             bucket = buckets.get(name)
             value = claims.get(name)

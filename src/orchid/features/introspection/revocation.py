@@ -29,9 +29,9 @@ from orchid.features.revocation.kinds.credential_revocation import (
 from orchid.kernel.base.rate_limits import RateLimit
 from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.tokens import AccountToken
+from orchid.kernel.http.messages import Response
 from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.respond import head
-from orchid.kernel.server.sockets.messages import Response
 from orchid.kernel.wire.errors import AlreadyExists, Forbidden
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import Naming
@@ -119,7 +119,7 @@ class TokenRevocation:
             raise OAuthRefusal("access_denied", text, status=FORBIDDEN) from None
 
     def _limit_holder(self, account: str) -> None:
-        wait = self._limit.take(account)
+        wait = self._limit.wait_for(account)
         if wait:
             raise OAuthRefusal(
                 "temporarily_unavailable",

@@ -6,7 +6,7 @@ Uses       objects, approval, accounts, authorities
 Read first pages.py
 """
 
-from orchid.features.trust_bundles import door
+from orchid.features.trust_bundles import server as trust_server
 from orchid.features.trust_bundles.controllers import (
     publish_bundles,
     publish_root_ca,
@@ -24,7 +24,7 @@ FEATURE = Feature(
         publish_root_ca.CONTROLLER,
         publish_trust_bundles.CONTROLLER,
     ),
-    identities=(door.IDENTITY,),
+    identities=(trust_server.IDENTITY,),
     roles=roles,
     documentation="trust.md",
 )

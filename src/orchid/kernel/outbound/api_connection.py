@@ -117,7 +117,9 @@ class ApiConnection:
             found = answer.read(self._largest + 1)
             if len(found) > self._largest:
                 raise AnswerTooLarge
-            if answer.length:  # read() returns what it has; to cut it takes no key
+            # A truncated response is not an error for read(), and anybody on the path can truncate
+            # one.
+            if answer.length:
                 raise IncompleteRead(b"", answer.length)
         except (OSError, HTTPException) as error:
             self._http.close()

@@ -9,8 +9,8 @@ from orchid.kernel.base.version import __version__
 from orchid.kernel.client.client import Client
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.request import OwnCertificate
-from orchid.kernel.server.sockets.in_process import InProcessTransport
-from orchid.kernel.server.sockets.messages import Handler, Peer
+from orchid.kernel.http.messages import Handler, Peer
+from orchid.kernel.server.in_process import InProcessTransport
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.user import AUTHENTICATED, UserInfo
 

@@ -221,7 +221,9 @@ class OpenIdProvider:
         found = await self._fetch(self.settings.configuration_url)
         metadata = _document(found.body)
         if found.status != OK or metadata.get("issuer") != self.settings.issuer:
-            raise ProviderUnavailable("The provider does not describe itself.")
+            raise ProviderUnavailable(
+                "The provider's discovery document is missing, or names another issuer."
+            )
         for name in ("authorization_endpoint", "token_endpoint"):
             if not _is_fit(str(metadata.get(name) or "")):
                 raise ProviderUnavailable(f"The provider has no usable {name}.")

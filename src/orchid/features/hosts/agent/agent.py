@@ -29,9 +29,8 @@ from orchid.features.hosts.agent.host_identity import HostIdentity, NoIdentity
 from orchid.features.hosts.agent.items import HostItem, Item, OutputItem, TooSoon
 from orchid.features.hosts.agent.outputs.content import ContentFailed, Round
 from orchid.features.hosts.agent.requesting import Denied, Waiting
-from orchid.features.hosts.agent.schedule import CheckSchedule, RegularChecks
-from orchid.features.hosts.agent.state_directory import StateDirectory, read_status
-from orchid.features.hosts.agent.status import (
+from orchid.features.hosts.agent.running.schedule import CheckSchedule, RegularChecks
+from orchid.features.hosts.agent.running.status import (
     DENIED,
     FAILED,
     FRESH,
@@ -41,7 +40,8 @@ from orchid.features.hosts.agent.status import (
     ItemStatus,
     write_metrics,
 )
-from orchid.features.hosts.agent.supervision import Supervisor
+from orchid.features.hosts.agent.running.supervision import Supervisor
+from orchid.features.hosts.agent.state_directory import StateDirectory, read_status
 from orchid.kernel.base.clock import Clock, utc
 from orchid.kernel.base.telemetry import failure_story
 

@@ -65,7 +65,7 @@ class JoinedServer(msgspec.Struct, frozen=True):
 
 
 class JoinAttempt(NamedTuple):
-    """An attempt to join that waits for its certificate: the answers it need not ask for again."""
+    """Cached answers of a join that waits for its certificate."""
 
     access: ServerAccess
     host: str

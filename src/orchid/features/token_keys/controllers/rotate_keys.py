@@ -308,7 +308,7 @@ class RotateKeys(Controller[SigningKey]):
         return False
 
     async def _publish(self, group: KeyGroup) -> bool:
-        """Have a successor in time, and record when every live server has it."""
+        """Create a successor when due; set `published` once every live server has it."""
         if all(map(self.is_unusable, group.waiting)):
             second = whole_seconds(self._clock.now())
             if any(
