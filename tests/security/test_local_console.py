@@ -13,7 +13,7 @@ import pytest
 
 from orchid.features.console.rendering import Renderer
 from orchid.features.console.sign_in.local import LinkSignIn
-from orchid.features.console.web.loopback import LoopbackListener
+from orchid.features.console.web.loopback import LIMITS, LoopbackListener
 from orchid.features.console.web.messages import WebRequest, WebResponse
 from orchid.kernel.base.clock import SystemClock
 
@@ -127,3 +127,20 @@ async def test_a_session_is_of_this_console_and_of_its_host(console: Console) ->
     assert not has_session(cookie="")
     assert not has_session(cookie="orchid=evil")
     assert not has_session(host="evil.example")
+
+
+async def test_silent_connections_do_not_keep_the_user_out(console: Console) -> None:
+    """Twice as many as the console accepts: those without a session are ended for the user's."""
+    _, _, port = console.host.partition(":")
+    silent = [
+        await asyncio.open_connection("127.0.0.1", int(port))
+        for _ in range(2 * LIMITS.max_connections)
+    ]
+
+    answer = await console.send(
+        console.request("GET", f"{console.base}/", f"Cookie: {console.cookie}")
+    )
+
+    assert answer[0].split()[1] == "200"
+    for _, writer in silent:
+        writer.close()
