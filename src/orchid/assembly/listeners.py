@@ -8,11 +8,11 @@ from orchid.features.revoking.pages import crl
 from orchid.kernel.base import process_memory
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.http.descriptors import fitted
+from orchid.kernel.http.listener import ConnectionLimits, Listener
+from orchid.kernel.http.tls.files import TlsFiles
 from orchid.kernel.server.chain import Chain
 from orchid.kernel.server.failures import TIMEOUT, failed
-from orchid.kernel.server.sockets.descriptors import fitted
-from orchid.kernel.server.sockets.listener import ConnectionLimits, Listener
-from orchid.kernel.server.sockets.tls import TlsFiles
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings

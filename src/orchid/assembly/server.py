@@ -75,7 +75,7 @@ from orchid.kernel.server.chain import Chain
 from orchid.kernel.server.discovery.documents import Discovery
 from orchid.kernel.server.dispatch import Dispatch
 from orchid.kernel.server.fairness import Fairness
-from orchid.kernel.server.in_process_clients import InProcessClients
+from orchid.kernel.server.in_process.clients import InProcessClients
 from orchid.kernel.server.loop_watchdog import LoopWatchdog
 from orchid.kernel.server.metrics.certificate_ends import CertificateEnds
 from orchid.kernel.server.metrics.page import MetricsPage, OtherProcesses

@@ -23,7 +23,7 @@ from orchid.kernel.engine.interfaces import Authorizer, Randomness
 from orchid.kernel.engine.internal_writes import InternalObjects
 from orchid.kernel.http.messages import HttpRequest, Response, Stream
 from orchid.kernel.server.chain import Chain
-from orchid.kernel.server.in_process_clients import InProcessClients
+from orchid.kernel.server.in_process.clients import InProcessClients
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.store.interface import Store

@@ -25,7 +25,7 @@ from orchid.features.objects.kinds.namespace import Namespace
 from orchid.kernel.client.client import Client
 from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.loop import Running
-from orchid.kernel.server.in_process_clients import EVENTS
+from orchid.kernel.server.in_process.clients import EVENTS
 from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.naming import ORCH, Naming
 from orchid.kernel.wire.user import MASTERS, UserInfo

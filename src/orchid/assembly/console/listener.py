@@ -15,43 +15,37 @@ from typing import Any, Final
 
 from orchid.assembly.console.provider import openid_provider
 from orchid.assembly.server import Assembly
-from orchid.features.console import guard
 from orchid.features.console.api import JSON, Api, Refused, Unreachable
 from orchid.features.console.identity import IDENTITY
-from orchid.features.console.messages import (
-    LARGEST_BODY,
-    UnreadableRequest,
-    WebRequest,
-    WebResponse,
-    parse_target,
-)
 from orchid.features.console.pages import PAGES
 from orchid.features.console.rendering import Renderer
-from orchid.features.console.served import CertificateDoor, OpenIdDoor, PublicDoor
-from orchid.features.console.sessions import Sessions
 from orchid.features.console.settings import CERTIFICATE, ConsoleSettings
+from orchid.features.console.sign_in.served import CertificateSignIn, OpenIdSignIn, SignIn
+from orchid.features.console.sign_in.sessions import Sessions
 from orchid.features.console.site import Site
+from orchid.features.console.web import guard
+from orchid.features.console.web.handler import plain, rendered, web_request
+from orchid.features.console.web.messages import (
+    UnreadableRequest,
+)
 from orchid.kernel.base.version import __version__
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.secret import SecretValue
+from orchid.kernel.http.descriptors import fitted
+from orchid.kernel.http.listener import ConnectionLimits, Listener
+from orchid.kernel.http.messages import HttpRequest, Peer, Response, Stream
+from orchid.kernel.http.tls.files import TlsFiles
 from orchid.kernel.outbound.answer import Answer
-from orchid.kernel.outbound.failures import CallFailed
 from orchid.kernel.outbound.https_client import Pieces
 from orchid.kernel.server.failures import TIMEOUT, failed
-from orchid.kernel.server.memory.head_memo import facts_of
+from orchid.kernel.server.in_process.transport import InProcessTransport
+from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.respond import compressed
-from orchid.kernel.server.sockets.descriptors import fitted
-from orchid.kernel.server.sockets.in_process import InProcessTransport
-from orchid.kernel.server.sockets.listener import ConnectionLimits, Listener
-from orchid.kernel.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Sink, Stream
-from orchid.kernel.server.sockets.tls import TlsFiles
 from orchid.kernel.settings.errors import BadSettings
 
 log = logging.getLogger(__name__)
 
 AGENT: Final = f"orchid-console/{__version__}"
-METHODS: Final = ("GET", "HEAD", "POST")
-ONCE: Final = ("host", "origin", "cookie", "content-length", "sec-fetch-site")
 COMPRESSED_ABOVE: Final = 2048  # bytes
 SWEEP_SECONDS: Final = 300.0
 
@@ -71,8 +65,7 @@ class ServedConsole:
             server.access.revocations.has_revoked,
         )
         self._renderer = Renderer()
-        self._streams: set[asyncio.Task[None]] = set()
-        self._door = self._made_door()
+        self._sign_in = self._new_sign_in()
         self.listener = Listener(
             self._handle,
             timeout_response=TIMEOUT,
@@ -103,7 +96,7 @@ class ServedConsole:
 
     # -- parts -----------------------------------------------------------------------------
 
-    def _made_door(self) -> PublicDoor:
+    def _new_sign_in(self) -> SignIn:
         renderer = self._renderer
         place: Any = {
             "url": self._console.console_url,
@@ -112,10 +105,10 @@ class ServedConsole:
         }
         site = Site(renderer, PAGES)
         if self._console.console_login == CERTIFICATE:
-            return CertificateDoor(site, renderer, **place)
+            return CertificateSignIn(site, renderer, **place)
         provider = openid_provider(self._settings, self._clock.monotonic)
         monotonic = self._clock.monotonic
-        return OpenIdDoor(site, renderer, self._sessions, provider, **place, monotonic=monotonic)
+        return OpenIdSignIn(site, renderer, self._sessions, provider, **place, monotonic=monotonic)
 
     def _tls(self, server: Assembly) -> TlsFiles:
         console, files = self._console, server.files
@@ -137,17 +130,16 @@ class ServedConsole:
     async def _handle(self, http: HttpRequest) -> Response | Stream:
         await asyncio.sleep(0)  # pages need a task, for timeouts
         try:
-            request = _web_request(http)
+            request = web_request(http)
             connect = functools.partial(self._connect, http.peer)
-            found = self._answer(await self._door.respond(request, connect))
+            found = rendered(await self._sign_in.respond(request, connect))
         except UnreadableRequest as problem:
-            plain = WebResponse(400, f"{problem}\n".encode(), media="text/plain; charset=utf-8")
-            return self._answer(guard.protected(plain, guard.ALWAYS_TLS))
+            return rendered(plain(400, str(problem), guard.ALWAYS_TLS))
         if isinstance(found, Stream) or len(found.body) < COMPRESSED_ABOVE:
             return found
         # Not for other sites: the size of a compressed page with a word that they have chosen
         # shows those who see the traffic whether the word is in the page.
-        if guard.is_foreign(request.headers) or not facts_of(http).accepts_gzip:
+        if guard.is_foreign(request.headers) or not facts_of(http).client.accepts_gzip:
             return found
         return await self._offload(len(found.body), functools.partial(compressed, found))
 
@@ -156,23 +148,6 @@ class ServedConsole:
         caller = Peer(peer.address) if token else peer
         credential = SecretValue(token) if token else None
         return PageTransport(InProcessTransport(self._chain, caller, AGENT, credential))
-
-    def _answer(self, found: WebResponse) -> Response | Stream:
-        lines = [*found.headers, ("Content-Type", found.media)]
-        head = "".join(f"{name}: {value}\r\n" for name, value in lines).encode("latin-1", "replace")
-        if found.stream is None:
-            return Response(found.status, head, found.body)
-        return Stream(found.status, head, functools.partial(self._open, found.stream))
-
-    def _open(self, stream: AsyncIterator[bytes], sink: Sink) -> None:
-        task = asyncio.get_running_loop().create_task(_pump(stream, sink))
-        self._streams.add(task)
-        task.add_done_callback(self._streams.discard)
-        sink.on_close(lambda: _cancel(task))
-
-
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
 
 
 class PageTransport:
@@ -199,29 +174,3 @@ async def _lines(pieces: AsyncIterator[Any]) -> AsyncIterator[bytes]:
             yield piece
         else:
             yield b"".join(b'{"type":"%b"}\n' % type_.encode() for type_, _ in piece)
-
-
-async def _pump(stream: AsyncIterator[bytes], sink: Sink) -> None:
-    try:
-        async for piece in stream:
-            sink.send(Chunk(piece))
-    except CallFailed as problem:
-        log.info("console.stream_ended: %s", problem)
-    finally:
-        await stream.aclose()  # type: ignore[attr-defined]  # an async generator
-        sink.finish()
-
-
-def _web_request(http: HttpRequest) -> WebRequest:
-    if http.method not in METHODS:
-        raise UnreadableRequest("only GET, HEAD and POST are served")
-    if http.too_large or len(http.body) > LARGEST_BODY:
-        raise UnreadableRequest("the form is too large")
-    twice = [name for name, _ in http.repeated if name in ONCE]
-    if twice:
-        raise UnreadableRequest(f"the header {twice[0]} occurs twice")
-    path, query = parse_target(http.target)
-    peer = http.peer
-    return WebRequest(
-        http.method, path, query, http.headers, http.body, peer.address, peer.certificate
-    )

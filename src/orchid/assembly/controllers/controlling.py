@@ -47,7 +47,7 @@ from orchid.kernel.runtime.context import (
     NoticeSettings,
     Signer,
 )
-from orchid.kernel.server.in_process_clients import LEADER, user_agent
+from orchid.kernel.server.in_process.clients import LEADER, user_agent
 from orchid.kernel.settings import trusted_files
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory

@@ -23,7 +23,7 @@ from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.outbound.failures import CallFailed
 from orchid.kernel.outbound.https_client import HttpsClient
 from orchid.kernel.outbound.remote import InvalidRemote, Remote, read_kubeconfig
-from orchid.kernel.server.in_process_clients import LEADER, user_agent
+from orchid.kernel.server.in_process.clients import LEADER, user_agent
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings

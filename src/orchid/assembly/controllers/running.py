@@ -16,7 +16,7 @@ from orchid.kernel.client.client import Client
 from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Running, keep_running
-from orchid.kernel.server.in_process_clients import EVENTS, LEADER
+from orchid.kernel.server.in_process.clients import EVENTS, LEADER
 
 ClientOf = Callable[[str], Client]
 

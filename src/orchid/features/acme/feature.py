@@ -6,13 +6,13 @@ Uses       rights, objects, revocation, sign_in, accounts, authorities, certific
 Read first orders.py
 """
 
-from orchid.features.acme import links
 from orchid.features.acme.acme_accounts import AcmeAccounts, ExternalKeys
 from orchid.features.acme.acme_orders import AcmeOrders
 from orchid.features.acme.controllers import clean_orders
-from orchid.features.acme.door import IDENTITY, AcmeDoor
 from orchid.features.acme.kinds import acme_account, acme_order
+from orchid.features.acme.protocol import links
 from orchid.features.acme.roles import roles
+from orchid.features.acme.server import IDENTITY, AcmeServer
 from orchid.features.acme.settings import AcmeSettings
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.revocation.revocations import Revocations
@@ -20,7 +20,7 @@ from orchid.kernel.context import Context, ServerPart
 from orchid.kernel.feature import Feature
 
 
-def _server(context: Context) -> AcmeDoor:
+def _server(context: Context) -> AcmeServer:
     settings, feed, naming, clock = context.settings, context.feed, context.naming, context.clock
     clients, revocations = context.clients, context.port(Revocations)
     authorities = feed.of(CertificateAuthority)
@@ -29,7 +29,7 @@ def _server(context: Context) -> AcmeDoor:
         entry = authorities.get("", name)
         return entry.object if entry and entry.object.spec.acme is not None else None
 
-    return AcmeDoor(
+    return AcmeServer(
         str(settings.given.of(AcmeSettings).acme_url) or settings.url,
         clients(IDENTITY.name),
         find,
@@ -49,8 +49,8 @@ FEATURE = Feature(
     controllers=(clean_orders.CONTROLLER,),
     roles=roles,
     identities=(IDENTITY,),
-    provides=(ServerPart(AcmeDoor, _server),),
-    pages=lambda context: {links.PREFIX: context.port(AcmeDoor).pages},
-    metrics=lambda context: context.port(AcmeDoor).metrics,
+    provides=(ServerPart(AcmeServer, _server),),
+    pages=lambda context: {links.PREFIX: context.port(AcmeServer).pages},
+    metrics=lambda context: context.port(AcmeServer).metrics,
     documentation="acme.md",
 )

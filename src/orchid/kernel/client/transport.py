@@ -1,6 +1,6 @@
 """`Transport`: how the client's requests reach a server.
 
-There are two: kernel/outbound/https_client.py over TLS, and kernel/server/in_process.py,
+There are two: kernel/outbound/https_client.py over TLS, and kernel/server/in_process/transport.py,
 which calls our own chain without sockets. Neither retries or interprets objects.
 
 Requests and responses are bytes in both. Only the events of a watch may come as cache entries

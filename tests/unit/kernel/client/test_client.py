@@ -18,8 +18,8 @@ from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response
 from orchid.kernel.outbound.failures import CallFailed, TimedOut
 from orchid.kernel.outbound.https_client import HttpsClient
 from orchid.kernel.outbound.remote import InvalidRemote, Remote, read_kubeconfig
-from orchid.kernel.server import in_process
-from orchid.kernel.server.in_process import InProcessTransport, _Reading
+from orchid.kernel.server.in_process import transport as in_process
+from orchid.kernel.server.in_process.transport import InProcessTransport, _Reading
 from orchid.kernel.wire.errors import (
     AlreadyExists,
     Conflict,

@@ -1,8 +1,8 @@
 """Callers in this process: identified by the Python object they present, without a secret.
 
 A controller in the server process calls the chain with a `Peer` that only the assembly could create
-(kernel/server/in_process.py). Nothing that arrives on a socket can present that object; it
-cannot be copied, logged or guessed, and no TokenReview accepts it. Otherwise the caller is an
+(kernel/server/in_process/transport.py). Nothing that arrives on a socket can present that object;
+it cannot be copied, logged or guessed, and no TokenReview accepts it. Otherwise the caller is an
 ordinary service account: authorized, admitted and audited like any other.
 """
 

@@ -10,7 +10,7 @@ from orchid.kernel.client.client import Client
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.request import OwnCertificate
 from orchid.kernel.http.messages import Handler, Peer
-from orchid.kernel.server.in_process import InProcessTransport
+from orchid.kernel.server.in_process.transport import InProcessTransport
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.user import AUTHENTICATED, UserInfo
 
