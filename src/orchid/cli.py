@@ -198,6 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     typed = _usual(list(sys.argv[1:] if arguments is None else arguments))
     parser = build(typed[:1])
+    if typed[:1] and typed[0].startswith("-") and any(one.name in typed for one in COMMANDS):
+        parser.error(f"flags come after the command: orchid COMMAND {typed[0]}")
     chosen = parser.parse_args(typed)
     if not hasattr(chosen, "run"):
         parser.print_help()

@@ -75,6 +75,18 @@ def test_help_and_version_are_words_too(
     assert shown in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("typed", [["--kubeconfig", "x", "status"], ["-A", "account", "list"]])
+def test_a_flag_before_the_command_has_a_message(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """kubectl takes flags anywhere; here they belong to the command."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(typed)
+
+    assert ended.value.code == 2
+    assert f"flags come after the command: orchid COMMAND {typed[0]}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "typed", [["nonsense"], ["csr"], ["csr", "nonsense"], ["token"], ["whoami", "--kube", "x"]]
 )
