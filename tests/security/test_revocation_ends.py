@@ -12,10 +12,19 @@ from orchid.features.accounts.token_lifetimes import NAME, rounded
 from orchid.kernel.store.interface import Change, Span
 from orchid.kernel.store.memory import MemoryStore
 from orchid.kernel.wire.naming import ORCH
+from orchid.kernel.wire.text import timestamp
 from tests.api.world import Api, api
 from tests.security import test_revocations
 from tests.security.certified import cluster_authority, issued
-from tests.security.test_revocations import ISSUED, REVOCATIONS, known, on_record, revoke, revoked
+from tests.security.test_revocations import (
+    ISSUED,
+    REVOCATIONS,
+    jti_of,
+    known,
+    on_record,
+    revoke,
+    revoked,
+)
 from tests.unit.features.beside import MovingClock
 
 ROBOT = {"namespace": "default", "name": "robot"}
@@ -99,6 +108,26 @@ async def test_revocations_of_tokens_have_an_end_without_a_maximum(server: Api) 
     assert moment(account["status"]["expires"]) == until + timedelta(hours=1)
     assert moment(token["status"]["expires"]) <= datetime.now(UTC) + timedelta(hours=1)
     assert claimed["status"]["expires"] == end
+
+
+async def test_the_revocation_of_a_token_stays_for_the_leeway_of_its_expiry(
+    server: Api, clock: MovingClock
+) -> None:
+    """A token is accepted for a minute after its expiry, by servers whose clocks differ."""
+    await server.account("robot")
+    stolen, other = [await server.token("robot", expirationSeconds=600) for _ in "ab"]
+    end = timestamp(clock.now() + timedelta(seconds=600))
+    await revoked(server, "lost", token={"jti": jti_of(stolen), **ROBOT, "expires": end})
+
+    clock.ahead += timedelta(seconds=630)
+    early = await server.call("DELETE", f"{REVOCATIONS}/lost")
+    accepted = await known(server, token=other), await known(server, token=stolen)
+    clock.ahead += timedelta(seconds=40)
+    late = await server.call("DELETE", f"{REVOCATIONS}/lost")
+
+    assert accepted == (201, 401)
+    assert (early.status, late.status) == (403, 200)
+    assert await known(server, token=stolen) == 401
 
 
 async def test_the_longest_lifetime_never_becomes_shorter(server: Api) -> None:

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final
 from msgspec import field
 
 from orchid.kernel.base.clock import whole_seconds
+from orchid.kernel.credentials.tokens import LEEWAY
 from orchid.kernel.credentials.x509.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
 from orchid.kernel.engine.condition_rules import ConditionRules
 from orchid.kernel.engine.kind import Column, Endpoint, Kind, Scope
@@ -181,12 +182,11 @@ class CredentialRevocation(Object):
         return (named.namespace, named.name) if named and named.name else None
 
     def has_expired(self, now: Time) -> bool:
-        """Whether it may be deleted; CRLs list a certificate for some days after its expiry.
-
-        False if its expiry is unknown.
+        """Whether it may be deleted; CRLs list a certificate for some days after its expiry, and a
+        token is accepted for a minute after its own. False if its expiry is unknown.
         """
         is_listed = self.spec.certificate is not None or self.spec.authority is not None
-        kept = LISTED_AFTER_END if is_listed else timedelta()
+        kept = LISTED_AFTER_END if is_listed else timedelta(seconds=LEEWAY)
         return self.status.expires is not None and self.status.expires + kept <= now
 
     @property

@@ -19,7 +19,7 @@ them.
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
@@ -45,6 +45,7 @@ from orchid.features.revoking.policies.repeated_revocations import (
 )
 from orchid.features.token_keys.kinds.signing_key import RETIRED, SigningKey
 from orchid.kernel.access.rights import CallerRights, signer_targets
+from orchid.kernel.credentials.tokens import LEEWAY
 from orchid.kernel.credentials.x509.certificates import fingerprint, parse_blocks
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
@@ -189,7 +190,7 @@ class RevocationPermission(AdmissionPolicy):
         if expires is not None and old.spec.certificate and not old.spec.certificate.serial_number:
             # It may be from a CA that was added later and expires later.
             expires = max(expires, self._clients_end())
-        return expires is not None and expires <= now
+        return expires is not None and expires + timedelta(seconds=LEEWAY) <= now
 
     # -- the target ---------------------------------------------------------------------------
 
