@@ -80,7 +80,7 @@ async def test_a_subject_is_limited_for_its_issuer_only(
     async with exchanging(server_files, issuer, tmp_path) as server:
         parts = server.server.exchange
         assert parts is not None
-        while not parts.exchanger._limit.take((issuer.url, "somebody")):
+        while not parts.exchanger._limit.wait_for((issuer.url, "somebody")):
             pass
 
         limited = await exchange(server, issuer.token())

@@ -153,7 +153,8 @@ class Front:
         media = parts.pop("media", "application/jose+json")
         peer = SimpleNamespace(address="127.0.0.1")
         exchange: Any = SimpleNamespace(
-            http=SimpleNamespace(**parts, peer=peer), head=SimpleNamespace(media=media)
+            http=SimpleNamespace(**parts, peer=peer),
+            head=SimpleNamespace(client=SimpleNamespace(media=media)),
         )
         return await self.requests.read(exchange, TARGET)
 
