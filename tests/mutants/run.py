@@ -3,7 +3,7 @@
     make mutants                              all of the list
     make mutants ARGS="--only store/sqlite"   those whose file's name has this in it
     make mutants ARGS="--random 40 --seed 7"  so many that are drawn from the source (drawn.py)
-    ... --in src/orchid/features/acme           from these files and folders only
+    ... --in src/orchid/features/acme         from these files and folders only
     ... --since COMMIT                        from lines that are newer than a commit only
 
 The list is the *.toml files beside this one. A row (`Mutant`) says: in this file of src/orchid,
