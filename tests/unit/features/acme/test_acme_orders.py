@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchid.features.acme.acme_orders import READY, VALID, AcmeOrders
+from orchid.features.acme.acme_orders import READY, VALID, AcmeOrders, OrderState
 from orchid.features.acme.kinds import acme_order
 from orchid.features.acme.kinds.acme_order import (
     AcmeIdentifier,
@@ -19,6 +19,9 @@ from orchid.features.authorities.kinds.certificate_authority import (
     CertificateAuthoritySpec,
 )
 from orchid.features.certificates.kinds import certificate_signing_request, issued_certificate
+from orchid.features.certificates.kinds.certificate_signing_request import (
+    CertificateSigningRequest,
+)
 from orchid.features.certificates.kinds.issued_certificate import (
     IssuedCertificate,
     IssuedCertificateSpec,
@@ -136,3 +139,25 @@ async def test_orders_that_replace_are_counted_until_they_are_fetched_or_expire(
     assert orders.count_replacing(OLD) == 1
     await here.delete(gone)
     assert orders.count_replacing(OLD) == 0
+
+
+async def test_the_certificate_of_an_order_is_that_of_its_request(
+    here: World, orders: AcmeOrders
+) -> None:
+    """By uid: another request of the same name may have been there. Or what the state has."""
+    first, second = record("0a"), record("0b")
+    for one, uid in ((first, "r1"), (second, "r2")):
+        issued_for = IssuedFor(name="acme-one", uid=uid)
+        await here.put(replace(one, spec=replace(one.spec, request=issued_for)))
+
+    def request(uid: str) -> CertificateSigningRequest:
+        return CertificateSigningRequest(metadata=ObjectMeta(name="acme-one", uid=uid))
+
+    def found(**state: Any) -> str | None:
+        one = orders.record_of(OrderState(VALID, **state))
+        return one.name if one else None
+
+    assert [found(request=request(uid)) for uid in ("r1", "r2", "r3")] == ["0a", "0b", None]
+    assert found(record=first) == "0a"
+    assert found(record=first, request=request("r2")) == "0a"
+    assert found() is None

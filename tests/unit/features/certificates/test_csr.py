@@ -397,6 +397,29 @@ def test_a_refused_decision_is_not_tried_again(server: Server, run: Run) -> None
     assert len(server.sent("PUT")) > 2
 
 
+def test_a_deletion_is_meant(server: Server, run: Run) -> None:
+    for name in ("a", "b"):
+        server.on("DELETE", f"{REQUESTS}/{name}", {})
+
+    assert run("csr", "delete", "a", "b") == 2
+    assert not server.sent("DELETE")
+    assert run("csr", "delete", "a", "b", "--yes") == 0
+    deleted = [path.rpartition("/")[2] for verb, path, _ in server.calls if verb == "DELETE"]
+    assert deleted == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "flag", [("--dns", "bad\u00e9"), ("--ip", "10.0.0"), ("--email", "\u00e9@x")]
+)
+def test_a_name_that_a_request_cannot_have_is_refused(
+    server: Server, run: Run, capsys: pytest.CaptureFixture[str], flag: tuple[str, str]
+) -> None:
+    assert run("csr", "new", "web", "--signer", WEB, *flag) == 2
+
+    assert "the request cannot have these names" in capsys.readouterr().err
+    assert not server.sent("POST", REQUESTS)
+
+
 def test_a_certificate_is_fetched(
     server: Server, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from orchid.features.console.messages import WebResponse
 
 from orchid.features.console import text
 from orchid.features.console.api import Api, Refused, Unreachable
 from orchid.features.console.live import Changes
-from orchid.features.console.messages import WebResponse
 from orchid.features.console.page import (
     ConsolePage,
     Download,

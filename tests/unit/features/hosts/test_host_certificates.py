@@ -261,3 +261,23 @@ def test_a_certificate_of_a_cluster_keeps_no_host_out(cluster: str, is_free: boo
     csr = Request(metadata=ObjectMeta(name="a", uid="1"), spec=RequestSpec(request=request))
 
     assert (certificates.claim(hosts, csr, samples.NOW) == "") is is_free
+
+
+def test_a_claim_is_released_if_the_request_is_not_approved() -> None:
+    """Then another key may join; before, it waits for the first."""
+    host = "system:node:web-1"
+    certificates = HostCertificates(cast("Any", None), ORCH.node_client_signer)
+    certificates.all_loaded.set()
+    first, second = (
+        Request(
+            metadata=ObjectMeta(name=name, uid=name),
+            spec=RequestSpec(request=samples.request(host, ("system:nodes",), key=key)),
+        )
+        for name, key in (("a", samples.P256), ("b", samples.OTHER_P256))
+    )
+
+    assert certificates.claim(host, first, samples.NOW) == ""
+    assert certificates.claim(host, second, samples.NOW) == "the request a"
+    assert certificates.waiting(host) == ["b"]
+    certificates.release(host, first)
+    assert certificates.claim(host, second, samples.NOW) == ""

@@ -75,6 +75,16 @@ def test_a_certificate_that_appears_meanwhile_is_revoked_too() -> None:
     assert sum("system:node:web-1" in one for one in made) == 3
 
 
+def test_every_join_token_and_request_of_a_host_is_ended() -> None:
+    """Not the first alone."""
+    user = "system:node:web-1"
+    server = server_of(request("r1", user), request("r2", user))
+    server.lists[SECRETS] += [join_token("t4", HOST)]
+
+    assert ended(server, [record("a1"), record("b2")], []) == (2, 2)
+    assert {"t1", "t4", "r1", "r2"} <= set(changes(server))
+
+
 def test_certificates_that_have_ended_are_left() -> None:
     server = server_of()
 

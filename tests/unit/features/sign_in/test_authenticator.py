@@ -300,6 +300,16 @@ async def test_any_of_several_audiences_will_do() -> None:
     assert await tokens.authenticate_token(token(aud=["x", "orchid-2"]), API) is not None
 
 
+async def test_a_token_is_valid_in_its_first_and_last_second() -> None:
+    """And a minute before the first: clocks differ."""
+    clock = FakeClock()
+    tokens = await authenticator(Web((A, KEY_A)), clock=clock)
+    assert await tokens.authenticate_token(token(nbf=NOW + 60), API) is not None
+    clock.advance(600)
+
+    assert await tokens.authenticate_token(token(), API) is not None
+
+
 @pytest.mark.parametrize(
     ("change", "move", "text"),
     [
