@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from orchid.features.console.messages import WebResponse
 
 from orchid.features.console import text
 from orchid.features.console.api import Api, Refused, Unreachable
@@ -20,6 +19,7 @@ from orchid.features.console.page import (
     Visit,
 )
 from orchid.features.console.site import Site
+from orchid.features.console.web.messages import WebResponse
 from orchid.kernel.wire.naming import ORCH
 from tests.unit.features.console.pages.asked import Server
 
@@ -115,7 +115,7 @@ async def test_any_other_path_has_none(path: str) -> None:
     found = await asked(path)
 
     assert (found.status, found.template) == (404, "error.html")
-    assert found.shown["title"] == "There is nothing here"
+    assert found.shown["title"] == "Page not found"
 
 
 async def test_a_download_is_not_rendered() -> None:
@@ -195,11 +195,11 @@ async def test_a_page_without_a_form_takes_none() -> None:
 @pytest.mark.parametrize(
     ("raised", "status", "title", "again"),
     [
-        ("400", 400, "That cannot be read", False),
+        ("400", 400, "Invalid request", False),
         ("401", 401, "The server does not accept your credential", True),
         ("403", 403, "You may not do that", False),
-        ("404", 404, "There is nothing here", False),
-        ("405", 405, "That did not work", False),
+        ("404", 404, "Page not found", False),
+        ("405", 405, "Something failed", False),
         ("409", 409, "It changed since you looked", False),
         ("422", 422, "The server refuses that", False),
         ("429", 429, "The server is busy", True),
