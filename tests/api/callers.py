@@ -9,6 +9,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.tokens import AccountClaims, Claims, Reference
 from orchid.kernel.http.messages import Peer
@@ -96,4 +97,4 @@ def expired_token(server: Api, uid: str) -> str:
         sub="system:serviceaccount:default:robot",
     )
     account = AccountClaims(namespace="default", serviceaccount=Reference("robot", uid))
-    return server.server.access.keys.signer().sign(claims, account).reveal()
+    return server.server.context.port(FollowedKeys).keys.signer().sign(claims, account).reveal()

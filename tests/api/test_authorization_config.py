@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchid.features.rights.authorizers.configured import Authorization
 from orchid.kernel.settings.errors import BadSettings
 from tests.api.world import ADMIN, ALICE, Api, api
 from tests.unit.kernel.outbound.loopback import PEM, Server, serving
@@ -172,7 +173,7 @@ async def test_answers_are_kept_only_where_the_file_says_so(
         for _ in range(2):
             await server.call("GET", PODS, token=ALICE)
         file.write(file.webhook("open", allowing, authorizedTTL="1h"))
-        await server.server.access.authorization.look()
+        await server.server.context.port(Authorization).look()
         for _ in range(2):
             await server.call("GET", PODS, token=ALICE)
 
@@ -202,7 +203,7 @@ async def test_a_changed_file_takes_effect_and_a_bad_one_does_not(
     """The last valid configuration stays in use; log and metrics report the invalid one."""
     path = file.write(*BUILT_IN)
     async with api(server_files, authorization_config=path) as server:
-        follower = server.server.access.authorization
+        follower = server.server.context.port(Authorization)
         statuses = [(await server.call("GET", PODS, token=ALICE)).status]
         before = hashes(await metrics_of(server))
 
@@ -238,7 +239,7 @@ async def test_a_file_that_says_the_same_in_other_words_is_no_reload(
     path = file.write(*BUILT_IN)
     async with api(server_files, authorization_config=path) as server:
         file.path.write_text(f"# by hand\n{file.path.read_text()}\n")
-        await server.server.access.authorization.look()
+        await server.server.context.port(Authorization).look()
 
         assert reloads(await metrics_of(server)) == {}
 
@@ -249,7 +250,7 @@ async def test_a_mended_kubeconfig_is_taken_up_without_a_change_of_the_file(
     """A failed reload is repeated until it succeeds."""
     path = file.write(*BUILT_IN)
     async with api(server_files, authorization_config=path) as server:
-        follower = server.server.access.authorization
+        follower = server.server.context.port(Authorization)
         webhook = file.webhook("open", allowing)
         kubeconfig = file.folder / "open.yaml"
         good = kubeconfig.read_text()
@@ -279,7 +280,7 @@ async def test_a_reload_keeps_the_sorts_of_authorizers(
     path = file.write(*first)
     async with api(server_files, authorization_config=path) as server:
         file.write(*later)
-        await server.server.access.authorization.look()
+        await server.server.context.port(Authorization).look()
 
         assert reloads(await metrics_of(server)) == {status: 1}
         assert (await server.call("GET", PODS, token=ALICE)).status == 403
@@ -292,7 +293,7 @@ async def test_the_file_is_looked_at_while_the_server_runs(
     monkeypatch.setattr("orchid.features.rights.authorizers.configured.LOOK_EVERY", 0.01)
     path = file.write(*BUILT_IN)
     async with api(server_files, authorization_config=path) as server:
-        follower = server.server.access.authorization
+        follower = server.server.context.port(Authorization)
         look, looked = follower.look, asyncio.Event()
 
         async def look_and_notify() -> None:

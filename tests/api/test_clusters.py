@@ -9,6 +9,7 @@ import pytest
 from orchid.features.clusters.calls import ClusterCalls
 from orchid.features.clusters.cluster_status import ClusterStatusWriter
 from orchid.features.clusters.reviews import ClusterReviews
+from orchid.features.clusters.revoked import ClusterRevocations
 from orchid.kernel.context import SERVER
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.wire.meta import ObjectMeta
@@ -131,7 +132,7 @@ async def test_a_malformed_review_is_refused_and_counted(
 
     assert answer.status == status, answer.text
     assert answer.json["kind"] == "Status"
-    assert server.server.cluster_calls.results.value("prod", "malformed") == 1
+    assert server.server.context.port(ClusterCalls).results.value("prod", "malformed") == 1
 
 
 async def test_a_review_in_another_form_is_refused_and_counted(server: Api) -> None:
@@ -143,7 +144,7 @@ async def test_a_review_in_another_form_is_refused_and_counted(server: Api) -> N
     )
 
     assert answer.status == 415
-    assert server.server.cluster_calls.results.value("prod", "malformed") == 1
+    assert server.server.context.port(ClusterCalls).results.value("prod", "malformed") == 1
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ async def test_a_removed_cluster_is_not_found_and_counted_without_its_name(serve
     answer = await server.call("POST", webhook("prod"), review("alice", CERTIFICATE))
 
     assert answer.status == 404
-    results = server.server.cluster_calls.results
+    results = server.server.context.port(ClusterCalls).results
     assert results.value("", "unknown-cluster") == 1
     assert results.value("prod", "no-opinion") == 0
 
@@ -199,8 +200,8 @@ async def test_calls_are_added_to_the_status_of_the_cluster(server: Api) -> None
     await asked(server, "bob")
     await server.call("POST", webhook("prod"), {})
 
-    await server.server.cluster_status.write()
-    await server.server.cluster_status.write()
+    await server.server.context.port(ClusterStatusWriter).write()
+    await server.server.context.port(ClusterStatusWriter).write()
 
     status = (await server.call("GET", f"{CLUSTERS}/prod")).json["status"]
     assert (status["calls"], status["denials"], status["malformed"]) == (2, 1, 1)
@@ -218,7 +219,7 @@ async def test_calls_of_several_servers_add_up(server: Api) -> None:
     await asked(server)
 
     await ClusterStatusWriter(other, client, clock).write()
-    await server.server.cluster_status.write()
+    await server.server.context.port(ClusterStatusWriter).write()
 
     status = (await server.call("GET", f"{CLUSTERS}/prod")).json["status"]
     assert (status["calls"], status["denials"]) == (2, 1)
@@ -379,7 +380,7 @@ async def test_a_review_that_nothing_was_asked_for_waits_itself(
     """An authorizer that does not read from the store does not make the answer older."""
     await cluster(server)
     feed, calls = server.server.feed, ClusterCalls(server.server.clock)
-    reviews = ClusterReviews(feed, server.server.access.cluster_revocations, calls)
+    reviews = ClusterReviews(feed, server.server.context.port(ClusterRevocations), calls)
     asked = monkeypatched_fresh(feed, monkeypatch)
     body = json.dumps(review()).encode()
 
@@ -414,7 +415,7 @@ async def test_a_malformed_call_for_no_cluster_is_counted_under_no_name(server: 
 
     assert [answer.status for answer in answers] == [413, 415, 404]
     assert 'cluster="none"' not in page
-    assert server.server.cluster_calls.take() == {}
+    assert server.server.context.port(ClusterCalls).take() == {}
 
 
 async def test_the_metrics_page_counts_calls_that_were_not_authorized(server: Api) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from orchid.features.trust_bundles.server import TrustServer
 from orchid.kernel.server.pages.site import Pages
 from tests.api.world import ADMIN, Api
 from tests.security.listening import bearer
@@ -45,7 +46,7 @@ UNAVAILABLE = frozenset(("/readyz", "/ledger/"))  # 503 while controllers and th
 @pytest.fixture
 async def world(server_files: Path) -> AsyncIterator[Beside]:
     async with beside(server_files) as made, made.running("bundle-publisher"):
-        following = asyncio.create_task(made.server.trust.run())
+        following = asyncio.create_task(made.server.context.port(TrustServer).run())
         yield made
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from orchid.features.authorities.file_authorities import FileAuthorityObjects
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.files import write_private
@@ -37,7 +38,7 @@ def flags(word: str, files: dict[str, str]) -> dict[str, str]:
 
 async def shown(server: Api, what: str = KEYS) -> dict[str, Any]:
     """The objects that show CAs, by name."""
-    await server.server.file_authorities.update()
+    await server.server.context.port(FileAuthorityObjects).update()
     await server.server.feed.fresh()
     found = (await server.call("GET", what)).json["items"]
     return {
@@ -65,7 +66,7 @@ async def test_the_shared_ca_of_files_is_shown(tmp_path: Path) -> None:
         assert authority["spec"]["signerNames"] == list(names.issuing_signers)
         assert authority["status"]["certificate"] == (tmp_path / "ca.crt").read_text()
         assert [one["name"] for one in authority["status"]["keys"]] == ["cluster-1"]
-        assert key["status"]["keyID"] in server.server._reported_keys()["identity.orch.io/keys"]
+        assert key["status"]["keyID"] in server.server.context.port(FileAuthorityObjects).key_ids
 
 
 async def test_signers_with_separate_files_are_shown(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ async def test_what_shows_a_file_cannot_be_changed(tmp_path: Path) -> None:
     """Nor its status; and no key is added to it, revoked, or deleted while a server has it."""
     async with api(tmp_path / "data", **flags("", pair(tmp_path, "ca"))) as server:
         await shown(server)
-        await report(server, server.server.file_authorities.key_ids)
+        await report(server, server.server.context.port(FileAuthorityObjects).key_ids)
         labels = {"metadata": {"labels": {"a": "b"}}}
         revocation = {
             "metadata": {"name": "lost"},
@@ -155,7 +156,7 @@ async def test_a_replaced_file_is_shown_as_the_next_key(tmp_path: Path) -> None:
         pair(tmp_path, "ca")
         both = await shown(server)
         reported = (await shown(server, AUTHORITIES))["cluster"]["status"]
-        await report(server, server.server.file_authorities.key_ids)
+        await report(server, server.server.context.port(FileAuthorityObjects).key_ids)
         left = await shown(server)
 
     assert sorted(both) == ["cluster-1", "cluster-2"]

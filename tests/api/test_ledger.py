@@ -5,9 +5,11 @@ import json
 
 import pytest
 
-from orchid.assembly.ledger import ledger_keys, origin
+from orchid.features.ledger.own_log import ledger_keys, origin
 from orchid.features.ledger.sequencing import Sequencer
 from orchid.features.ledger.signing_keys import LedgerKeys
+from orchid.features.ledger.token_counts import TokenCounts
+from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.kernel.tlog.audit import audit, entries
 from orchid.kernel.tlog.notes import NoteVerifier
 from orchid.kernel.tlog.tiles import Tile
@@ -37,7 +39,7 @@ class ApiLog:
 async def sequenced(server: Api) -> None:
     """Give all pending entries their places, as the server's own sequencer does."""
     made = server.server
-    await made.token_counts.write()
+    await made.context.port(TokenCounts).write()
     await Sequencer(made.store, LedgerKeys(ledger_keys(made.files)), origin(made.settings)).drain()
 
 
@@ -89,7 +91,7 @@ async def test_tokens_are_counted_by_key_and_account(server: Api) -> None:
     rows = counted["tokens"]
     assert {row[0] for row in rows} == {account.json["metadata"]["uid"]}
     assert sum(row[2] for row in rows) == 3
-    assert counted["key"] == server.server.access.keys.signer().kid
+    assert counted["key"] == server.server.context.port(FollowedKeys).keys.signer().kid
 
 
 async def _verifier(server: Api) -> NoteVerifier:

@@ -6,6 +6,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from orchid.features.objects.kinds.lease import signs_annotation
+from orchid.features.objects.server_leases import ServerLeases
+from orchid.features.revoking.applied_revision import AppliedRevision
+from orchid.features.token_keys.file_keys import FileKeyObjects
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import Api, api
@@ -31,13 +34,13 @@ async def test_a_killed_server_does_not_count_after_a_restart(server_files: Path
     """A step that waits for every live server would wait for it, after each restart."""
     store = Kept()
     async with api(server_files, store=store) as killed:
-        await killed.server.applied.report()
+        await killed.server.context.port(AppliedRevision).report()
         await killed.make(LEASES, {"metadata": {"name": "other"}})
         before = await names(killed)
 
     async with api(server_files, store=store) as server:
         after = await names(server)
-        live = server.server.access.servers.live()
+        live = server.server.context.port(ServerLeases).live()
 
     assert len(before) == 2
     assert after == ["other"]
@@ -49,9 +52,11 @@ async def test_over_etcd_another_server_may_be_live(server_files: Path, tmp_path
     store, (_, file) = Kept(), sealing_flags(tmp_path)
     on_etcd = {"etcd_servers": ["http://127.0.0.1:1"], "encryption_provider_config": file}
     async with api(server_files, store=store, **on_etcd) as one:
-        await one.server.applied.report()
+        await one.server.context.port(AppliedRevision).report()
         async with api(server_files, store=store, **on_etcd) as two:
-            assert list(two.server.access.servers.live()) == [one.server.applied.name]
+            assert list(two.server.context.port(ServerLeases).live()) == [
+                one.server.context.port(AppliedRevision).name
+            ]
 
 
 DEAD = "orch-server-dead"
@@ -74,7 +79,7 @@ async def test_a_key_of_files_does_not_become_active_with_a_dead_server(
         "service_account_key_file": [str(server_files / "token-signing.key"), str(other)],
     }
     async with api(server_files, **flags) as server:
-        shown = server.server.file_keys()
+        shown = server.server.context.optional(FileKeyObjects)
         assert shown is not None
         await shown.update()
         before = await states(server)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchid.features.revoking.applied_revision import AppliedRevision
+from orchid.features.sealing.sealing import Sealing
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.store.interface import Span
 from orchid.kernel.store.memory import MemoryStore
@@ -59,9 +61,9 @@ async def servers(
 async def report(*found: Api) -> None:
     """Read changed files, and write the Leases."""
     for one in found:
-        one.server.sealing.check()
+        one.server.context.port(Sealing).check()
     for one in found:
-        await one.server.applied.report()
+        await one.server.context.port(AppliedRevision).report()
     for one in found:
         await one.server.feed.fresh()
 
@@ -73,7 +75,7 @@ async def sealed_with(store: MemoryStore, key: str = STORED) -> str:
 
 async def counts(server: Api) -> dict[str, float]:
     """The metric of sealed Secrets, without zeros."""
-    family = server.server.sealing.metrics[0].family()
+    family = server.server.context.port(Sealing).metrics[0].family()
     found = {dict(one.labels)["key"]: one.value for one in family.samples if one.value}
     assert {dict(one.labels)["resource"] for one in family.samples} <= {"secrets"}
     return {key: float(value) for key, value in found.items() if isinstance(value, float)}
@@ -100,7 +102,7 @@ async def test_files_change_one_by_one_and_no_server_meets_a_value_it_cannot_rea
         await first.server.feed.fresh()
         both = await sealed_with(store, f"{STORED[:-1]}when-both-have-it")
         before = await counts(first)
-        await first.server.sealing.resealing(first.server.settings).turn()
+        await first.server.context.port(Sealing).resealing(first.server.settings).turn()
         await first.server.feed.fresh()
         after = await counts(first)
         write(one, "b")
@@ -113,8 +115,14 @@ async def test_files_change_one_by_one_and_no_server_meets_a_value_it_cannot_rea
     assert before["a"] >= 2
     assert after == {"b": sum(before.values())}
     assert found["data"]["password"] == base64.b64encode(b"p").decode()
-    assert "core/secrets/b-" in first.server.sealing.annotations()["identity.orch.io/opens"]
-    assert "core/secrets/a-" not in first.server.sealing.annotations()["identity.orch.io/opens"]
+    assert (
+        "core/secrets/b-"
+        in first.server.context.port(Sealing).annotations()["identity.orch.io/opens"]
+    )
+    assert (
+        "core/secrets/a-"
+        not in first.server.context.port(Sealing).annotations()["identity.orch.io/opens"]
+    )
 
 
 async def test_a_file_without_a_key_of_current_values_is_not_loaded(
@@ -126,16 +134,16 @@ async def test_a_file_without_a_key_of_current_values_is_not_loaded(
         await save(server)
         write(file, "a")
         await report(server)
-        refused = server.server.sealing.metrics[1].family().samples[0].value
+        refused = server.server.context.port(Sealing).metrics[1].family().samples[0].value
         found = (await server.call("GET", f"{SECRETS}/s")).status
         write(file, "c", "b", "a")
         await report(server)
         write(file, "c")
         await report(server)
-        await server.server.sealing.resealing(server.server.settings).turn()
+        await server.server.context.port(Sealing).resealing(server.server.settings).turn()
         await server.server.feed.fresh()
         await report(server)
-        loaded = server.server.sealing.metrics[1].family().samples[0].value
+        loaded = server.server.context.port(Sealing).metrics[1].family().samples[0].value
         assert await sealed_with(store) == "c"
 
     assert (refused, found, loaded) == (1.0, 200, 0.0)
@@ -154,13 +162,13 @@ async def test_a_key_with_which_another_server_seals_is_not_dropped(
     ):
         write(one, "b")
         await report(first, second)
-        opens = first.server.sealing.annotations()["identity.orch.io/opens"]
+        opens = first.server.context.port(Sealing).annotations()["identity.orch.io/opens"]
         write(two, "b", "a")
         await report(second)
-        await first.server.sealing.resealing(first.server.settings).turn()
+        await first.server.context.port(Sealing).resealing(first.server.settings).turn()
         await first.server.feed.fresh()
         await report(first, second)
-        after = first.server.sealing.annotations()["identity.orch.io/opens"]
+        after = first.server.context.port(Sealing).annotations()["identity.orch.io/opens"]
 
     assert "core/secrets/a-" in opens
     assert "core/secrets/a-" not in after
@@ -173,11 +181,11 @@ async def test_a_broken_file_changes_nothing(server_files: Path, tmp_path: Path)
         await save(server)
         file.write_text("apiVersion: apiserver.config.k8s.io/v1\nkind: Encr")
         await report(server)
-        broken = server.server.sealing.metrics[1].family().samples[0].value
+        broken = server.server.context.port(Sealing).metrics[1].family().samples[0].value
         write(file, "b", "a")
         file.chmod(0o644)
         await report(server)
-        exposed = server.server.sealing.metrics[1].family().samples[0].value
+        exposed = server.server.context.port(Sealing).metrics[1].family().samples[0].value
         file.chmod(0o600)
         await report(server)
         await save(server, "later")
@@ -233,7 +241,7 @@ async def test_another_resource_is_sealed_from_the_next_reload(
         async with asyncio.timeout(10):
             while not await sealed_with(store, "core/configmaps/vault/c"):
                 await asyncio.sleep(0.01)  # the feed loads everything again
-                await server.server.sealing.resealing(server.server.settings).turn()
+                await server.server.context.port(Sealing).resealing(server.server.settings).turn()
 
         assert await sealed_with(store, "core/configmaps/vault/c") == "a"
         assert (await server.call("GET", f"{place}/c")).status == 200

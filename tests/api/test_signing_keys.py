@@ -14,7 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revocation.revocations import Revocations
 from orchid.features.token_keys import token_keys
+from orchid.features.token_keys.file_keys import FileKeyObjects
+from orchid.features.token_keys.followed_keys import FollowedKeys
+from orchid.features.token_keys.long_tokens import LongTokens
 from orchid.kernel.credentials import keys
 from orchid.kernel.store.memory import MemoryStore
 from tests.api.clusters import cluster
@@ -437,7 +441,7 @@ async def test_conditions_of_a_retirement(server: Api, monkeypatch: pytest.Monke
     assert "tokens that it signed may be live until" in text
     assert "1 token of 1 holder depends on tokens-1, the last until" in text
     assert "longest ServiceAccount default/builder (1)" in text
-    await server.server.access.long_tokens.write()
+    await server.server.context.port(LongTokens).write()
     assert "2 tokens of 1 holder" in await reasons()
     await report(server, [old], "another")
     later(server, monkeypatch, hours=25)
@@ -659,10 +663,10 @@ async def test_a_private_key_that_does_not_match_is_not_loaded(server: Api) -> N
     body = json.dumps({"stringData": {"tls.key": keys.generate().pem().reveal()}}).encode()
     await server.call("PATCH", secret, body, headers=MERGE)
     await server.server.feed.fresh()
-    stored = server.server.access.keys
+    stored = server.server.context.port(FollowedKeys).keys
     fresh = type(stored)(  # as after a restart
         server.server.feed,
-        server.server.access.revocations,
+        server.server.context.port(Revocations),
         ISSUER,
         server.server.settings.names,
         lambda _keys: None,
@@ -719,7 +723,7 @@ async def test_keys_of_files_are_shown_and_cannot_be_changed(tmp_path: Path) -> 
         "service_account_key_file": [str(first), str(second)],
     }
     async with api(tmp_path / "data", **given) as server:
-        shown = server.server.file_keys()
+        shown = server.server.context.optional(FileKeyObjects)
         assert shown is not None
         await shown.update()
         await shown.update()
@@ -757,7 +761,7 @@ async def test_an_object_of_a_file_becomes_the_stored_key(tmp_path: Path) -> Non
     signing.chmod(0o600)
     given = {"service_account_signing_key_file": str(signing)}
     async with api(tmp_path / "data", store=store, **given) as server:
-        shown = server.server.file_keys()
+        shown = server.server.context.optional(FileKeyObjects)
         assert shown is not None
         await shown.update()
         records = (await store.read(_all(), limit=10_000)).records

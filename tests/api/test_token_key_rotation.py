@@ -12,11 +12,14 @@ import pytest
 from orchid.features.objects.event_writer import EventWriter
 from orchid.features.objects.kinds.lease import Lease, keys_annotation, signs_annotation
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revoking.applied_revision import AppliedRevision
 from orchid.features.token_keys.controllers import rotate_keys, rotate_token_keys
 from orchid.features.token_keys.controllers.rotate_token_keys import RotateTokenKeys
+from orchid.features.token_keys.followed_keys import FollowedKeys
+from orchid.features.token_keys.key_rotation import KeyRotation
 from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.features.token_keys.long_tokens import LongTokens
 from orchid.kernel.outbound.failures import CallFailed
-from orchid.kernel.runtime.context import KeyRotation
 from orchid.kernel.runtime.loop import TryAgain
 from orchid.kernel.store.interface import ABSENT, Change
 from orchid.kernel.wire.codec.documents import encode
@@ -61,7 +64,7 @@ class Rotating:
 
     async def report(self) -> None:
         """Keys as the server writes them into its Lease."""
-        await self.api.applied.report()
+        await self.api.context.port(AppliedRevision).report()
 
     async def until(self, name: str, holds: Any) -> SigningKey:
         """Wait until a key is as expected; the cache notifies of each change."""
@@ -147,7 +150,7 @@ async def test_a_whole_rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await here.published("tokens-3")
         secrets = here.api.feed.of(Secret)
 
-        assert here.api.access.keys.signs == new.key_id
+        assert here.api.context.port(FollowedKeys).keys.signs == new.key_id
         assert secrets.get(HOME, f"signing-key-{old.metadata.uid}") is not None
         await here.later(DAY + timedelta(minutes=3))
         await here.state("tokens-1", "Retired")
@@ -194,7 +197,7 @@ async def test_a_key_is_retired_soon_after_its_pods_are_deleted(
             for _ in range(number + 1):
                 bound = {"kind": "Pod", "apiVersion": "v1", "name": f"p{number}"}
                 await here.server.token("builder", expirationSeconds=YEAR, boundObjectRef=bound)
-        await here.api.access.long_tokens.write()
+        await here.api.context.port(LongTokens).write()
         await here.published("tokens-2")
         await here.later(90 * DAY)
         await here.state("tokens-1", "Verifying")
@@ -240,7 +243,7 @@ async def test_a_server_without_the_key_blocks_the_activation(
         blocked = await here.until("tokens-2", lambda key: name in message(key, "Activatable"))
 
         assert blocked.state == "Published"
-        assert here.api.access.keys.signs != blocked.key_id
+        assert here.api.context.port(FollowedKeys).keys.signs != blocked.key_id
 
 
 async def test_a_lost_secret_is_reported_and_the_successor_signs(
@@ -255,7 +258,7 @@ async def test_a_lost_secret_is_reported_and_the_successor_signs(
         lost = await here.until("tokens-1", lambda key: status(key, "Ready") == "False")
 
         assert [one.reason for one in lost.status.conditions if one.type == "Ready"] == ["KeyLost"]
-        assert here.api.access.keys.signs == old.key_id
+        assert here.api.context.port(FollowedKeys).keys.signs == old.key_id
         await here.later(DAY)
         await here.state("tokens-2", "Active")
 
@@ -325,7 +328,7 @@ async def test_after_a_revocation_the_keys_rotate_twice(
         await here.settled()
 
         assert (await here.state("tokens-4", "Published")).status.times.active is None
-        assert here.api.access.keys.signs == signer.key_id
+        assert here.api.context.port(FollowedKeys).keys.signs == signer.key_id
 
 
 async def test_without_a_period_an_operator_activates(
@@ -347,7 +350,7 @@ async def test_a_lease_reports_the_keys_of_its_process(
     async with rotating(tmp_path, monkeypatch) as here:
         first = await here.state("tokens-1", "Active")
         second = await here.published("tokens-2")
-        lease = here.api.feed.of(Lease).get(HOME, here.api.applied.name)
+        lease = here.api.feed.of(Lease).get(HOME, here.api.context.port(AppliedRevision).name)
         names = here.api.settings.names
 
         assert lease is not None

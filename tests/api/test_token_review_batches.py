@@ -61,7 +61,7 @@ async def test_equal_tokens_are_reviewed_once(server: Api, monkeypatch: pytest.M
     """Their results are equal, too."""
     await server.account("robot")
     token = await server.token("robot")
-    tokens, asked = server.server.access.tokens, []
+    tokens, asked = server.server.context.tokens, []
     original = type(tokens).authenticate_token
 
     async def counting(self: Any, token: str, audiences: tuple[str, ...]) -> Any:
@@ -80,7 +80,7 @@ async def test_a_token_that_cannot_be_reviewed_fails_alone(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an authenticator that answers with audiences that nobody asked for."""
-    tokens = server.server.access.tokens
+    tokens = server.server.context.tokens
     original = type(tokens).authenticate_token
 
     async def failing(self: Any, token: str, audiences: tuple[str, ...]) -> Any:

@@ -162,7 +162,7 @@ async def counted(home: Path, rows: int) -> Counted:
         watching = asyncio.create_task(_held(stop))
         await asyncio.sleep(0)
         before = time.process_time()
-        dependents = server.server.access.long_tokens.dependents
+        dependents = server.server.context.port(LongTokens).dependents
         found = await dependents(entry.object, datetime.now(UTC))
         seconds = time.process_time() - before
         stop.set()

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from orchid.features.exchange.ports import ConfiguredExchange
+from orchid.features.sign_in.parts import OutsideIssuers
 from orchid.kernel.http.messages import Peer
 from tests.api.world import ADMIN, Answer, Api, api
 from tests.e2e.outside_issuer import OWNER_ID, REPOSITORY_ID, OutsideIssuer
@@ -39,10 +41,10 @@ async def exchanging(
     path = place / "exchange.json"
     file = str(path) if path.exists() else issuer.exchange_configuration(path)
     async with api(files, token_exchange_config=file, **settings) as server:
-        parts = server.server.exchange
+        parts = server.server.context.port(ConfiguredExchange).parts
         assert parts is not None
         running = asyncio.create_task(parts.run())
-        if people := server.server.access.oidc:
+        if people := server.server.context.port(OutsideIssuers).authenticator:
             running = asyncio.gather(running, people.run())
         try:
             if waits:
@@ -57,7 +59,7 @@ async def exchanging(
 
 async def keys_fetched(server: Api) -> None:
     """Wait until the keys of every issuer are fetched."""
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     for one in parts.subjects._followed.values():
         await one.source.newer()

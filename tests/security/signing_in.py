@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from orchid.assembly.console.listener import ServedConsole
+from orchid.features.sign_in.parts import OutsideIssuers
 from orchid.kernel.http.messages import HttpRequest, Peer, Response, Stream
 from orchid.kernel.store.interface import Store
 from tests.api.world import Answer, Api, EventStream, api, parsed
@@ -140,7 +141,7 @@ async def signing_in(
     async with api(
         files, store=store, oidc_ca_file=str(authority), **oidc, **console, **settings
     ) as server:
-        outside = server.server.access.oidc
+        outside = server.server.context.port(OutsideIssuers).authenticator
         assert outside is not None
         running = asyncio.create_task(outside.run())
         try:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchid.features.acme.acme_orders import AcmeOrders, OrderState
+from orchid.features.acme.server import AcmeServer
 from orchid.kernel.credentials.keys import generate
 from tests.api.world import Api
 from tests.security.test_cluster_records import recorded
@@ -250,7 +251,7 @@ async def test_a_deleted_account_is_unknown(world: World) -> None:
 
 async def test_a_write_repeated_at_another_process_changes_nothing(world: World) -> None:
     """Each write is idempotent: the memory of nonces is that of one process."""
-    client, nonces = await world.client(), world.api.server.acme.pages._nonces
+    client, nonces = await world.client(), world.api.server.context.port(AcmeServer).pages._nonces
 
     async def twice(page: str, payload: Any, other: AcmeClient | None = None) -> list[Any]:
         sender = other or client

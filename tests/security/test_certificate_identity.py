@@ -41,7 +41,7 @@ class Intermediate:
     """An authority below the one of the server, and clients of it."""
 
     def __init__(self, server: Api, lasts: timedelta = HOUR, serial: int = 7) -> None:
-        now = server.server.access.clock.now()
+        now = server.server.clock.now()
         self._key = ec.generate_private_key(ec.SECP256R1())
         root = cluster_authority(server.server.files.path).certificate
         self._made = make(

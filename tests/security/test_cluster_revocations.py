@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.wire.naming import ORCH
 from tests.api.clusters import (
@@ -67,7 +68,7 @@ async def test_a_revocation_in_a_cluster_takes_nothing_from_this_server(server: 
 
     assert await known(server, token=token) == 201
     assert await known(server, peer=jane.peer) == 201
-    assert len(server.server.access.revocations) == 0
+    assert len(server.server.context.port(Revocations)) == 0
     later = await server.token("robot")
     assert await known(server, token=later) == 201
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from orchid.features.clusters.cluster_status import ClusterStatusWriter
 from orchid.features.clusters.record_usage import ClusterRecordUsage
+from orchid.features.clusters.revoked import ClusterRevocations
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.struct import replace
 from tests.api.clusters import CLUSTERS, NO_OPINION, REVOCATIONS, asked, cluster, revoked
@@ -52,7 +54,7 @@ async def test_no_revocation_is_inherited(server: Api) -> None:
 async def test_revocations_of_the_first_cluster_count_when_it_is_back(server: Api) -> None:
     """As after a restore: the name alone decides nothing."""
     first, second = await again(server)
-    find = server.server.access.cluster_revocations.find
+    find = server.server.context.port(ClusterRevocations).find
 
     assert find(first, "alice", [TOKEN]) == "token"
     assert find(first, "jane", []) == "user"
@@ -64,7 +66,7 @@ async def test_calls_are_not_inherited(server: Api) -> None:
     """Counted before it was deleted, and not yet in any status."""
     await again(server)
 
-    await server.server.cluster_status.write()
+    await server.server.context.port(ClusterStatusWriter).write()
 
     assert "lastCall" not in (await server.call("GET", f"{CLUSTERS}/prod")).json.get("status", {})
 

@@ -11,12 +11,14 @@ import pytest
 from cryptography import x509
 
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.authorities.platform_authority import PlatformAuthority
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
+from orchid.features.revocation.revocations import Revocations
 from orchid.features.token_keys.kinds.signing_key import ACTIVE, SigningKey
 from orchid.kernel.client.client import ListSelection
 from orchid.kernel.credentials.authorities.authority import Authority
@@ -146,11 +148,11 @@ async def test_a_server_refuses_clients_by_the_cross_certificate_of_a_revoked_ke
         await step(world, "cluster-2", ACTIVE)
         thief, cross = await stolen(world, "cluster-2")
         await revoke_key(world, "cluster-2")
-        platform = world.server.access.platform
+        platform = world.server.context.port(PlatformAuthority)
         assert platform is not None
         leaf = signed(world, thief)
         chain = platform.pool().verify(encode(leaf), [encode(cross)], world.clock.now())
-        revocations = world.server.access.revocations
+        revocations = world.server.context.port(Revocations)
         with pytest.raises(Rejected, match="has been revoked"):
             revocations.refuse_certificate(chain, "ann")
         # Also if the revocation of the cross certificate itself is gone.

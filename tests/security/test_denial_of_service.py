@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchid.features.accounts.account_tokens import AccountTokens
 from orchid.kernel.http.listener_state import ConnectionLimits
 from orchid.kernel.http.messages import Peer
 from orchid.kernel.http.reading.reader import RequestReader
@@ -66,7 +67,7 @@ async def test_a_flood_of_unauthenticated_requests_stores_nothing(
 
         assert await server.server.store.revision() == revision
         assert size_of(tmp_path) == size
-        assert len(server.server.access.verifier._cache) == 0
+        assert len(server.server.context.port(AccountTokens).verifier._cache) == 0
 
 
 async def test_the_metrics_are_written_beside_the_event_loop(

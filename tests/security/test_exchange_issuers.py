@@ -12,6 +12,8 @@ import jwt
 import pytest
 import trustme
 
+from orchid.features.exchange.ports import ConfiguredExchange
+from orchid.features.sign_in.parts import OutsideIssuers
 from tests.api.world import Api, api
 from tests.e2e.outside_issuer import AUDIENCE, OutsideIssuer, write_configuration
 from tests.security.exchanging import (
@@ -42,7 +44,7 @@ def other() -> Iterator[OutsideIssuer]:
 
 async def refreshed(server: Api, url: str) -> str:
     """Fetch the keys of an issuer now; returns the problem, if there is one."""
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     source = parts.subjects._followed[url].source
     await source.refresh()
@@ -78,7 +80,7 @@ async def test_a_subject_is_limited_for_its_issuer_only(
     """Another issuer may use the same name, and must not use up its allowance."""
     write_configuration(tmp_path / "exchange.json", issuer.described(), other.described())
     async with exchanging(server_files, issuer, tmp_path) as server:
-        parts = server.server.exchange
+        parts = server.server.context.port(ConfiguredExchange).parts
         assert parts is not None
         while not parts.exchanger._limit.wait_for((issuer.url, "somebody")):
             pass
@@ -112,10 +114,10 @@ async def test_an_issuer_in_both_files_has_its_keys_fetched_once(
         token_exchange_config=str(tmp_path / "exchange.json"),
         authentication_config=str(file),
     ) as server:
-        access, parts = server.server.access, server.server.exchange
-        assert access.oidc is not None
-        assert parts is not None
-        running = [asyncio.create_task(work) for work in (access.oidc.run(), parts.run())]
+        parts = server.server.context.port(ConfiguredExchange).parts
+        outside = server.server.context.port(OutsideIssuers).authenticator
+        assert outside is not None
+        running = [asyncio.create_task(work) for work in (outside.run(), parts.run())]
         try:
             await keys_fetched(server)
             await server.account("deployer", "ci", annotations=AGREES)
@@ -144,7 +146,7 @@ async def test_an_algorithm_that_is_not_accepted_is_refused(
         token = issuer.github()
         before = await exchange(server, token)
         issuer.exchange_configuration(file, algorithms=["ES256"])
-        parts = server.server.exchange
+        parts = server.server.context.port(ConfiguredExchange).parts
         assert parts is not None
         await parts.subjects.reload()
         after = await exchange(server, token)
@@ -164,7 +166,7 @@ async def test_a_new_ca_of_an_issuer_is_used(
         await make_policy(server, issuer)
         before = await exchange(server, issuer.github())
         issuer.exchange_configuration(file)
-        parts = server.server.exchange
+        parts = server.server.context.port(ConfiguredExchange).parts
         assert parts is not None
         await parts.subjects.reload()
         await keys_fetched(server)
@@ -220,7 +222,7 @@ async def test_an_issuer_that_does_not_answer_delays_no_other(
     other.pages["/.well-known/openid-configuration"] = released
     write_configuration(tmp_path / "exchange.json", issuer.described(), other.described())
     async with exchanging(server_files, issuer, tmp_path, waits=False) as server:
-        parts = server.server.exchange
+        parts = server.server.context.port(ConfiguredExchange).parts
         assert parts is not None
         await parts.subjects._followed[issuer.url].source.newer()
         await make_policy(server, issuer)
@@ -244,7 +246,7 @@ async def test_tokens_of_a_removed_issuer_end_by_themselves(
         outside = issuer.github()
         token = (await exchange(server, outside)).json["access_token"]
         other.exchange_configuration(tmp_path / "exchange.json")
-        parts = server.server.exchange
+        parts = server.server.context.port(ConfiguredExchange).parts
         assert parts is not None
         await parts.subjects.reload()
 

@@ -9,6 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from orchid.features.exchange.ports import ConfiguredExchange
+from orchid.features.ledger.token_counts import TokenCounts
 from orchid.kernel.engine.ledger import store_keys
 from orchid.kernel.engine.ledger.entries import object_seal, seal
 from tests.api.world import Api
@@ -114,7 +116,7 @@ async def test_the_ledger_has_every_change_of_a_policy(server: Api, issuer: Outs
     changed = {**made, "spec": {**made["spec"], "maxDuration": "20m"}}
     await server.call("PUT", f"{CI}/acme-deploy", changed)
     await exchange(server, issuer.github())
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     await parts.leave()
     await server.call("DELETE", f"{CI}/acme-deploy")
@@ -135,7 +137,7 @@ async def test_the_ledger_counts_exchanges_and_their_tokens(
 ) -> None:
     """By policy and hour; and the issued tokens like all others."""
     made = await make_policy(server, issuer)
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     before = server.server.clock.now()
     for _ in range(3):
@@ -143,7 +145,7 @@ async def test_the_ledger_counts_exchanges_and_their_tokens(
     assert (await exchange(server, issuer.github(ref="x"))).status == 400
 
     await parts.leave()
-    await server.server.token_counts.write()
+    await server.server.context.port(TokenCounts).write()
 
     rows = [row for one in await entries(server, "exchanges.counted") for row in one["exchanges"]]
     tokens = [row for one in await entries(server, "tokens.counted") for row in one["tokens"]]
@@ -160,7 +162,7 @@ async def test_a_policy_shows_when_it_was_used(server: Api, issuer: OutsideIssue
     """To the hour: at most one write an hour, however many exchanges."""
     await make_policy(server, issuer)
     unused = (await server.call("GET", f"{CI}/acme-deploy")).json
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     await exchange(server, issuer.github())
     await parts.uses.write()

@@ -22,6 +22,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
+from orchid.features.revocation.revocations import Revocations
 from orchid.features.rights.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.kernel.client.client import ListSelection
 from orchid.kernel.wire.meta import ObjectMeta
@@ -120,4 +121,4 @@ async def test_a_revocation_reaches_the_user_that_a_certificate_authenticates(
     await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name="r"), spec=spec))
     await world.server.feed.fresh()
 
-    assert world.server.access.revocations.is_final(record) is is_revoked
+    assert world.server.context.port(Revocations).is_final(record) is is_revoked

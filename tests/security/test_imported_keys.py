@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchid.features.token_keys.file_keys import FileKeyObjects
 from orchid.features.token_keys.kinds.signing_key import (
     IMPORTED,
     VERIFYING,
@@ -109,7 +110,7 @@ async def test_no_cluster_has_a_key_of_orchid_or_of_another_cluster(
 ) -> None:
     """The answer names the key that is there."""
     async with api(tmp_path / "data", token_keys=where) as server:
-        if (shown := server.server.file_keys()) is not None:
+        if (shown := server.server.context.optional(FileKeyObjects)) is not None:
             await shown.update()
             await server.server.feed.fresh()
         for name in ("prod", "test"):

@@ -12,6 +12,8 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
+from orchid.features.revocation.revocations import Revocations
+from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.features.token_keys.kinds.signing_key import (
     IMPORTED,
     RETIRED,
@@ -69,7 +71,7 @@ async def test_a_public_key_of_a_cluster_ends_no_key_of_an_authority(tmp_path: P
         async with world.running(KEEPER):
             await until_ready(world)
             await revoke(world, "clusters.mine-1")
-            revoked = world.server.access.revocations.revoked_keys()
+            revoked = world.server.context.port(Revocations).revoked_keys()
 
     key = await world.admin.get(SigningKey, "web-1")
     assert not key.is_revoked(revoked)
@@ -132,4 +134,4 @@ async def test_the_revocation_of_a_token_key_ends_it_as_the_key_of_an_authority(
 
 async def published(world: Beside) -> list[str]:
     await world.server.feed.fresh()
-    return [key.kid for key in world.server.access.keys.verifying.keys]
+    return [key.kid for key in world.server.context.port(FollowedKeys).keys.verifying.keys]

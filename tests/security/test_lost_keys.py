@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid import cli
 from orchid.assembly import serving
-from orchid.assembly.ledger import sequenced
+from orchid.features.ledger.own_log import sequenced
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.credentials import keys
 from orchid.kernel.engine.ledger import store_keys

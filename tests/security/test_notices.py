@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from orchid.assembly.controllers.controlling import notice_settings
+from orchid.features.notices.receiver import notice_settings
+from orchid.features.notices.sending import NoticeMetrics
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.kernel.credentials.keys import b64url_decode
 from orchid.kernel.outbound.failures import AnswerRefused
-from orchid.kernel.runtime.context import NoticeMetrics
 from orchid.kernel.settings.checking import check
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.wire.errors import Forbidden
@@ -30,7 +31,7 @@ async def test_a_notice_is_no_credential(server: Api) -> None:
     await server.account("robot")
     valid = await server.token("robot")
     claims = json.loads(b64url_decode(valid.split(".")[1].encode()))
-    signer = server.server.access.keys.signer()
+    signer = server.server.context.port(FollowedKeys).keys.signer()
     body = {"kind": "SelfSubjectReview", "apiVersion": "authentication.orch.io/v1"}
 
     token = await server.call("POST", SELF, body, token=signer.sign_payload(claims).reveal())

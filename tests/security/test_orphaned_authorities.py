@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from orchid.features.authorities.authority_keys import AuthorityKeyIndex
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.token_keys.kinds.signing_key import SigningKey
@@ -187,8 +188,8 @@ async def test_what_is_left_in_the_store_counts_for_nothing(world: Beside) -> No
         assert "CN=Bob" in subject_of(ready)
         assert "CN=Bob" in leaf.issuer.rfc4514_string()
         assert not belongs_to(await world.admin.get(SigningKey, "web-1"), made)
-        assert world.server.access.authority_keys.lists("web") == ["web"]
-        (issuer,) = world.server.access.authority_keys.issuers("web", set())
+        assert world.server.context.port(AuthorityKeyIndex).lists("web") == ["web"]
+        (issuer,) = world.server.context.port(AuthorityKeyIndex).issuers("web", set())
         assert issuer.public_key() != pair.certificate.public_key()
 
         await world.admin.delete(PublishedBundle, "web")

@@ -14,6 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
+from orchid.features.authorities.platform_authority import PlatformAuthority
+from orchid.features.revoking.applied_revision import AppliedRevision
 from orchid.features.rights.kinds.role import ClusterRole
 from orchid.features.rights.kinds.role_binding import ClusterRoleBinding
 from orchid.features.token_keys.kinds.signing_key import ACTIVE, SigningKey
@@ -108,7 +110,7 @@ async def test_a_status_does_not_bring_another_root(tmp_path: Path, position: st
         key, root, chain = await own_root(world, "cluster-1", position)
         with pytest.raises(Invalid, match=r"status\.certificate"):
             await mallory.update_status(replace(key, status=replace(key.status, certificate=chain)))
-        platform = world.server.access.platform
+        platform = world.server.context.port(PlatformAuthority)
         assert platform is not None
         trusted = platform.certificates
 
@@ -130,7 +132,7 @@ async def test_the_server_trusts_no_other_root_that_is_stored(
         assert value != entry.data
         await store.commit([Change(entry.key, value, entry.revision)])
         await world.server.feed.fresh()
-        platform = world.server.access.platform
+        platform = world.server.context.port(PlatformAuthority)
         assert platform is not None
         pool = platform.pool()
 
@@ -274,7 +276,7 @@ async def test_another_root_waits_until_verifiers_have_it(tmp_path: Path) -> Non
             await step(world, "web-2", ACTIVE)
         third = (await new_key(world, "web-3")).status.request
         await installed_by(owner, "web-3", signed_elsewhere(third, other))
-        await world.server.applied.report()
+        await world.server.context.port(AppliedRevision).report()
         with pytest.raises(Invalid, match="the leader has not recorded yet"):
             await step(world, "web-3", ACTIVE)
 

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.authorities.platform_authority import PlatformAuthority
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
@@ -229,7 +230,7 @@ async def test_the_files_of_a_server_do_not_bring_back_a_key_of_the_platform(
         await world.admin.delete(SigningKey, "cluster-1")
         saved = await copied(store)
     async with beside(tmp_path / "data", store=saved) as world:
-        platform = world.server.access.platform
+        platform = world.server.context.port(PlatformAuthority)
         assert platform is not None
         trusted = [one.key_id for one in platform.chosen.verifying]
         authority = await world.admin.get(CertificateAuthority, "cluster")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchid.features.accounts.token_lifetimes import NAME, rounded
+from orchid.features.certificates.client_pools import ClientPools
 from orchid.kernel.store.interface import Change, Span
 from orchid.kernel.store.memory import MemoryStore
 from orchid.kernel.wire.naming import ORCH
@@ -263,13 +264,13 @@ async def test_a_fingerprint_stays_revoked_when_another_authority_is_trusted(
         server, "unseen", certificate={"sha256": test_revocations.fingerprint(jane)}
     )
     end = moment(made["status"]["expires"])
-    pools = server.server.access.client_pools
+    pools = server.server.context.port(ClientPools)
 
     class Later:
         end = moment(made["status"]["expires"]) + timedelta(days=1)
 
     clock.ahead = end - datetime.now(UTC) + timedelta(hours=1)
-    monkeypatch.setattr(server.server.access, "client_pools", [*pools, lambda: Later])
+    monkeypatch.setattr(pools, "proxies", lambda: Later)
     early = await server.call("DELETE", f"{REVOCATIONS}/unseen")
     clock.ahead += timedelta(days=1)
     late = await server.call("DELETE", f"{REVOCATIONS}/unseen")

@@ -4,6 +4,7 @@ import base64
 from pathlib import Path
 
 from orchid.features.objects.kinds.lease import opens_annotation
+from orchid.features.objects.server_leases import ServerLeases
 from orchid.kernel.store.encryption import key_name
 from orchid.kernel.wire.naming import ORCH
 from tests.api.test_old_leases import DEAD, LEASES, Kept
@@ -51,7 +52,7 @@ async def test_a_start_seals_no_secret_with_the_key_before(
         await first.make(LEASES, lease_of(DEAD, opens=opened))
 
     async with api(server_files, store=store, **key_file(tmp_path, "key2", "key1")) as started:
-        counted = set(started.server.access.servers.live())
+        counted = set(started.server.context.port(ServerLeases).live())
         after = seals(started)
         stale = [one for one in started.server.store.stale_keys(1000) if "/default/s" in one]
 

@@ -2,6 +2,7 @@
 
 import json
 
+from orchid.features.ledger.token_counts import TokenCounts
 from orchid.kernel.engine.ledger import store_keys
 from tests.api.world import Api
 
@@ -14,7 +15,7 @@ async def test_lifetimes_that_all_differ_do_not_fill_the_ledger(server: Api) -> 
     await server.account("busy")
     for number in range(TOKENS):
         await server.token("busy", expirationSeconds=600 + number * 14_000_000)
-    counts = server.server.token_counts
+    counts = server.server.context.port(TokenCounts)
 
     await counts.write()
 

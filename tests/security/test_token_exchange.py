@@ -14,6 +14,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from orchid.features.exchange.ports import ConfiguredExchange
 from orchid.kernel.settings.errors import BadSettings
 from tests.api.world import ADMIN, ALICE, BOB, Api, api, settings
 from tests.e2e.outside_issuer import AUDIENCE, OutsideIssuer
@@ -566,7 +567,7 @@ async def test_a_description_has_only_permitted_characters(
 
 def stop_time(server: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refill no allowance, however long the test takes."""
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     for limit in (parts.exchanger._limit, parts.limits._rate):
         monkeypatch.setattr(limit, "_monotonic", lambda: 1000.0)
@@ -597,7 +598,7 @@ async def test_concurrent_requests_of_one_address_are_limited(
 ) -> None:
     """Ten at a time; an unknown key makes a request wait for the issuer."""
     await make_policy(server, issuer)
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     source = parts.subjects._followed[issuer.url].source
     released = asyncio.Event()
@@ -824,7 +825,7 @@ async def test_exchange_is_off_by_default(server_files: Path, issuer: OutsideIss
         page = await off.call("POST", "/oauth2/token", b"x=y", token=ADMIN)
         made = await off.call("POST", CI, policy(issuer))
 
-        assert off.server.exchange is None
+        assert off.server.context.optional(ConfiguredExchange) is None
         assert (anonymous.status, page.status) == (401, 404)
         assert made.status == 201
         assert "token exchange is off" in " ".join(made.warnings)
@@ -890,7 +891,7 @@ async def test_the_file_is_read_again_when_it_changes(
 ) -> None:
     """A new audience counts, a removed issuer does not, and an invalid file changes nothing."""
     await make_policy(server, issuer)
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     file, token = tmp_path / "exchange.json", issuer.github(aud="https://new.example")
     before = await exchange(server, token)
@@ -918,7 +919,7 @@ async def test_a_new_key_of_the_issuer_is_used(
 ) -> None:
     """The keys are fetched again for an unknown key, and the old key is refused."""
     await make_policy(server, issuer)
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     old, source = issuer.github(), parts.subjects._followed[issuer.url].source
     assert (await exchange(server, old)).status == 200
@@ -936,7 +937,7 @@ async def test_a_new_key_that_cannot_be_fetched_is_503(
 ) -> None:
     """The token may be good; tokens of the old key are exchanged meanwhile."""
     await make_policy(server, issuer)
-    parts = server.server.exchange
+    parts = server.server.context.port(ConfiguredExchange).parts
     assert parts is not None
     old, source = issuer.github(), parts.subjects._followed[issuer.url].source
     issuer.rotate()
@@ -955,7 +956,7 @@ async def test_keys_that_are_not_there_yet_are_503(
     """With Retry-After; the client's token may be good."""
     file = issuer.exchange_configuration(tmp_path / "exchange.json", discoveryURL=f"{issuer.url}/x")
     async with api(server_files, token_exchange_config=file) as server:
-        parts = server.server.exchange
+        parts = server.server.context.port(ConfiguredExchange).parts
         assert parts is not None
         await parts.subjects._followed[issuer.url].source.refresh()
 

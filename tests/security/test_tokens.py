@@ -14,9 +14,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.assembly import access
 from orchid.features.accounts.kinds.token_review import accepted
 from orchid.features.accounts.token_issuer import TokenIssuer
+from orchid.features.token_keys import followed_keys
+from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.kernel.access.authenticators.audiences import shared
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.keys import generate
@@ -311,7 +312,7 @@ async def test_a_planned_change_of_keys_refuses_no_live_token_and_an_emergency_a
     server_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Publish, then sign, then remove: what each step does to tokens that are under way."""
-    monkeypatch.setattr(access, "LOOK_AT_KEYS_EVERY", 0.001)
+    monkeypatch.setattr(followed_keys, "LOOK_AT_KEYS_EVERY", 0.001)
     files = {name: tmp_path / f"{name}.key" for name in ("old", "new")}
     for file in files.values():
         file.touch(mode=0o600)
@@ -343,7 +344,7 @@ async def test_a_planned_change_of_keys_refuses_no_live_token_and_an_emergency_a
             write(signs, *verifies)
             await asyncio.wait_for(taken_up.wait(), 10)
 
-        following = asyncio.create_task(server.server.access.follow_keys(changed))
+        following = asyncio.create_task(server.server.context.port(FollowedKeys).follow(changed))
         old = await server.token("robot")
         await after("old", "old", "new")
         published = await gets_in(server, old)

@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchid.features.rights.authorizers import rbac
 from orchid.kernel.http.messages import Response
 from orchid.kernel.server import negotiate, parse
 from tests.api.world import ADMIN, ALICE, BOB, Api, api
@@ -118,7 +119,7 @@ async def cold(server: Api, method: str, target: str, lines: list[str]) -> tuple
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
                 function.cache_clear()
-    server.server.access.rbac._forget_roles()
+    server.server.context.port(rbac.RBAC)._forget_roles()
     headers = dict(line.split(": ", 1) for line in ("host: test", *lines))
     answer = await server.send(method, target, {k.lower(): v for k, v in headers.items()})
     assert isinstance(answer, Response)

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import pytest
 
+from orchid.features.accounts.account_tokens import AccountTokens
 from orchid.features.accounts.authenticators.service_account_token import issuer_keys
 from orchid.kernel.credentials.keys import generate
 from orchid.kernel.credentials.tokens import KeySet
@@ -67,9 +68,9 @@ async def expired(_server: Api, clock: MovingClock) -> None:
 
 
 async def key_removed(server: Api, _clock: MovingClock) -> None:
-    access = server.server.access
+    verifier = server.server.context.port(AccountTokens).verifier
     others = KeySet([generate().public])
-    access.verifier.replace_issuers(issuer_keys((ISSUER,), others, access.settings.names))
+    verifier.replace_issuers(issuer_keys((ISSUER,), others, server.server.settings.names))
 
 
 async def account_revoked(server: Api, _clock: MovingClock) -> None:

@@ -18,7 +18,7 @@ from orchid.assembly.settings import SECTIONS, EverySetting
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "orchid"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-# Kinds that are not stored: assembly/kinds.py gives them what they act with.
+# Kinds that are not stored: `served_kinds` of their features give them what they act with.
 ACTING = {
     "approval_review", "certificate_search", "self_subject_review", "self_subject_rules_review",
     "subject_access_review", "token_exchange_review", "token_request", "token_review",
@@ -132,9 +132,7 @@ def test_every_policy_is_asked() -> None:
     missing = policies - assembled()
 
     assert policies
-    assert not missing, (
-        f"build {sorted(missing)} in Policies.all of src/orchid/assembly/admission.py"
-    )
+    assert not missing, f"build {sorted(missing)} in `policies` of the FEATURE of its folder"
 
 
 def test_every_authenticator_and_authorizer_is_asked() -> None:
@@ -152,7 +150,7 @@ def test_every_authenticator_and_authorizer_is_asked() -> None:
     missing = sorted(files.keys() - used)
 
     assert files
-    assert not missing, f"build {missing} in src/orchid/assembly/access.py"
+    assert not missing, f"build {missing} in `authenticators` of the FEATURE of its folder"
 
 
 def test_every_command_is_in_the_table() -> None:

@@ -403,8 +403,8 @@ def test_folders_have_few_files() -> None:
 
 def test_a_folder_has_at_most_fifteen_files() -> None:
     """More are not read as a list; sub-folders have the names of ideas."""
-    # wire: one type or rule of the API in each file; assembly: what it builds is moving to features
-    exempt = {"src/orchid/kernel/wire", "src/orchid/assembly"}
+    # wire: one type or rule of the API in each file
+    exempt = {"src/orchid/kernel/wire"}
     folders = {path.parent for path in ROOT.glob("src/orchid/**/*.py")}
 
     large = {

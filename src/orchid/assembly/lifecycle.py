@@ -1,113 +1,41 @@
 """The life of a server: start, serve until asked to stop, drain."""
 
 import asyncio
-import contextlib
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchid.assembly.access import as_bad_settings
-from orchid.assembly.controllers import controlling
-from orchid.assembly.controllers.default_roles import default_policy
-from orchid.assembly.controllers.running import run_controllers
-from orchid.assembly.listeners import list_listener
-from orchid.assembly.platform.importing import import_authority, import_later, report_older
+from orchid.assembly import order
+from orchid.assembly.controllers.local_controllers import control
+from orchid.assembly.features import FEATURES
+from orchid.assembly.listeners import plain_listener
 from orchid.assembly.server import Assembly
 from orchid.features.console.settings import ConsoleSettings
-from orchid.features.ledger.known_keys import note_keys
-from orchid.features.objects.kinds.lease import Lease, server_prefix
-from orchid.features.revoking.revocation_file import FileTooLarge
-from orchid.features.rights.reconcile import reconcile
-from orchid.features.token_keys.key_import import TokenKeyFiles, TokenKeyImport
 from orchid.kernel.base import process_memory
-from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.feature import Background
 from orchid.kernel.http.listener import Listener
 from orchid.kernel.settings.errors import BadSettings, NotAvailable
-from orchid.kernel.wire.errors import NotFound, Unavailable
+from orchid.kernel.wire.errors import Unavailable
 
 if TYPE_CHECKING:
     from orchid.assembly.console.listener import ServedConsole
 
 log = logging.getLogger(__name__)
 
+Work = Coroutine[Any, Any, None]
 Ready = Callable[[], Awaitable[Sequence[socket.socket]]]
 
 
 async def start(server: Assembly) -> None:
     """Load every object, and write the objects that must always exist."""
     try:
-        await _start(server)
+        await server.feed.wait_loaded()
+        for feature in order.by_name(FEATURES, order.PREPARE):
+            if feature.prepare is not None:
+                await feature.prepare(server.context)
     except Unavailable as problem:  # a full disk, or etcd went away
         raise NotAvailable(f"the server cannot start: {problem}") from None
-
-
-async def _start(server: Assembly) -> None:
-    await server.feed.wait_loaded()
-    server.sealing.require_keys()
-    if not server.settings.given.etcd_servers:
-        await _remove_old_leases(server)
-    if server.revocation_copy is not None:
-        try:
-            await server.revocation_copy.put_back()
-        except FileTooLarge as problem:
-            raise BadSettings(str(problem)) from None
-    names = server.settings.names
-    for name in (
-        "default", names.system_namespace, names.public_namespace, names.node_lease_namespace,
-    ):  # fmt: skip
-        await server.ensure_namespace(name)
-    await server.access.lifetimes.begin()
-    if server.access.authorization.uses("RBAC"):
-        await reconcile(default_policy(names), server.local, names)
-    if server.settings.stores_token_keys:
-        await _import_token_keys(server)
-    else:
-        await server.note_token_keys()
-    if server.access.platform is not None:
-        await import_authority(server)
-        with as_bad_settings():
-            for check in server.access.platform.checks:
-                check()
-
-
-async def _remove_old_leases(server: Assembly) -> None:
-    """Delete the Leases of earlier processes, which count as live servers for a while.
-
-    A process that was killed leaves its own. No other server has the embedded store open.
-    """
-    cache, names = server.feed.of(Lease), server.settings.names
-    prefix = cache.kind.key(names.system_namespace, server_prefix(names))
-    for entry in [one for key, one in cache.entries.items() if key.startswith(prefix)]:
-        with contextlib.suppress(NotFound):
-            await server.local.delete(entry.object)
-
-
-async def _import_token_keys(server: Assembly) -> None:
-    """Create objects for token keys that are only in files, and the first key if there is none."""
-    given = server.settings.given
-    files = TokenKeyFiles(
-        server.files.signing_key,
-        tuple(map(Path, given.service_account_key_file)),
-        is_configured=bool(given.service_account_signing_key_file),
-        is_shared=bool(given.etcd_servers),
-    )
-    importing = TokenKeyImport(
-        server.settings.names,
-        files,
-        server.feed,
-        server.store,
-        server.random,
-        clock=server.clock,
-        publish_time=str(given.token_key_publish_time),
-        unrecorded=server.access.lifetimes.longest_until_now,
-    )
-    try:
-        await importing.run()
-    except Refusal as refusal:
-        raise BadSettings(str(refusal)) from None
-    await server.feed.fresh()
 
 
 async def run(
@@ -115,7 +43,7 @@ async def run(
     stop: asyncio.Event,
     ready: Ready,
     *,
-    beside: Sequence[Coroutine[Any, Any, None]] = (),
+    beside: Sequence[Work] = (),
     prepares: bool = True,
     listens: bool = True,
     controls: bool = True,
@@ -125,56 +53,80 @@ async def run(
     `ready` is awaited before serving, and returns the sockets to listen on. The coroutines in
     `beside` run as long as the server does.
     """
-    settings, monotonic = server.settings, server.clock.monotonic
+    work = list(_of_features(server, controls))
     process_memory.prepare()
     async with asyncio.TaskGroup() as tasks:
-        background = [tasks.create_task(work) for work in (server.feed.run(), *beside)]
+        background = [tasks.create_task(task) for task in (server.feed.run(), *beside)]
         await (start(server) if prepares else server.feed.wait_loaded())
         if prepares:
-            await server.own_certificates.record(server.clock)
+            await _each(each.begin for each in work)
         listener = server.listener() if prepares else None
         # Their settings are in use before the server is announced.
-        console = await _console(server) if controls else None
-        plain = await list_listener(settings, server.lists, monotonic) if controls else None
+        listeners, beside_them = await _other_listeners(server) if controls else ([], [])
         process_memory.settle()
         sockets = await ready()
         listener = listener or server.listener()  # another process has prepared its files
         if listens:
-            await listener.start(sockets=sockets, shares=settings.given.workers > 1)
-        background += [tasks.create_task(console.run())] if console else []
-        background += [tasks.create_task(work) for work in _upkeep(server, controls)]
-        reporting = tasks.create_task(server.applied.run()) if listens else None
-        controllers = tasks.create_task(_control(server)) if controls else None
+            await listener.start(sockets=sockets, shares=server.settings.given.workers > 1)
+            listeners.insert(0, listener)
+        upkeep = (*beside_them, *_upkeep(server, work, controls))
+        background += [tasks.create_task(task) for task in upkeep]
+        reports = [each.report() for each in work if listens and each.report is not None]
+        reporting = [tasks.create_task(report) for report in reports]
+        controllers = tasks.create_task(control(server)) if controls else None
         await stop.wait()
-        server.readiness.stopping = True
-        server.trust.stop_waiting()
-        log.info("server.stopping")
+        _begin_to_stop(server, work)
         if controllers is not None:
             await _stop(controllers)  # first, so that another server can take over immediately
-        for one in (listener if listens else None, plain, console.listener if console else None):
-            await _drain(one, settings.shutdown_grace)
-        if reporting is not None:
-            reporting.cancel()
-            await _leave(server)
-        for task in background:
-            task.cancel()
-    await _close(server)
+        for each in listeners:
+            await each.drain(server.settings.shutdown_grace)
+        _cancel(reporting)
+        if listens:
+            await _each(each.leave for each in reversed(work))
+        _cancel(background)
+    await _each(each.close for each in work)
+    server.close()
+
+
+def _begin_to_stop(server: Assembly, work: Iterable[Background]) -> None:
+    server.readiness.stopping = True
+    for each in work:
+        if each.stopping is not None:
+            each.stopping()
+    log.info("server.stopping")
+
+
+def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+
+
+def _of_features(server: Assembly, controls: bool) -> Iterator[Background]:
+    for feature in FEATURES:
+        if feature.background is not None:
+            yield from feature.background(server.context, controls)
+
+
+async def _each(steps: Iterable[Callable[[], Awaitable[None]] | None]) -> None:
+    for step in steps:
+        if step is not None:
+            await step()
+
+
+async def _other_listeners(server: Assembly) -> tuple[list[Listener], list[Work]]:
+    """The listeners of features and of the console, started, and what runs beside them."""
+    offered = [each.plain_http(server.context) for each in FEATURES if each.plain_http]
+    monotonic = server.clock.monotonic
+    listeners = [await plain_listener(server.settings, each, monotonic) for each in offered if each]
+    console = await _console(server)
+    if console is None:
+        return listeners, []
+    return [*listeners, console.listener], [console.run()]
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
-
-
-async def _close(server: Assembly) -> None:
-    await server.token_counts.write()
-    await server.access.long_tokens.write()
-    server.close()
-
-
-async def _drain(listener: Listener | None, grace: float) -> None:
-    if listener is not None:
-        await listener.drain(grace)
 
 
 async def _console(server: Assembly) -> "ServedConsole | None":
@@ -194,78 +146,10 @@ async def _console(server: Assembly) -> "ServedConsole | None":
     return console
 
 
-async def _leave(server: Assembly) -> None:
-    """Write data that only this process has, after the last request."""
-    await server.applied.leave()
-    await server.cluster_status.leave()
-    await server.trust.consumers.write()
-    if server.exchange is not None:
-        await server.exchange.leave()
-
-
-def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
+def _upkeep(server: Assembly, work: Iterable[Background], controls: bool) -> list[Work]:
     """The background tasks; of several processes only one warns and writes files."""
-    access = server.access
-    work = [
-        access.follow_keys(server.note_token_keys),
-        access.authorization.follow(),
-        server.watches.run(),
-        server.watchdog.run(),
-        server.token_uses.run(),
-        server.token_counts.run(),
-        access.long_tokens.run(server.clock, sweeps=warns),
-        server.cluster_status.run(),
-        server.trust.run(),
-        server.sealing.run(),
-        server.ends.run(warns=warns),
-        server.ledger_standing.run(keeps=warns),
-        asyncio.to_thread(process_memory.enlarge_pages),
-    ]
-    if warns and (shown := server.file_keys()) is not None:
-        work.append(shown.run())
-    if server.probe is not None:
-        work.append(server.probe.run())
-    if warns:
-        work += [server.own_certificates.run(server.clock), server.host.run()]
-        work += [import_later(server), report_older(server), server.file_authorities.run()]
-        work.append(server.sealing.resealing(server.settings).run())
-    if warns and server.revocation_copy is not None:
-        work.append(server.revocation_copy.run())
-    if server.exchange is not None:
-        work.append(server.exchange.run())
-    return [*work, access.oidc.run()] if access.oidc else work
-
-
-async def _control(server: Assembly) -> None:
-    """Run the configured controllers until cancelled; again when the cluster CA is imported."""
-    platform = server.access.platform
-    if platform is not None and not platform.is_stored:
-        imported = asyncio.Event()
-        platform.changed.append(imported.set)
-        running = asyncio.ensure_future(_run_controllers(server, is_stored=False))
-        waiting = asyncio.ensure_future(imported.wait())
-        try:
-            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                running.result()
-        finally:
-            running.cancel()
-            waiting.cancel()
-            await asyncio.wait((running, waiting))
-    await _run_controllers(server, is_stored=platform is not None)
-
-
-async def _run_controllers(server: Assembly, *, is_stored: bool) -> None:
-    context = controlling.controller_context(
-        server.settings,
-        server.files,
-        server.clock,
-        server.access.keys.legacy_signer,
-        server.notice_metrics,
-        stores_authority=is_stored,
-        hsm=server.access.hsm,
-    )
-    if not is_stored:
-        known = controlling.authorities(context.signers)
-        await note_keys(server.store, "authority", known, server.clock.now())
-    await run_controllers(server.wanted_controllers, server.clients, context)
+    tasks = [each.run() for each in work if each.run is not None]
+    tasks += [server.watches.run(), server.watchdog.run(), server.ends.run(warns=controls)]
+    tasks.append(asyncio.to_thread(process_memory.enlarge_pages))
+    tasks += [server.probe.run()] if server.probe is not None else []
+    return [*tasks, server.host.run()] if controls else tasks

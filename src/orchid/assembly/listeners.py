@@ -1,13 +1,13 @@
-"""The listeners of a server: HTTPS for all of it, and plain HTTP for revocation lists if wanted."""
+"""The listeners of a server: HTTPS for all of it, and plain HTTP for features that need it."""
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from orchid.features.revoking.pages import crl
 from orchid.kernel.base import process_memory
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.engine.cache.feed import Feed
+from orchid.kernel.feature import PlainHttp
 from orchid.kernel.http.descriptors import fitted
 from orchid.kernel.http.listener import ConnectionLimits, Listener
 from orchid.kernel.http.tls.files import TlsFiles
@@ -49,24 +49,21 @@ def api_listener(
     )
 
 
-async def list_listener(
-    settings: Settings, lists: crl.ServedLists, monotonic: Callable[[], float]
-) -> Listener | None:
-    """The listener without TLS, which serves only revocation lists; started, if configured."""
-    given = settings.given.crl_listen
-    if not given:
-        return None
+async def plain_listener(
+    settings: Settings, plain: PlainHttp, monotonic: Callable[[], float]
+) -> Listener:
+    """The listener without TLS of a feature, started."""
     listener = Listener(
-        crl.PlainRevocationLists(lists),
+        plain.handler,
         timeout_response=TIMEOUT,
         failure=failed,
         monotonic=monotonic,
         limits=fitted(ConnectionLimits(request_timeout=settings.request_timeout)),
     )
     try:
-        await listener.start(*given.parts)
+        await listener.start(*plain.address.parts)
     except OSError as problem:
         why = problem.strerror or problem
-        raise BadSettings(f"--crl-listen: {given}: {why}") from None
-    log.info("crl.listening", extra={"addresses": listener.addresses})
+        raise BadSettings(f"--{plain.setting}: {plain.address}: {why}") from None
+    log.info(plain.event, extra={"addresses": listener.addresses})
     return listener

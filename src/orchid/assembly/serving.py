@@ -10,9 +10,9 @@ import socket
 from typing import Any
 
 from orchid.assembly import lifecycle, setting_files
-from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import has_sealed, opened_audit, opened_store
+from orchid.features.ledger.own_log import sequenced
 from orchid.kernel.base import helper_process, process_memory
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.http.listener import bind

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from orchid.assembly import ledger
 from orchid.assembly.kinds import stored_kinds
+from orchid.features.ledger.own_log import ledger_key
 from orchid.features.rights.authorizers.configuration import read_configuration as read_authorizers
 from orchid.features.sealing.encryption import read_configuration as read_encryption
 from orchid.features.sign_in.authenticators.static_token import StaticTokenAuthenticator
@@ -125,7 +125,7 @@ def _verification_keys(path: Path, _: Settings) -> None:
 
 
 def _ledger_key(path: Path, _: Settings) -> None:
-    ledger.ledger_key(path)
+    ledger_key(path)
 
 
 def _static_tokens(path: Path, _: Settings) -> None:
@@ -133,15 +133,15 @@ def _static_tokens(path: Path, _: Settings) -> None:
 
 
 def _outside_issuers(_: Path, settings: Settings) -> None:
-    from orchid.assembly import outside_issuers  # noqa: PLC0415 -- most servers have none
+    from orchid.features.sign_in import outside_issuers  # noqa: PLC0415 -- most servers have none
 
     outside_issuers.read(settings)
 
 
 def _exchange_issuers(_: Path, settings: Settings) -> None:
-    from orchid.assembly import token_exchange  # noqa: PLC0415 -- most servers have none
+    from orchid.features.exchange import parts  # noqa: PLC0415 -- most servers have none
 
-    token_exchange.issuers(settings)
+    parts.issuers(settings)
 
 
 def _kubeconfig(path: Path, _: Settings) -> None:

@@ -7,7 +7,7 @@ construction. Where a feature needs a later one, which it must not import, it de
 with the functions that it needs, and the later feature provides that.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
@@ -21,7 +21,9 @@ from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import Authorizer, Randomness
 from orchid.kernel.engine.internal_writes import InternalObjects
+from orchid.kernel.engine.kind import Kind
 from orchid.kernel.http.messages import HttpRequest, Response, Stream
+from orchid.kernel.runtime.declaration import ComponentIdentity
 from orchid.kernel.server.chain import Chain
 from orchid.kernel.server.in_process.clients import InProcessClients
 from orchid.kernel.settings.checking import Settings
@@ -52,6 +54,25 @@ class AuthorizerPort(NamedTuple):
     authorizer: Authorizer
 
 
+class AuthorizerOffer(NamedTuple):
+    """An authorizer of a feature: one for a mode of --authorization-mode, or for all requests."""
+
+    mode: str  # "" if it is asked after the roles, in every mode that has them
+    build: Callable[[], Any]  # an Authorizer that can also list its rules
+
+
+class AuthorizerOffers(NamedTuple):
+    """The authorizers of all features."""
+
+    all: tuple[AuthorizerOffer, ...]
+
+
+class Components(NamedTuple):
+    """All components that use the API with an account, of all features."""
+
+    all: tuple[ComponentIdentity, ...]
+
+
 class Context:
     """What every feature may use, and what features offer each other."""
 
@@ -65,12 +86,16 @@ class Context:
         clock: Clock,
         randomness: Randomness,
         offload: Offload,
+        kinds: Sequence[Kind[Any]],
     ) -> None:
+        """`kinds`: those that are stored."""
         self.settings, self.files = settings, files
         self.naming: Naming = settings.names
         self.store, self.feed = store, feed
         self.clock, self.random, self.offload = clock, randomness, offload
+        self.kinds = kinds
         self.callers = InProcessCallers()
+        self.closing: list[Callable[[], None]] = []  # to be called in the end
         self._builders: dict[type, Callable[[Context], Any]] = {}
         self._built: dict[type, Any] = {}
         self._building: list[type] = []

@@ -17,6 +17,7 @@ from cryptography import x509
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.acme.kinds.acme_account import AcmeAccount
 from orchid.features.acme.kinds.acme_order import AcmeOrder
+from orchid.features.authorities.authority_keys import AuthorityKeyIndex
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.features.objects.kinds.config_map import ConfigMap
@@ -27,6 +28,7 @@ from orchid.features.token_keys.kinds.signing_key import ACTIVE, SigningKey
 from orchid.features.trust_bundles import stored_edition
 from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
+from orchid.features.trust_bundles.server import TrustServer
 from orchid.features.trust_bundles.stored_edition import ConsumerList, SeenConsumer
 from orchid.kernel.client.client import Client, ListSelection
 from orchid.kernel.credentials.authorities.authority import Authority
@@ -154,7 +156,7 @@ class AuthorityAgain(Scenario):
         await self.world.until(lambda: self._lists_are_of(own))
 
     async def _lists_are_of(self, own: x509.Certificate) -> bool:
-        names = self.world.server.access.authority_keys.lists("web")
+        names = self.world.server.context.port(AuthorityKeyIndex).lists("web")
         stored = RevocationLists(self.world.server.feed, ORCH)
         lists = [stored.find(name) for name in names]
         found = [x509.load_der_x509_crl(one) for one in lists if one is not None]
@@ -271,7 +273,7 @@ class BundleAgain(Scenario):
         async with serving(self.world):
             found = await edition(self.world, 1)
             served = await self.world.until(self._served)
-            self.world.server.trust.consumers.seen(
+            self.world.server.context.port(TrustServer).consumers.seen(
                 "pay", "client-of-bob", found.status.sequence, self.world.clock.now(), sent=True
             )
             await self.world.until(self._consumers)
@@ -287,7 +289,7 @@ class BundleAgain(Scenario):
 
     async def _consumers(self) -> bool:
         """The consumers are written, and are those of Bob alone."""
-        await self.world.server.trust.consumers.write()
+        await self.world.server.context.port(TrustServer).consumers.write()
         name = stored_edition.consumers_name("pay")
         stored = await self.world.admin.find(ConfigMap, name, HOME)
         named = stored_edition.read_consumers(stored).named
@@ -297,7 +299,7 @@ class BundleAgain(Scenario):
 @asynccontextmanager
 async def serving(world: Beside) -> AsyncIterator[None]:
     """The pages of published bundles."""
-    running = asyncio.create_task(world.server.trust.run())
+    running = asyncio.create_task(world.server.context.port(TrustServer).run())
     try:
         yield
     finally:

@@ -22,6 +22,7 @@ from orchid.features.certificates.kinds.certificate_signing_request import (
 )
 from orchid.features.objects.event_writer import EventWriter
 from orchid.features.objects.kinds.namespace import Namespace
+from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.kernel.client.client import Client
 from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.loop import Running
@@ -179,7 +180,7 @@ async def beside(directory: Path, **settings: Any) -> AsyncIterator[Beside]:
             server.settings,
             server.files,
             clock,
-            server.access.keys.legacy_signer,
-            hsm=server.access.hsm,
+            server.context.port(FollowedKeys).keys.legacy_signer,
+            hsm=server.context.hsm,
         )
         yield Beside(server, admin, context, clock)

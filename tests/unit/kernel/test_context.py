@@ -22,7 +22,14 @@ def context() -> Context:
     nothing: Any = None
     settings = type("Settings", (), {"names": None})()
     return Context(
-        settings, nothing, nothing, nothing, clock=nothing, randomness=nothing, offload=nothing
+        settings,
+        nothing,
+        nothing,
+        nothing,
+        clock=nothing,
+        randomness=nothing,
+        offload=nothing,
+        kinds=(),
     )
 
 

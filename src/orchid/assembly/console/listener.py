@@ -28,6 +28,7 @@ from orchid.features.console.web.handler import plain, rendered, web_request
 from orchid.features.console.web.messages import (
     UnreadableRequest,
 )
+from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.base.version import __version__
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.secret import SecretValue
@@ -62,7 +63,7 @@ class ServedConsole:
             Api(PageTransport(server.clients.transport(IDENTITY.name)), server.settings.names),
             server.clock.now,
             timedelta(seconds=self._console.console_session.seconds),
-            server.access.revocations.has_revoked,
+            server.context.port(Revocations).has_revoked,
         )
         self._renderer = Renderer()
         self._sign_in = self._new_sign_in()

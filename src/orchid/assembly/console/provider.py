@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Final
 
-from orchid.assembly import outside_issuers
 from orchid.features.console.settings import ConsoleSettings
 from orchid.features.console.sign_in.openid import OpenIdProvider, OpenIdSettings, calling
 from orchid.features.console.sign_in.served import CALLBACK
+from orchid.features.sign_in import outside_issuers
 from orchid.features.sign_in.oidc.configuration import IssuerSettings
 from orchid.kernel.base.clock import Monotonic
 from orchid.kernel.credentials.files import read_private

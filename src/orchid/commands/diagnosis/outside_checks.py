@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from orchid.assembly import outside_issuers, token_exchange
+from orchid.features.exchange import parts as token_exchange
 from orchid.features.exchange.settings import ExchangeSettings
+from orchid.features.sign_in import outside_issuers
 from orchid.features.sign_in.oidc.keys import KeyLocation, KeySource, fetching
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.settings.errors import BadSettings

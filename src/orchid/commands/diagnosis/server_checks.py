@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
-from orchid.assembly.controllers.default_roles import default_policy
+from orchid.assembly.components import default_policy
 from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.commands.diagnosis.grant_checks import grants_of_accounts
 from orchid.commands.diagnosis.key_checks import stored_keys, url_of

@@ -1,10 +1,11 @@
 """Service accounts and their tokens: issued, reviewed, bound to objects.
 
 Kinds      ServiceAccount, TokenRequest, TokenReview, TokenReviewBatch
-Uses       rights, objects, revocation, sign_in, token_keys, exchange
+Uses       ledger, rights, objects, revocation, sign_in, token_keys, exchange
 Read first token_issuer.py
 """
 
+from orchid.features.accounts import parts
 from orchid.features.accounts.controllers import (
     clean_token_secrets,
     create_default_accounts,
@@ -23,5 +24,13 @@ FEATURE = Feature(
         fill_token_secrets.CONTROLLER,
     ),
     roles=roles,
+    permission_kinds=(service_account.ServiceAccount,),
+    provides=parts.PARTS,
+    token_authenticators=parts.token_authenticators,
+    policies=parts.policies,
+    served_kinds=parts.served_kinds,
+    endpoints=parts.endpoints,
+    prepare=parts.prepare,
+    background=parts.background,
     documentation="concepts.md",
 )

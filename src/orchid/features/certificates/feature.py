@@ -2,11 +2,12 @@
 
 Kinds      CertificateSearch, CertificateSigningRequest, IssuedCertificate, PodCertificateRequest
 Pages      /renewal-info/
-Uses       objects, revocation, sign_in, approval, accounts, trust_bundles, authorities, approving,
-           clusters
+Uses       objects, revocation, sign_in, approval, accounts, trust_bundles, authorities,
+           approving, clusters
 Read first controllers/sign_requests.py
 """
 
+from orchid.features.certificates import parts
 from orchid.features.certificates.controllers import (
     clean_issued,
     clean_pod_requests,
@@ -37,5 +38,13 @@ FEATURE = Feature(
         sign_requests.CONTROLLER,
     ),
     roles=roles,
+    served_kinds=parts.served_kinds,
+    provides=parts.PARTS,
+    authenticators=parts.authenticators,
+    policies=parts.policies,
+    pages=parts.pages,
+    metrics=parts.metrics,
+    prepare=parts.prepare,
+    background=parts.background,
     documentation="mtls.md",
 )

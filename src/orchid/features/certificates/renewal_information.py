@@ -12,7 +12,7 @@ import binascii
 import hashlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -34,6 +34,12 @@ LONGEST_ID: Final = 128  # characters; a key identifier has 20 bytes, a serial n
 
 # When another key began to sign, and the end of the last certificate; None for a current key.
 ReplacedKey = Callable[[str], tuple[datetime, datetime] | None]
+
+
+class ReplacedBy(NamedTuple):
+    """When certificates of a replaced key are to be renewed, as a later feature knows."""
+
+    get: ReplacedKey
 
 
 class MalformedId(ValueError):

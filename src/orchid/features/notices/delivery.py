@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 
 from orchid.features.notices.notice import Notice, NoticeKey
+from orchid.features.notices.sending import NoticeReceiver
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.tokens import TokenSigner
 from orchid.kernel.outbound import foreign
 from orchid.kernel.outbound.failures import AnswerRefused
-from orchid.kernel.runtime.context import NoticeReceiver
 
 MEDIA: Final = "application/secevent+jwt"
 DELIVERED, FAILED, LIMITED, GIVEN_UP = "delivered", "failed", "limited", "given-up"

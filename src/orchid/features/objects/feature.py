@@ -4,6 +4,7 @@ Kinds      ConfigMap, Event, ReportedEvent, Lease, Namespace, Node, Pod, Secret
 Read first kinds/namespace.py
 """
 
+from orchid.features.objects import parts
 from orchid.features.objects.controllers import clean_events, collect_dependents, finish_namespaces
 from orchid.features.objects.kinds import config_map, event, lease, namespace, node, secret
 from orchid.features.objects.kinds.pod import pod
@@ -27,5 +28,9 @@ FEATURE = Feature(
         finish_namespaces.CONTROLLER,
     ),
     roles=roles,
+    permission_kinds=(secret.Secret, pod.Pod, node.Node),
+    provides=parts.PARTS,
+    policies=parts.policies,
+    prepare=parts.prepare,
     documentation="kinds.md",
 )

@@ -14,7 +14,7 @@ certificates on record, and to those without a record that the signer may have i
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.revocation.kinds.credential_revocation import (
@@ -51,6 +51,12 @@ Account = tuple[str, str]  # namespace and name
 EVERY_ACCOUNT: Account = ("", "")
 _NO_TIMES: Final[dict[str, int]] = {}
 _NONE: Final[dict[str, tuple[str, datetime]]] = {}
+
+
+class SignerProfiles(NamedTuple):
+    """The profiles of the platform signers, by signer."""
+
+    profiles: Mapping[str, Profile]
 
 
 class Revocations:

@@ -1,6 +1,6 @@
 """The EncryptionConfiguration file: which kinds are encrypted at rest, and with which keys.
 
-`read_configuration` reads it; assembly/encryption.py puts the encryption around a store.
+`read_configuration` reads it; sealing.py puts the encryption around a store.
 `with_new_key` and `without_key` change it.
 
     apiVersion: apiserver.config.k8s.io/v1

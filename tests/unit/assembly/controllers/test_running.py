@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.assembly.controllers.controlling import controller_accounts
+from orchid.assembly.components import controller_accounts
 from orchid.assembly.controllers.running import (
     CONTROLLERS,
     UnknownController,

@@ -286,7 +286,7 @@ async def test_use_of_a_secrets_token_is_written_down(world: Beside) -> None:
     )
     assert answer.status == 201
 
-    await world.server.token_uses.write_all()
+    await world.server.context.port(SecretTokenUses).write_all()
 
     labels = (await world.admin.get(Secret, "t", "default")).metadata.labels
     assert labels == {ORCH.last_used_label: world.clock.now().date().isoformat()}

@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from orchid.features.authorities.authority_keys import AuthorityKeyIndex
 from orchid.features.authorities.controllers.rotate_authority_keys import schedule_of
 from orchid.features.authorities.kinds.certificate_authority import (
     CertificateAuthority,
@@ -28,6 +29,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
+from orchid.features.revoking.applied_revision import AppliedRevision
 from orchid.features.rights.kinds.role import ClusterRole
 from orchid.features.rights.kinds.role_binding import ClusterRoleBinding
 from orchid.features.token_keys.kinds.signing_key import (
@@ -98,7 +100,7 @@ async def step(world: Beside, name: str, wanted: str) -> None:
 
 async def make_activatable(world: Beside, name: str) -> None:
     """Let a key be published for two days, and known to every server."""
-    await world.server.applied.report()
+    await world.server.context.port(AppliedRevision).report()
     key = await world.admin.get(SigningKey, name)
     published = (world.clock.now() - 2 * DAY).replace(microsecond=0)
     times = replace(key.status.times, published=published)
@@ -235,7 +237,7 @@ async def test_a_successor_is_trusted_before_it_signs(world: Beside) -> None:
         await create(world)
         await until_ready(world)
         second = await new_key(world, "web-2")
-        await world.server.applied.report()
+        await world.server.context.port(AppliedRevision).report()
         await world.until_like(
             SigningKey, "web-2", condition=lambda key: key.status.times.published is not None
         )
@@ -259,8 +261,8 @@ async def test_a_server_that_does_not_know_a_key_blocks_it(world: Beside) -> Non
     async with world.running(KEEPER):
         await create(world)
         await until_ready(world)
-    await world.server.applied.report()  # it does not know web-2
-    world.server.access.authority_keys.changed.clear()
+    await world.server.context.port(AppliedRevision).report()  # it does not know web-2
+    world.server.context.port(AuthorityKeyIndex).changed.clear()
     await new_key(world, "web-2")
 
     with pytest.raises(Invalid) as rejected:
@@ -453,7 +455,7 @@ async def test_an_authority_gets_its_successor_in_time(timed: Beside) -> None:
         await state(world, "web-2", PUBLISHED)
         await make_activatable(world, "web-2")
         world.clock.ahead = planned.activate - datetime.now(UTC) + timedelta(minutes=1)
-        await world.server.applied.report()
+        await world.server.context.port(AppliedRevision).report()
         await world.admin.patch(
             CertificateAuthority, "web", "", {"metadata": {"labels": {"a": "c"}}}
         )

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from orchid.features.authorities.authority_keys import AuthorityKeyIndex
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.certificates.own_certificates import OwnCertificates
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.revoking.applied_revision import AppliedRevision
 from orchid.features.rights.kinds.role import ClusterRole
 from orchid.features.rights.kinds.role_binding import ClusterRoleBinding
 from orchid.features.token_keys.kinds.signing_key import ACTIVE, PKCS11, VERIFYING, SigningKey
@@ -101,7 +104,7 @@ async def test_a_move_into_the_hsm_is_a_rotation(
         new = await issued(world, "new")
         for name in ("web-1", "web-2"):
             await step(world, name, VERIFYING)
-            await world.server.applied.report()
+            await world.server.context.port(AppliedRevision).report()
             await step(world, name, ACTIVE)
             await until_signs(world, name)
     roots = [(await world.admin.get(SigningKey, name)).status for name in ("web-1", "web-2")]
@@ -206,7 +209,7 @@ async def activated(world: Beside, name: str) -> None:
     await make_activatable(world, name)
     await step(world, name, ACTIVE)
     await world.server.feed.fresh()
-    await world.server.own_certificates.renew(world.clock)
+    await world.server.context.port(OwnCertificates).renew(world.clock)
     await until_signs(world, name, "cluster")
 
 
@@ -223,10 +226,10 @@ async def test_a_server_without_the_hsm_does_not_report_its_cluster_key(
     async with beside(data, store=store, **soft.flags) as world:
         made = await new_key(world, "cluster-2", "cluster", pkcs11={"label": "web-1"})
         await world.server.feed.fresh()
-        reported = world.server.access.authority_keys.waiting
+        reported = world.server.context.port(AuthorityKeyIndex).waiting
     async with beside(data, store=store) as world:
-        without = world.server.access.authority_keys.waiting
-        await world.server.own_certificates.renew(world.clock)
+        without = world.server.context.port(AuthorityKeyIndex).waiting
+        await world.server.context.port(OwnCertificates).renew(world.clock)
         trusted = roots(world)
 
     assert reported == [made.key_id]
@@ -246,7 +249,7 @@ async def test_a_lost_hsm_stops_no_server(tmp_path: Path, soft: SoftHsm) -> None
     async with beside(data, store=store, **soft.flags) as world:
         await new_key(world, "cluster-3", "cluster")
         await world.server.feed.fresh()
-        renewed = await world.server.own_certificates.renew_files(world.clock)
+        renewed = await world.server.context.port(OwnCertificates).renew_files(world.clock)
         after, trusted = serving(world), roots(world)
 
     assert not renewed

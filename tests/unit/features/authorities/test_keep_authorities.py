@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from orchid.features.authorities.authorities_metrics import AuthorityEnds
 from orchid.features.authorities.controllers.keep_authorities import KeepAuthorities
 from orchid.features.authorities.kinds.certificate_authority import EXPIRING, CertificateAuthority
 from orchid.features.certificates.kinds.certificate_signing_request import (
@@ -539,7 +540,7 @@ async def test_metrics_have_the_expiry_of_each_authority(world: Beside) -> None:
     await create(world)
     ready = await looked_at(world)
 
-    *platform, sample = world.server.authority_ends.family().samples
+    *platform, sample = AuthorityEnds(world.server.feed.of(CertificateAuthority)).family().samples
 
     assert [one.labels[1][1] for one in platform] == list(world.names.issuing_signers)
     assert sample.labels == (("authority", "web"), ("signer", SIGNER))

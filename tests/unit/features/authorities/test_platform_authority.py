@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orchid.assembly.platform import importing as platform_import
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.authorities.platform_authority import PlatformAuthority
+from orchid.features.certificates import platform_import
+from orchid.features.certificates.own_certificates import OwnCertificates
 from orchid.features.objects.kinds.lease import Lease
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
+from orchid.features.revoking.applied_revision import AppliedRevision
 from orchid.features.token_keys.kinds.signing_key import ACTIVE, RETIRED, VERIFYING, SigningKey
 from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.kernel.base.clock import SystemClock
@@ -77,10 +80,10 @@ def trusted_by_kubeconfig(world: Beside) -> bytes:
 
 def accepts(world: Beside, leaf: bytes) -> bool:
     """Whether the server authenticates a client with this certificate."""
-    assert world.server.access.platform is not None
+    assert world.server.context.port(PlatformAuthority) is not None
     der, *above = map(certificates.encode, certificates.parse_blocks(leaf))
     try:
-        world.server.access.platform.pool().verify(der, above, world.clock.now())
+        world.server.context.port(PlatformAuthority).pool().verify(der, above, world.clock.now())
     except Refusal:
         return False
     return True
@@ -99,8 +102,8 @@ async def warnings(world: Beside, chain: bytes) -> str:
 
 
 def signer(world: Beside) -> Authority:
-    assert world.server.access.platform is not None
-    return world.server.access.platform.snapshot().signer()
+    assert world.server.context.port(PlatformAuthority) is not None
+    return world.server.context.port(PlatformAuthority).snapshot().signer()
 
 
 async def activate(world: Beside, name: str = "cluster-2") -> None:
@@ -144,11 +147,11 @@ async def test_a_rotation_rejects_nobody(own: Beside, tmp_path: Path) -> None:
     async with own.running(KEEPER, SIGNING):
         await new_key(own, "cluster-2", "cluster")
         await own.server.feed.fresh()
-        await own.server.own_certificates.renew(own.clock)
+        await own.server.context.port(OwnCertificates).renew(own.clock)
         published, kept = roots(own), serving(own) == leaf
         await make_activatable(own, "cluster-2")
         await step(own, "cluster-2", ACTIVE)
-        await own.server.own_certificates.renew(own.clock)
+        await own.server.context.port(OwnCertificates).renew(own.clock)
         await until_signs(own, "cluster-2", "cluster")
         new_client = await issued(own, "new", signer=ORCH.client_signer, usages=CLIENT_USAGES)
     after = signer(own)
@@ -180,20 +183,20 @@ async def test_a_retired_key_is_no_longer_trusted_and_its_file_is_removed(
     monkeypatch.setattr(own.server.clock, "now", own.clock.now)
     before = signer(own)
     old_client = client_of(before, own)
-    await own.server.own_certificates.record(own.clock)
+    await own.server.context.port(OwnCertificates).record(own.clock)
     await activate(own)
     await step(own, "cluster-1", VERIFYING)
     with pytest.raises(Invalid) as refused:
         await step(own, "cluster-1", RETIRED)
     own.clock.ahead = timedelta(days=400)
-    await own.server.applied.report()
+    await own.server.context.port(AppliedRevision).report()
     with pytest.raises(Invalid) as serves:
         await step(own, "cluster-1", RETIRED)
-    await own.server.own_certificates.renew(own.clock)
-    await own.server.applied.report()
+    await own.server.context.port(OwnCertificates).renew(own.clock)
+    await own.server.context.port(AppliedRevision).report()
     await step(own, "cluster-1", RETIRED)
     await own.server.feed.fresh()
-    await own.server.own_certificates.renew(own.clock)
+    await own.server.context.port(OwnCertificates).renew(own.clock)
 
     assert "1 certificate depends on cluster-1" in str(refused.value)  # of admin.kubeconfig
     assert "servers serve with it: orch-server-" in str(serves.value)
@@ -213,7 +216,7 @@ async def test_a_revoked_key_is_refused_at_once_and_the_next_one_signs(own: Besi
     meta = ObjectMeta(name="stolen")
     await own.admin.create(CredentialRevocation(metadata=meta, spec=spec))
     await own.server.feed.fresh()
-    await own.server.own_certificates.renew(own.clock)
+    await own.server.context.port(OwnCertificates).renew(own.clock)
 
     assert not accepts(own, old_client)
     assert accepts(own, client_of(signer(own), own))
@@ -239,7 +242,7 @@ async def test_a_restart_takes_everything_from_the_store(tmp_path: Path) -> None
         old_files = {path: path.read_bytes() for path in data.iterdir() if path.is_file()}
         await activate(world)
         client = client_of(signer(world), world)
-        await world.server.own_certificates.renew(world.clock)
+        await world.server.context.port(OwnCertificates).renew(world.clock)
     async with beside(data, store=Kept(store)) as world:
         same = roots(world), accepts(world, client)
     for path, content in old_files.items():
@@ -303,10 +306,10 @@ async def test_the_import_waits_for_servers_of_an_earlier_version(
     async with beside(data, store=store, etcd_servers=["http://127.0.0.1:9"], **sealed) as world:
         found = await world.admin.find(CertificateAuthority, "cluster")
         before = accepts(world, client_of(pair, world))
-        await world.server.own_certificates.renew(world.clock)
+        await world.server.context.port(OwnCertificates).renew(world.clock)
         await world.admin.delete(Lease, older.name, HOME)
         await world.server.feed.fresh()
-        await asyncio.wait_for(platform_import.import_later(world.server), 30)
+        await asyncio.wait_for(platform_import.import_later(world.server.context), 30)
         imported = await world.admin.get(SigningKey, "cluster-1")
         after = accepts(world, client_of(pair, world))
 
@@ -338,7 +341,7 @@ async def test_a_lost_secret_is_reported_and_clients_stay_accepted(
     key = await own.admin.get(SigningKey, "cluster-1")
     await own.admin.delete(Secret, key.secret_name, HOME)
     await own.server.feed.fresh()
-    await own.server.own_certificates.renew(own.clock)
+    await own.server.context.port(OwnCertificates).renew(own.clock)
     async with own.running(KEEPER):
         found = await own.until_like(
             CertificateAuthority, "cluster", condition=lambda one: not one.is_ready

@@ -8,6 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from orchid.features.certificates.inventory_metrics import IssuedCounts
 from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest as Request,
 )
@@ -176,10 +177,10 @@ async def test_metrics_count_valid_certificates_and_the_first_expiry(world: Besi
         await issued(world, "bob")
     await world.server.feed.fresh()
 
-    before = world.server.access.issued.ends()
+    before = world.server.context.port(IssuedCounts).ends()
     world.clock.ahead = timedelta(days=366)
     world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time moves too
-    after = world.server.access.issued.ends()
+    after = world.server.context.port(IssuedCounts).ends()
 
     end = int(first.not_valid_after_utc.timestamp())
     assert before == {ORCH.client_signer: (2, end)}

@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
+from orchid.features.certificates.own_certificates import OwnCertificates
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.client.client import ListSelection
@@ -49,7 +50,7 @@ class Connection:
 async def test_renewed_certificates_are_recorded_and_cut_no_connection(tmp_path: Path) -> None:
     """New connections get the new certificate; both new ones are in the inventory."""
     async with beside(tmp_path / "data") as world:
-        own, listener = world.server.own_certificates, world.server.listener()
+        own, listener = world.server.context.port(OwnCertificates), world.server.listener()
         await own.record(world.clock)
         before = await serials(world)
         await listener.start("127.0.0.1", 0)
@@ -81,7 +82,7 @@ async def test_a_failure_is_logged_once_and_tried_again(
 ) -> None:
     """A server with a damaged authority keeps its certificate."""
     async with beside(tmp_path / "data") as world:
-        own = world.server.own_certificates
+        own = world.server.context.port(OwnCertificates)
         key = await world.admin.get(SigningKey, "cluster-1")
         secret = await world.admin.get(Secret, key.secret_name, world.names.system_namespace)
         world.clock.ahead = timedelta(days=250)

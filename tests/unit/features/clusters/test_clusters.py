@@ -23,6 +23,7 @@ from orchid.features.certificates.kinds.issued_certificate import (
 )
 from orchid.features.clusters.calls import ClusterCalls
 from orchid.features.clusters.cluster_status import ClusterStatusWriter
+from orchid.features.clusters.connection import ClusterConnection
 from orchid.features.clusters.controllers.check_clusters import CheckClusters
 from orchid.features.clusters.controllers.clean_clusters import CleanClusters
 from orchid.features.clusters.controllers.record_cluster_certificates import (
@@ -44,7 +45,6 @@ from orchid.features.rights.kinds.role import Role
 from orchid.features.rights.kinds.role_binding import RoleBinding, RoleRef, Subject
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.outbound.remote import InvalidRemote
-from orchid.kernel.runtime.context import ClusterConnection
 from orchid.kernel.wire.conditions import Condition
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH

@@ -6,9 +6,9 @@ import pytest
 
 from orchid.features.notices.delivery import Delivery
 from orchid.features.notices.notice import MOST_VALUES, Notice, NoticeKey, plain, plain_all
+from orchid.features.notices.sending import NoticeReceiver
 from orchid.kernel.outbound.answer import Answer
 from orchid.kernel.outbound.failures import AnswerRefused
-from orchid.kernel.runtime.context import NoticeReceiver
 from tests.unit.kernel.access.presenting import FakeClock
 from tests.unit.kernel.credentials.samples import HOUR, NOW
 

@@ -30,17 +30,18 @@ from orchid.features.notices.endings import (
 )
 from orchid.features.notices.notice import Notice, NoticeKey, plain
 from orchid.features.notices.progress import NAME, NoticeProgress
+from orchid.features.notices.sending import NoticeMetrics, NoticeReceiver, NoticeSettings
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
+from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.keys import b64url_decode
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.outbound.answer import Answer
-from orchid.kernel.runtime.context import NoticeMetrics, NoticeReceiver, NoticeSettings
 from orchid.kernel.wire.conditions import Condition
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
@@ -172,7 +173,9 @@ async def test_a_request_that_nobody_decides_is_announced_once(world: Beside) ->
     }
     head = json.loads(b64url_decode(receiver.tokens[0].split(".")[0].encode()))
     assert head["typ"] == "secevent+jwt"
-    assert head["kid"] in [key.kid for key in world.server.access.keys.verifying.keys]
+    assert head["kid"] in [
+        key.kid for key in world.server.context.port(FollowedKeys).keys.verifying.keys
+    ]
 
 
 async def test_a_decided_request_is_not_announced(

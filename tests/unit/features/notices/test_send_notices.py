@@ -20,10 +20,10 @@ from orchid.features.notices.controllers.send_notices import (
 )
 from orchid.features.notices.notice import Notice, NoticeKey
 from orchid.features.notices.progress import MOST_PENDING, RESERVED
+from orchid.features.notices.sending import NoticeMetrics
 from orchid.features.notices.sources import EffectiveRevocation, WaitingRequest
 from orchid.kernel.client.client import LISTED
 from orchid.kernel.outbound.failures import CallFailed
-from orchid.kernel.runtime.context import NoticeMetrics
 from orchid.kernel.runtime.loop import TryAgain
 from orchid.kernel.wire.codec.documents import convert
 from orchid.kernel.wire.errors import Expired
@@ -389,7 +389,7 @@ def test_notices_need_a_receiver_and_a_key(settings: bool, issuer: bool, built: 
         names=ORCH,
         clock=FakeClock(NOW),
         signers={},
-        notices=receiver if settings else None,
+        part=lambda type_: receiver if settings else None,
         token_issuer=(lambda: None) if issuer else None,
     )
     parts: Any = SmallClient(), context, None

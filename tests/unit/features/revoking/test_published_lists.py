@@ -13,6 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
+from orchid.features.authorities.file_authorities import FileAuthorityObjects
 from orchid.features.authorities.kinds.certificate_authority import (
     SIGNS_LISTS,
     CertificateAuthority,
@@ -155,12 +156,12 @@ async def test_a_replaced_file_of_an_authority_signs_the_list(
         beside(tmp_path / "data", **given) as world,
         world.running("revocation-list-publisher"),
     ):
-        await world.server.file_authorities.update()
+        await world.server.context.port(FileAuthorityObjects).update()
         first = await world.until_like(
             SigningKey, "cluster-1", condition=lambda key: not numbered(key, 0)
         )
         pair(tmp_path, "ca")
-        await world.server.file_authorities.update()
+        await world.server.context.port(FileAuthorityObjects).update()
         second = await world.until_like(
             SigningKey, "cluster-2", condition=lambda key: not numbered(key, 0)
         )

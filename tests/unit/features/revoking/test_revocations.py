@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 
 from orchid.features.accounts.kinds.service_account import ServiceAccount
+from orchid.features.accounts.token_lifetimes import TokenLifetimes
 from orchid.features.certificates.kinds.issued_certificate import (
     IssuedCertificate,
     IssuedCertificateStatus,
@@ -95,9 +96,9 @@ def unseen() -> RevokedCertificate:
 @asynccontextmanager
 async def reporting(world: Beside) -> AsyncIterator[AppliedRevision]:
     """The server says how far it is, as it does while it runs."""
-    task = asyncio.create_task(world.server.applied.run())
+    task = asyncio.create_task(world.server.context.port(AppliedRevision).run())
     try:
-        yield world.server.applied
+        yield world.server.context.port(AppliedRevision)
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -122,7 +123,7 @@ async def test_a_revocation_is_effective_when_every_server_has_applied_it(world:
         here = int(made.metadata.resource_version)
         await world.until_like(
             Lease,
-            world.server.applied.name,
+            world.server.context.port(AppliedRevision).name,
             HOME,
             lambda found: int(found.metadata.annotations[applied_annotation(ORCH)]) >= here,
         )
@@ -387,7 +388,7 @@ async def test_one_that_may_not_be_removed_yet_does_not_keep_the_others(world: B
 
 async def test_revocations_of_an_account_stay_until_its_tokens_have_expired(world: Beside) -> None:
     """Also if it was deleted, or created again: a restore brings the first one back."""
-    await world.server.access.lifetimes.note(86_400)
+    await world.server.context.port(TokenLifetimes).note(86_400)
     for name in ("stays", "gone", "recreated"):
         await world.account(name)
         named = {"namespace": "default", "name": name}

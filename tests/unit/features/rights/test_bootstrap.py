@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orchid.assembly.controllers.controlling import controller_accounts
-from orchid.assembly.controllers.default_roles import default_policy
+from orchid.assembly.components import controller_accounts, default_policy
 from orchid.assembly.features import FEATURES
 from orchid.features.nodes.roles import node_rules
 from orchid.features.rights.authorizers.rbac import RBAC

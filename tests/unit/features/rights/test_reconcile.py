@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orchid.assembly.controllers.default_roles import default_policy
+from orchid.assembly.components import default_policy
 from orchid.features.rights.bootstrap import BootstrapPolicy
 from orchid.features.rights.kinds.role import AggregationRule, ClusterRole
 from orchid.features.rights.kinds.role_binding import ClusterRoleBinding, RoleBinding

@@ -14,6 +14,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
 )
 from orchid.features.token_keys.controllers.rotate_keys import ALLOWANCE, KeyGroup, RotationTimes
 from orchid.features.token_keys.controllers.rotate_token_keys import RotateTokenKeys
+from orchid.features.token_keys.key_rotation import KeyRotation
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     IMPORTED,
@@ -26,7 +27,6 @@ from orchid.features.token_keys.kinds.signing_key import (
     select,
 )
 from orchid.kernel.client.client import DELETED, MODIFIED, WatchedChange
-from orchid.kernel.runtime.context import KeyRotation
 from orchid.kernel.runtime.loop import TryAgain
 from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.naming import ORCH

@@ -12,9 +12,9 @@ from orchid.features.token_keys.controllers.rotate_token_keys import (
     UNLOADED_SECONDS,
     RotateTokenKeys,
 )
+from orchid.features.token_keys.key_rotation import KeyRotation
 from orchid.features.token_keys.kinds.signing_key import KeySelection, SigningKey
 from orchid.kernel.outbound.failures import CallFailed
-from orchid.kernel.runtime.context import KeyRotation
 from orchid.kernel.wire.codec.documents import convert
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH

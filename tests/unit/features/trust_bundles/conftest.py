@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchid.features.trust_bundles.server import TrustServer
 from tests.unit.features.beside import Beside, beside
 
 
@@ -19,7 +20,7 @@ def server_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def publishing(server_files: Path) -> AsyncIterator[Beside]:
     """A server whose bundles are published and served."""
     async with beside(server_files) as made, made.running("bundle-publisher"):
-        serving = asyncio.create_task(made.server.trust.run())
+        serving = asyncio.create_task(made.server.context.port(TrustServer).run())
         try:
             yield made
         finally:

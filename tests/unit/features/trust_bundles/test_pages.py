@@ -10,6 +10,7 @@ from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.trust_bundles import editions, pages, stored_edition
 from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
+from orchid.features.trust_bundles.server import TrustServer
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.struct import replace
 from tests.api.world import ADMIN, ALICE, Answer, Api
@@ -29,7 +30,7 @@ async def served(publishing: Beside, count: int = 1, name: str = "pay") -> Publi
     found = await edition(publishing, count, name)
     async with asyncio.timeout(10):
         while True:
-            current = publishing.server.trust._editions.current(name)
+            current = publishing.server.context.port(TrustServer)._editions.current(name)
             if current is not None and current.sequence == found.status.sequence:
                 return found
             await asyncio.sleep(0.002)
@@ -112,12 +113,12 @@ async def test_a_request_waits_for_the_next_edition(publishing: Beside) -> None:
     assert taken == 0
     assert answer.status == 200
     assert int((answer.header("etag") or "").strip('"')) > bundle.status.sequence
-    assert publishing.server.trust._editions.waiting == 0
+    assert publishing.server.context.port(TrustServer)._editions.waiting == 0
 
 
 async def until_waiting(publishing: Beside, count: int) -> None:
     async with asyncio.timeout(10):
-        while publishing.server.trust._editions.waiting != count:  # noqa: ASYNC110 -- a number
+        while publishing.server.context.port(TrustServer)._editions.waiting != count:  # noqa: ASYNC110 -- a number
             await asyncio.sleep(0.002)
 
 
@@ -151,7 +152,7 @@ async def test_beyond_the_limit_nobody_waits(
     await until_waiting(publishing, 2)
 
     refused = await ask(publishing, asked, headers=tag(bundle))
-    publishing.server.trust.stop_waiting()
+    publishing.server.context.port(TrustServer).stop_waiting()
 
     assert (refused.status, refused.header("retry-after")) == (304, str(pages.BUSY_SECONDS))
     assert [(await one).status for one in waiting] == [304, 304]
@@ -171,7 +172,7 @@ async def test_many_that_wait_are_answered_in_turns(
         one.add_done_callback(lambda _: done.append(done.pop() + 1))
     turns: list[int] = []
 
-    publishing.server.trust.stop_waiting()
+    publishing.server.context.port(TrustServer).stop_waiting()
     while sum(turns) < 7:
         before = done[0]
         await asyncio.sleep(0)
@@ -275,7 +276,7 @@ async def test_named_clients_are_listed_and_others_are_counted(publishing: Besid
     await ask(publishing, "/trust/pay.pem", headers=tag(bundle))
     await ask(publishing, "/trust/pay.pem", "HEAD", token="bob-token-0003")
     await ask(publishing, "/trust/pay.pem", headers={"if-none-match": "*"}, token="bob-token-0003")
-    await publishing.server.trust.consumers.write()
+    await publishing.server.context.port(TrustServer).consumers.write()
     before = await publishing.until_like(
         PublishedBundle, "pay", condition=lambda one: one.status.consumers is not None
     )
@@ -297,11 +298,11 @@ async def test_a_client_that_polls_causes_no_writes(publishing: Beside) -> None:
     """Times are those of the hour."""
     bundle = await published(publishing)
     await ask(publishing, "/trust/pay.pem", token=ALICE)
-    await publishing.server.trust.consumers.write()
+    await publishing.server.context.port(TrustServer).consumers.write()
     name = stored_edition.consumers_name("pay")
     first = await publishing.admin.get(ConfigMap, name, HOME)
     await ask(publishing, "/trust/pay.pem", token=ALICE, headers=tag(bundle))
-    await publishing.server.trust.consumers.write()
+    await publishing.server.context.port(TrustServer).consumers.write()
 
     again = await publishing.admin.get(ConfigMap, name, HOME)
     hours = {one.seen % 3600 for one in stored_edition.read_consumers(first).named.values()}
@@ -316,7 +317,7 @@ async def test_what_cannot_be_written_now_is_written_later(
     await published(publishing)
     await ask(publishing, "/trust/pay.pem", token=ALICE)
     await ask(publishing, "/trust/pay.pem")
-    consumers = publishing.server.trust.consumers
+    consumers = publishing.server.context.port(TrustServer).consumers
 
     async def refused(*_: object) -> None:
         raise pages.Unavailable("away")

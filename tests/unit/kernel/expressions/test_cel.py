@@ -261,7 +261,7 @@ def test_nothing_else_is_taken_for_a_selected_claim(
 def test_library_is_loaded_by_the_first_expression_alone() -> None:
     """Nobody pays for it who has none."""
     code = (
-        "import sys, orchid.assembly.access; from orchid.kernel.expressions.cel import Compiler; "
+        "import sys, orchid.assembly.server; from orchid.kernel.expressions.cel import Compiler; "
         "Compiler(); print([name for name in sys.modules if name.startswith('cel')])"
     )
 

@@ -26,6 +26,7 @@ from orchid.features.token_keys.controllers.rotate_keys import (
     rights,
     rights_at_home,
 )
+from orchid.features.token_keys.key_rotation import KeyRotation
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     PUBLISHED,
@@ -142,7 +143,8 @@ def schedule_of(signer: SigningKey, authority: CertificateAuthority) -> Rotation
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
-    rotation = context.key_rotation
+    rotation = context.part(KeyRotation)
+    assert rotation is not None  # a part of token_keys
     times = RotationTimes(rotation.publish_time, rotation.retention)
     return RotateAuthorityKeys(client, context.names, context.clock, events, times)
 

@@ -1,9 +1,9 @@
 """Refuse generated keys of authorities in a store that does not encrypt Secrets.
 
 The private key of a CertificateAuthority is in a Secret. On etcd nothing is encrypted without a
-configured file of keys (assembly/encryption.py), and a copy of etcd would hold the keys of every
-authority in clear text. The policy is active while no file is configured; a file with the provider
-`identity` accepts clear text explicitly. Keys that users provide are not checked.
+configured file of keys (features/sealing/sealing.py), and a copy of etcd would hold the keys of
+every authority in clear text. The policy is active while no file is configured; a file with the
+provider `identity` accepts clear text explicitly. Keys that users provide are not checked.
 """
 
 from typing import Any

@@ -27,6 +27,7 @@ from orchid.features.certificates.kinds.issued_certificate import (
     Requester,
     cluster_record_name,
 )
+from orchid.features.clusters.connection import ClusterConnection, cluster_client
 from orchid.features.clusters.controllers.cluster_token import renewal, successor, token_in
 from orchid.features.clusters.kinds.cluster import INVENTORIED, Cluster, is_of
 from orchid.features.objects.kinds.secret import Secret
@@ -39,7 +40,7 @@ from orchid.kernel.credentials.x509.issued_facts import IssuedFacts, read_issued
 from orchid.kernel.credentials.x509.trust.verified_chain import has_issued
 from orchid.kernel.outbound.failures import AnswerRefused, CallFailed
 from orchid.kernel.outbound.remote import InvalidRemote
-from orchid.kernel.runtime.context import ClusterConnection, ControllerContext
+from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Running
@@ -285,9 +286,7 @@ def _facts(request: CertificateSigningRequest, authorities: list[Any]) -> Issued
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
-    if context.cluster_client is None:
-        return None
-    return RecordClusterCertificates(client, context.cluster_client, context.clock, context.names)
+    return RecordClusterCertificates(client, cluster_client, context.clock, context.names)
 
 
 CONTROLLER = ControllerDeclaration(

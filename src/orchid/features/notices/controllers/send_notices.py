@@ -30,12 +30,13 @@ from orchid.features.notices.delivery import (
 from orchid.features.notices.endings import due_endings, ending_sources
 from orchid.features.notices.notice import Notice, NoticeKey
 from orchid.features.notices.progress import MOST_PENDING, NAME, Failing, NoticeProgress
+from orchid.features.notices.sending import NoticeSettings
 from orchid.features.notices.sources import Source, watched_sources
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import DELETED, LISTED, Client, WatchedChange
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.outbound.failures import CallFailed
-from orchid.kernel.runtime.context import ControllerContext, NoticeSettings
+from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Running, Start, TryAgain, Worker
@@ -277,7 +278,7 @@ def _concerns(source: Source[Any], event: WatchedChange[Any], handled: int | Non
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
-    settings = context.notices
+    settings = context.part(NoticeSettings)
     if settings is None or context.token_issuer is None:
         return None
     return SendNotices(

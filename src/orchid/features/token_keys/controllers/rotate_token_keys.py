@@ -19,6 +19,7 @@ from orchid.features.token_keys.controllers.rotate_keys import (
     rights,
     rights_at_home,
 )
+from orchid.features.token_keys.key_rotation import KeyRotation
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     PUBLISHED,
@@ -29,7 +30,7 @@ from orchid.kernel.base.clock import Clock, whole_seconds
 from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.keys import MADE_ALGORITHMS
 from orchid.kernel.outbound.failures import CallFailed
-from orchid.kernel.runtime.context import ControllerContext, KeyRotation
+from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Running
@@ -133,7 +134,9 @@ class RotateTokenKeys(RotateKeys):
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
-    return RotateTokenKeys(client, context.names, context.clock, events, context.key_rotation)
+    rotation = context.part(KeyRotation)
+    assert rotation is not None  # a part of this feature
+    return RotateTokenKeys(client, context.names, context.clock, events, rotation)
 
 
 CONTROLLER = ControllerDeclaration(

@@ -15,7 +15,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from orchid.features.objects.kinds.lease import ServerKeys, opens_annotation, seals_annotation
 from orchid.features.objects.kinds.secret import Secret
@@ -76,6 +76,13 @@ def _providers(
     return providers
 
 
+class SealingServers(NamedTuple):
+    """The sealing keys of live servers."""
+
+    live: Callable[[], Mapping[str, ServerKeys]]  # by the name of the Lease of a server
+    own: Callable[[], str]  # the name of our Lease
+
+
 class Sealing:
     """The sealing keys of one server: its file, the keys of the other servers, and the counts."""
 
@@ -87,17 +94,14 @@ class Sealing:
         store: EncryptedStore,
         feed: Feed,
         *,
-        servers: Callable[[], Mapping[str, ServerKeys]],
-        own_lease: Callable[[], str],
+        servers: SealingServers,
     ) -> None:
-        """`servers`: the live servers and their keys, by the name of their Lease."""
         self._names: Naming = settings.names
         self._path = files.encryption
         self._load = functools.partial(_providers, settings, files, kinds)
         self._store = store
         self._feed = feed
         self._servers = servers
-        self._own_lease = own_lease
         self._resources = {kind.key_prefix: resource_name(kind) for kind in kinds}
         self._follows = not settings.is_unsealed
         self._seen = fingerprint([self._path])
@@ -215,8 +219,8 @@ class Sealing:
         return not lacking
 
     def _others(self) -> list[tuple[str, ServerKeys]]:
-        own = self._own_lease()
-        return [(name, keys) for name, keys in self._servers().items() if name != own]
+        own = self._servers.own()
+        return [(name, keys) for name, keys in self._servers.live().items() if name != own]
 
 
 class _SealedValues:

@@ -1,7 +1,6 @@
 """External issuers of tokens: OIDC, from the file or from the flags."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.sign_in.oidc.authenticator import OidcAuthenticator
@@ -15,20 +14,18 @@ from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.trusted_files import authorities
 
 
-class OutsideIssuers(NamedTuple):
-    """The authenticator of their tokens, and the anonymous paths of the file."""
-
-    authenticator: OidcAuthenticator | None
-    anonymous_paths: tuple[str, ...] | None  # None: not configured
-
-
-def configured(settings: Settings, clock: Clock, revocations: Revocations) -> OutsideIssuers:
-    found = read(settings)
-    if not found.issuers:
-        return OutsideIssuers(None, found.anonymous_paths)
-    audiences, names = settings.api_audiences, settings.names
-    oidc = OidcAuthenticator(found.issuers, clock, audiences, names, revocations=revocations)
-    return OutsideIssuers(oidc, found.anonymous_paths)
+def configured(
+    settings: Settings, clock: Clock, revocations: Revocations
+) -> tuple[OidcAuthenticator | None, tuple[str, ...] | None]:
+    """The authenticator of their tokens, and the anonymous paths of the file, if it has any."""
+    configuration = read(settings)
+    if not configuration.issuers:
+        return None, configuration.anonymous_paths
+    audiences, naming = settings.api_audiences, settings.names
+    oidc = OidcAuthenticator(
+        configuration.issuers, clock, audiences, naming, revocations=revocations
+    )
+    return oidc, configuration.anonymous_paths
 
 
 def is_given(given: Given) -> bool:

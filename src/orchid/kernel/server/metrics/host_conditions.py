@@ -19,8 +19,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from orchid.features.ledger.status import FILE as CHECKPOINT
-from orchid.features.revoking.revocation_file import FILE as REVOCATIONS
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.metrics import Gauge, Joining
 from orchid.kernel.credentials.expiry import CertificateFile
@@ -50,8 +48,14 @@ class HostConditions:
     """The conditions of one server."""
 
     def __init__(
-        self, directory: Path, certificates: Sequence[CertificateFile], clock: Clock
+        self,
+        directory: Path,
+        certificates: Sequence[CertificateFile],
+        clock: Clock,
+        files: Sequence[str] = (),
     ) -> None:
+        """`files`: those of the directory that a start reads."""
+        self._files = files
         self._directory = directory
         self._certificates = certificates
         self._clock = clock
@@ -112,7 +116,7 @@ class HostConditions:
         names = []
         with contextlib.suppress(OSError):  # of the directory: a condition of its own
             names += [path.name for path in self._directory.glob(f"*{UNREADABLE}*")]
-        for path in (self._directory / REVOCATIONS, self._directory / CHECKPOINT):
+        for path in (self._directory / name for name in self._files):
             try:
                 path.open("rb").close()
             except FileNotFoundError:

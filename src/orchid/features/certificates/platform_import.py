@@ -10,8 +10,12 @@ import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
-from orchid.assembly.server import Assembly
+from orchid.features.authorities.platform_authority import PlatformAuthority
 from orchid.features.authorities.platform_key_import import PlatformFiles, PlatformKeyImport
+from orchid.features.certificates.own_certificates import OwnCertificates
+from orchid.features.objects.server_leases import ServerLeases
+from orchid.features.revocation.revocations import Revocations
+from orchid.kernel.context import Context
 from orchid.kernel.credentials.authorities.authority import FIRST_NAME, Authority
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.settings import data_directory
@@ -25,21 +29,21 @@ AGAIN_SECONDS = 5.0
 HARM = "it may take keys of authorities for token keys: stop it"
 
 
-async def import_authority(server: Assembly) -> None:
+async def import_authority(context: Context) -> None:
     """Have the authority `cluster` in the store, and the files that follow from it."""
-    older = _older_servers(server)
+    older = _older_servers(context)
     if older:
         log.warning("authority.import_waits", extra={"for": ", ".join(older)})
-        await _use_files(server)
+        await _use_files(context)
     else:
-        await _import(server)
+        await _import(context)
 
 
-async def report_older(server: Assembly) -> None:
+async def report_older(context: Context) -> None:
     """Log each server of an earlier version that was started beside imported keys."""
-    platform, before, logged = server.access.platform, set[str](), set[str]()
+    platform, before, logged = context.optional(PlatformAuthority), set[str](), set[str]()
     while platform is not None:
-        older = _without_serves(server) if platform.is_stored else set()
+        older = _without_serves(context) if platform.is_stored else set()
         for name in (older & before) - logged:  # one that starts reports its keys in a moment
             log.error("servers.earlier_version", extra={"server": name, "why": HARM})
             logged.add(name)
@@ -47,35 +51,35 @@ async def report_older(server: Assembly) -> None:
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def import_later(server: Assembly) -> None:
+async def import_later(context: Context) -> None:
     """Import the authority when the last server of an earlier version is gone."""
-    platform = server.access.platform
+    platform = context.optional(PlatformAuthority)
     while platform is not None and not platform.is_stored:
         await asyncio.sleep(AGAIN_SECONDS)
         try:
-            if not _older_servers(server):
-                await _import(server)
+            if not _older_servers(context):
+                await _import(context)
         except (BadSettings, StoreError) as problem:
             log.error("authority.not_imported: %s", problem)
 
 
-def _older_servers(server: Assembly) -> list[str]:
+def _older_servers(context: Context) -> list[str]:
     """The live servers that do not report the authority of their serving certificate."""
-    platform = server.access.platform
+    platform = context.optional(PlatformAuthority)
     if platform is None or platform.is_stored:
         return []
-    return sorted(_without_serves(server))
+    return sorted(_without_serves(context))
 
 
-def _without_serves(server: Assembly) -> set[str]:
-    return {name for name, one in server.access.servers.live().items() if not one.serves}
+def _without_serves(context: Context) -> set[str]:
+    return {name for name, keys in context.port(ServerLeases).live().items() if not keys.serves}
 
 
-async def _use_files(server: Assembly) -> None:
+async def _use_files(context: Context) -> None:
     """Have the CA and the server's own certificates in files, as earlier versions do."""
-    with _as_bad_settings(server.files):
-        data_directory.make_authority(server.files, server.clock.now())
-    await server.own_certificates.renew_files(server.clock)
+    with _as_bad_settings(context.files):
+        data_directory.make_authority(context.files, context.clock.now())
+    await context.port(OwnCertificates).renew_files(context.clock)
 
 
 @contextlib.contextmanager
@@ -88,32 +92,32 @@ def _as_bad_settings(files: DataDirectory) -> Iterator[None]:
         raise BadSettings(f"{problem.filename}: {problem.strerror}") from None
 
 
-async def _import(server: Assembly) -> None:
-    settings, files = server.settings, server.files
+async def _import(context: Context) -> None:
+    settings, files = context.settings, context.files
     longest = max(timedelta(seconds=settings.signing_duration), data_directory.YEAR)
 
     def require() -> Authority:
-        now = server.clock.now()
+        now = context.clock.now()
         if settings.given.etcd_servers and not _has_files(files):
             return Authority.create(FIRST_NAME, now=now)
         return data_directory.file_authority(files) or data_directory.make_authority(files, now)
 
     importing = PlatformKeyImport(
-        settings.names,
+        context.naming,
         PlatformFiles(lambda: data_directory.file_authority(files), require),
-        server.feed,
-        server.store,
-        server.random,
-        clock=server.clock,
+        context.feed,
+        context.store,
+        context.random,
+        clock=context.clock,
         publish_time=str(settings.given.token_key_publish_time),
         longest=longest,
-        revoked=server.access.revocations.revoked_keys,
+        revoked=context.port(Revocations).revoked_keys,
     )
     with _as_bad_settings(files):
         await importing.run()
-    await server.feed.fresh()
+    await context.feed.fresh()
     # A key that is lost for now does not stop the start: the last certificates are still good.
-    await server.own_certificates.renew_files(server.clock)
+    await context.port(OwnCertificates).renew_files(context.clock)
 
 
 def _has_files(files: DataDirectory) -> bool:

@@ -1,7 +1,7 @@
 """The files of this server that follow from the keys of the authority `cluster`.
 
 `project` writes them: ca.crt, the serving certificate and admin.kubeconfig.
-assembly/platform/importing.py brings ca.crt and ca.key into the store, once.
+features/certificates/platform_import.py brings ca.crt and ca.key into the store, once.
 """
 
 import logging

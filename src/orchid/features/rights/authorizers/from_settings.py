@@ -1,29 +1,21 @@
 """The authorizers as configured: from the file (--authorization-config) or from flags."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from orchid.assembly.features import CONTROLLERS
-from orchid.features.authorities.authorizers.authority_secrets import AuthoritySecrets
-from orchid.features.nodes.authorizers.node import NodeAuthorizer
 from orchid.features.rights.authorizers.configuration import (
     WEBHOOK,
     AuthorizerSettings,
     default_name,
 )
-from orchid.features.rights.authorizers.configured import ROLES, Authorization, Wanted
-from orchid.features.rights.authorizers.implied_rights import ImpliedRights
-from orchid.features.rights.authorizers.rbac import RBAC
+from orchid.features.rights.authorizers.configured import Authorization, Wanted
 from orchid.features.rights.authorizers.union import ListingAuthorizer
 from orchid.features.rights.authorizers.webhook import WebhookSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.given import Given
-from orchid.kernel.wire.naming import Naming
-from orchid.kernel.wire.references import SecretReference
 
 FLAGS = (
     "authorization_mode",
@@ -36,29 +28,19 @@ FLAGS = (
 
 def authorization(
     settings: Settings,
-    feed: Feed,
-    rbac: RBAC,
-    holds_authority_key: Callable[[SecretReference], bool],
+    types: Mapping[str, Callable[[], ListingAuthorizer]],
+    after_roles: Iterable[ListingAuthorizer],
     clock: Clock,
 ) -> Authorization:
-    """The authorizers of the settings; raises BadSettings."""
-    names, file = settings.names, settings.given.authorization_config
-    types: dict[str, Callable[[], ListingAuthorizer]] = {
-        ROLES: lambda: rbac,
-        "Node": lambda: NodeAuthorizer(names, feed),
-    }
+    """The authorizers of the settings; raises BadSettings.
+
+    `types`: those that are no webhooks, by mode. `after_roles`: those that are asked after roles.
+    """
+    file = settings.given.authorization_config
     source = _file(settings.given) if file else _flags(settings)
     try:
         return Authorization(
-            source,
-            types,
-            (
-                AuthoritySecrets(feed, holds_authority_key, _key_readers(names)),
-                ImpliedRights(names, rbac),
-            ),
-            names=names,
-            server=settings.url,
-            clock=clock,
+            source, types, after_roles, names=settings.names, server=settings.url, clock=clock
         )
     except (ValueError, Refusal) as problem:
         flag = "authorization-config" if file else "authorization-webhook-config-file"
@@ -92,9 +74,3 @@ def _webhook(settings: Settings) -> AuthorizerSettings:
         kubeconfig=given.authorization_webhook_config_file,
     )
     return AuthorizerSettings(WEBHOOK, "default", webhook)
-
-
-def _key_readers(names: Naming) -> list[str]:
-    """The users of the controllers that use the keys of certificate authorities."""
-    prefix = f"system:serviceaccount:{names.system_namespace}:"
-    return [prefix + one.account_name(names) for one in CONTROLLERS if one.reads_authority_keys]

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchid.assembly.host_conditions import (
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.expiry import CertificateFile
+from orchid.kernel.credentials.files import set_aside
+from orchid.kernel.server.metrics.host_conditions import (
     CLOCK,
     DAMAGED,
     FULL,
@@ -20,9 +23,6 @@ from orchid.assembly.host_conditions import (
     SKEW,
     HostConditions,
 )
-from orchid.kernel.credentials.authorities.authority import Authority
-from orchid.kernel.credentials.expiry import CertificateFile
-from orchid.kernel.credentials.files import set_aside
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -42,7 +42,8 @@ class Calendar:
 def conditions(
     directory: Path, clock: Calendar | None = None, files: Sequence[CertificateFile] = ()
 ) -> HostConditions:
-    return HostConditions(directory, files, clock or Calendar())
+    read = "revocations.jsonl", "ledger.checkpoint"
+    return HostConditions(directory, files, clock or Calendar(), read)
 
 
 def values(looking: HostConditions) -> dict[str, float]:

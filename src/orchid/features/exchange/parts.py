@@ -1,4 +1,4 @@
-"""Token exchange, if --token-exchange-config names its issuers. Imported only then."""
+"""The parts of token exchange, if --token-exchange-config names its issuers. Imported only then."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -22,17 +22,13 @@ from orchid.features.introspection.addresses import AddressLimits
 from orchid.features.ledger.exchange_counts import ExchangeCounts
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.sign_in.oidc.keys import KeySource
+from orchid.features.sign_in.parts import OutsideIssuers
 from orchid.kernel.base.clock import Clock
-from orchid.kernel.base.scheduling.offload import Offload
-from orchid.kernel.client.client import Client
+from orchid.kernel.context import SERVER, Context
 from orchid.kernel.credentials.files import read_bounded
 from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.credentials.tokens import Payload
-from orchid.kernel.engine.cache.feed import Feed
-from orchid.kernel.engine.interfaces import Authorizer
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.store.interface import Store
 
 
 def subject_tokens(
@@ -68,49 +64,36 @@ def _as_bad_settings() -> Iterator[None]:
 class TokenExchangeParts:
     """Everything of the endpoint: its page, and what runs beside it."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        subjects: SubjectTokens,
-        feed: Feed,
-        store: Store,
-        *,
-        issuer: TokenIssuer,
-        revocations: Revocations,
-        username_of: Callable[[str, Payload], str],
-        authorizer: Authorizer,
-        offload: Offload,
-        clock: Clock,
-        client: Client,
-    ) -> None:
-        """`client`: of the server itself."""
-        names = settings.names
-        self.subjects = subjects
+    def __init__(self, context: Context) -> None:
+        feed, naming, clock = context.feed, context.naming, context.clock
+        outside = context.port(OutsideIssuers)
+        shared = outside.authenticator.sources if outside.authenticator else {}
+        self.subjects = subject_tokens(context.settings, clock, shared)
         self.policies = ExchangePolicyIndex(feed)
-        self.judge = PolicyJudge(offload)
+        self.judge = PolicyJudge(context.offload)
         self.exchanger = TokenExchanger(
-            names,
-            subjects,
+            naming,
+            self.subjects,
             feed,
-            issuer,
+            context.port(TokenIssuer),
             policies=self.policies,
             judge=self.judge,
-            revocations=revocations,
-            username_of=username_of,
+            revocations=context.port(Revocations),
+            username_of=outside.username_of,
             clock=clock,
         )
         self.explainer = PolicyExchangeExplainer(
-            names,
+            naming,
             self.exchanger,
             self.policies,
             self.judge,
-            authorizer=authorizer,
+            authorizer=context.authorizer,
             clock=clock,
         )
-        self.counts = ExchangeCounts(store, clock.now)
-        self.uses = PolicyUses(client, self.counts.exchanged)
+        self.counts = ExchangeCounts(context.store, clock.now)
+        self.uses = PolicyUses(context.clients.of_user(SERVER), self.counts.exchanged)
         self.limits = AddressLimits(clock.monotonic)
-        self.page = exchange.TokenExchange(names, self.exchanger, self.limits, self.uses)
+        self.page = exchange.TokenExchange(naming, self.exchanger, self.limits, self.uses)
 
     async def run(self) -> None:
         """Follow the file and the keys, and write uses, until cancelled."""

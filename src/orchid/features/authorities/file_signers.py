@@ -1,0 +1,96 @@
+"""The platform signers whose CAs are files: one for all, or each its own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchid.features.approval.platform_signers import platform_profiles, pod_profiles
+from orchid.features.authorities.file_authorities import FileAuthority
+from orchid.kernel.base.clock import Clock
+from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.x509 import certificates
+from orchid.kernel.credentials.x509.revocation_list import list_url
+from orchid.kernel.runtime.context import Signer
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
+from orchid.kernel.settings.signing_files import own_pairs
+from orchid.kernel.wire.naming import Naming
+from orchid.kernel.wire.struct import replace
+
+CLUSTER = "cluster"  # the authority that all platform signers share
+
+
+def signers(
+    settings: Settings, files: DataDirectory, clock: Clock, *, is_stored: bool | None = None
+) -> dict[str, Signer]:
+    """The platform signers with a CA in files: one for all, or each its own."""
+    names = settings.names
+    own = own_pairs(settings.given, settings.names)
+    profiles = platform_profiles(names)
+    if own:
+        found = {
+            name: Signer(
+                profiles[name],
+                Authority.following(*pair, monotonic=clock.monotonic).current,
+                list_name=name.partition("/")[2],
+                crl_url=list_url(settings.given.crl_url, name.partition("/")[2]),
+            )
+            for name, pair in own.items()
+        }
+        client = found.get(names.client_signer)
+        return found | _pod_signers(names, client) if client else found
+    if settings.stores_authority if is_stored is None else is_stored:
+        return {}  # the CertificateAuthority `cluster` has them
+    given = settings.given
+    common = Authority.following(
+        settings.path(given.cluster_signing_cert_file, files.ca_certificate.name),
+        settings.path(given.cluster_signing_key_file, files.ca_key.name),
+        monotonic=clock.monotonic,
+    )
+    url = list_url(settings.given.crl_url, CLUSTER)
+    return {
+        name: Signer(profile, common.current, list_name=CLUSTER, crl_url=url)
+        for name, profile in (profiles | pod_profiles(names)).items()
+    }
+
+
+def _pod_signers(names: Naming, client: Signer) -> dict[str, Signer]:
+    """The signer of PodCertificateRequests, which issues with the CA of clients."""
+    return {name: replace(client, profile=each) for name, each in pod_profiles(names).items()}
+
+
+def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, Path]:
+    """The certificate files of the platform signers' CAs, by signer."""
+    own = own_pairs(settings.given, settings.names)
+    names = settings.names
+    if own:
+        found = {name: certificate for name, (certificate, _) in own.items()}
+        client = found.get(names.client_signer)
+        return found | {names.pod_client_signer: client} if client else found
+    common = settings.path(settings.given.cluster_signing_cert_file, files.ca_certificate.name)
+    return dict.fromkeys(names.issuing_signers, common)
+
+
+def file_authorities(settings: Settings, files: DataDirectory) -> list[FileAuthority]:
+    """The CAs of the platform signers that are files, named like their revocation lists."""
+    if settings.stores_authority:
+        return []
+    found, names = signing_certificates(settings, files), settings.names
+    if not own_pairs(settings.given, settings.names):
+        return [FileAuthority(CLUSTER, tuple(found), found[names.client_signer])]
+    with_pods = names.client_signer, names.pod_client_signer
+    return [
+        FileAuthority(
+            signer.partition("/")[2], with_pods if signer == with_pods[0] else (signer,), path
+        )
+        for signer, path in found.items()
+        if signer != names.pod_client_signer
+    ]
+
+
+def certificates_of(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
+    """The CAs of some signers, by the SHA-256 of their certificates."""
+    known: dict[str, dict[str, list[str]]] = {}
+    for name, signer in sorted(found.items()):
+        key = certificates.fingerprint(signer.authority().certificate)
+        known.setdefault(key, {"signers": []})["signers"].append(name)
+    return known

@@ -1,0 +1,50 @@
+"""The token keys of one server, as objects or as files, and those that use them.
+
+`FollowedKeys.changed` are functions that are called with the keys that verify, when they change.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from orchid.features.revocation.revocations import Revocations
+from orchid.features.token_keys.token_keys import FileKeys, StoredKeys, TokenKeys
+from orchid.kernel.context import Context
+from orchid.kernel.credentials.tokens import KeySet
+
+LOOK_AT_KEYS_EVERY = 5.0
+
+
+class FollowedKeys:
+    """The token keys; they may change while the server runs."""
+
+    def __init__(self, context: Context) -> None:
+        self.changed: list[Callable[[KeySet], None]] = []
+        self.keys = self._token_keys(context)
+
+    def _token_keys(self, context: Context) -> TokenKeys:
+        settings, files, naming = context.settings, context.files, context.naming
+        issuer = settings.issuers[0]
+        if settings.stores_token_keys:
+            return StoredKeys(
+                context.feed,
+                context.port(Revocations),
+                issuer,
+                naming,
+                self._use,
+                publish_seconds=settings.token_key_publish_time,
+            )
+        paths = [Path(path) for path in settings.given.service_account_key_file]
+        return FileKeys(files.signing_key, paths or [files.signing_key], issuer, naming)
+
+    def _use(self, keys: KeySet) -> None:
+        for changed in self.changed:
+            changed(keys)
+
+    async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Use other token keys when their files change, until cancelled."""
+        while isinstance(self.keys, FileKeys):
+            await asyncio.sleep(LOOK_AT_KEYS_EVERY)
+            if self.keys.reload():
+                self._use(self.keys.verifying)
+                await changed()
