@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orchid.features.hosts.agent import generations as written
 from orchid.features.hosts.agent.generations import (
     OutputFile,
     OutputRefused,
@@ -191,6 +192,21 @@ def test_a_sticky_directory_is_safe_above_an_output_only(output: Path) -> None:
     assert shown(output / "inner") == ["certificate 1", "key 1"]
     with pytest.raises(OutputRefused, match="can be written by other users"):
         write(output, "1")
+
+
+def test_a_directory_of_another_user_is_refused(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner could replace the files, whatever its mode is; root may own it."""
+    owner = output.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr(written, "ROOT", owner + 2)
+    with pytest.raises(OutputRefused, match=r"belongs to another user \(uid \d+\)"):
+        written.refuse_unsafe(output)
+
+    monkeypatch.setattr(written, "passed_paths", lambda one: iter([(one, False)]))
+    monkeypatch.setattr(written, "ROOT", owner)
+    written.refuse_unsafe(output)
 
 
 def test_a_failure_after_the_change_leaves_the_new_files(
