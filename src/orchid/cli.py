@@ -198,13 +198,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     typed = _usual(list(sys.argv[1:] if arguments is None else arguments))
     parser = build(typed[:1])
-    if typed[:1] and typed[0].startswith("-") and any(one.name in typed for one in COMMANDS):
+    if (
+        typed[:1]
+        and typed[0].startswith("-")
+        and any(command.name in typed for command in COMMANDS)
+    ):
         parser.error(f"flags come after the command: orchid COMMAND {typed[0]}")
-    chosen = parser.parse_args(typed)
-    if not hasattr(chosen, "run"):
+    parsed = parser.parse_args(typed)
+    if not hasattr(parsed, "run"):
         parser.print_help()
         return 0
-    return _run(chosen)
+    return _run(parsed)
 
 
 def _usual(typed: list[str]) -> list[str]:
@@ -214,7 +218,7 @@ def _usual(typed: list[str]) -> list[str]:
     return ["--version"] if typed == ["version"] else typed
 
 
-def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
+def build(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser, with the flags of the wanted commands; None means all."""
     parser = Parser(
         prog="orchid",
@@ -232,7 +236,7 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
             formatter_class=HelpFormatter,
             allow_abbrev=False,  # a new flag must not change the meaning of an abbreviation
         )
-        if wanted is None or command.name in wanted:
+        if words is None or command.name in words:
             module: Any = importlib.import_module(command.module)
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
@@ -277,14 +281,14 @@ class Parser(argparse.ArgumentParser):
     """A parser that suggests a correction for a mistyped word."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        chosen, unknown = self.parse_known_args(args, namespace)
+        parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self._deepest(args if args is not None else sys.argv[1:])
-            unknown = parser.without_late_word(chosen, unknown)
+            unknown = parser.without_late_word(parsed, unknown)
         if unknown:
             hint = _meant(unknown[0], parser.options())
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return chosen
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         mistyped = INVALID_CHOICE.match(message)
@@ -302,12 +306,12 @@ class Parser(argparse.ArgumentParser):
         """The parser of the command and subcommand in the arguments."""
         commands = subparsers(self)
         for subparser, word in enumerate(words):
-            found = commands.get(word)
-            if isinstance(found, Parser):
-                return found._deepest(words[subparser + 1 :])
+            subcommand = commands.get(word)
+            if isinstance(subcommand, Parser):
+                return subcommand._deepest(words[subparser + 1 :])
         return self
 
-    def without_late_word(self, chosen: argparse.Namespace, unknown: list[str]) -> list[str]:
+    def without_late_word(self, parsed: argparse.Namespace, unknown: list[str]) -> list[str]:
         """Assign a word that follows a flag to its optional argument.
 
         argparse before Python 3.12.8 treats an optional argument as missing when a flag precedes
@@ -316,9 +320,9 @@ class Parser(argparse.ArgumentParser):
         word, *others = unknown
         for action in self._actions:
             is_optional = action.nargs == "?" and not action.option_strings
-            is_late = is_optional and getattr(chosen, action.dest) == action.default
+            is_late = is_optional and getattr(parsed, action.dest) == action.default
             if is_late and not word.startswith("--"):
-                setattr(chosen, action.dest, word)
+                setattr(parsed, action.dest, word)
                 return others
         return unknown
 
@@ -326,19 +330,19 @@ class Parser(argparse.ArgumentParser):
         return [option for action in self._actions for option in action.option_strings]
 
 
-def _meant(word: str, known: Sequence[str]) -> str:
+def _meant(word: str, options: Sequence[str]) -> str:
     """A suggestion for a mistyped word."""
     import difflib
 
-    close = difflib.get_close_matches(word.partition("=")[0], known, n=1)
+    close = difflib.get_close_matches(word.partition("=")[0], options, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _run(chosen: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     from orchid.kernel.terminal.output import Complaint, discard_output
 
     try:
-        code: int = chosen.run(chosen)
+        code: int = arguments.run(arguments)
         sys.stdout.flush()
     except Complaint as complaint:
         print(f"orchid: {complaint}", file=sys.stderr)

@@ -80,8 +80,8 @@ def _foreseen(failure: BaseException | None) -> BadSettings | None:
     """The bad setting behind a failure; raises any other failure."""
     if failure is None or isinstance(failure, BadSettings):
         return failure
-    if isinstance(failure, BaseExceptionGroup) and (found := failure.subgroup(BadSettings)):
-        failure = found.exceptions[0]
+    if isinstance(failure, BaseExceptionGroup) and (foreseen := failure.subgroup(BadSettings)):
+        failure = foreseen.exceptions[0]
         if isinstance(failure, BadSettings):
             return failure
     raise failure

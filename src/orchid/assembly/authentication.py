@@ -54,7 +54,7 @@ def authenticator(context: Context) -> UnionAuthenticator:
 
 def _anonymous_paths(context: Context) -> tuple[str, ...]:
     """The paths that anonymous requests may use; raises BadSettings."""
-    given, configured = context.settings.given, context.port(OutsideIssuers).anonymous_paths
+    options, configured = context.settings.given, context.port(OutsideIssuers).anonymous_paths
     of_features = tuple(
         path
         for feature in FEATURES
@@ -67,8 +67,8 @@ def _anonymous_paths(context: Context) -> tuple[str, ...]:
             "--authentication-config forbids"
         )
     if configured is None:
-        return (*given.anonymous_paths, *of_features)
-    if given.anonymous_paths != Given().anonymous_paths:
+        return (*options.anonymous_paths, *of_features)
+    if options.anonymous_paths != Given().anonymous_paths:
         raise BadSettings(
             "--anonymous-paths: not to be given when --authentication-config speaks of "
             "anonymous callers"

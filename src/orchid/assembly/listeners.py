@@ -28,10 +28,10 @@ def api_listener(
     monotonic: Callable[[], float],
 ) -> Listener:
     """The HTTPS listener; it listens once it is started."""
-    given = settings.given
-    authorities = [Path(given.client_ca_file) if given.client_ca_file else files.ca_certificate]
-    if given.requestheader_client_ca_file:
-        authorities.append(Path(given.requestheader_client_ca_file))
+    options = settings.given
+    authorities = [Path(options.client_ca_file) if options.client_ca_file else files.ca_certificate]
+    if options.requestheader_client_ca_file:
+        authorities.append(Path(options.requestheader_client_ca_file))
     try:
         tls = TlsFiles(files.serving_certificate, files.serving_key, authorities)
     except Refusal as problem:
@@ -44,7 +44,7 @@ def api_listener(
         limits=fitted(ConnectionLimits(request_timeout=settings.request_timeout)),
         tls=tls,
         recognize=chain.recognize,
-        refresh=feed.fresh if given.etcd_servers else None,
+        refresh=feed.fresh if options.etcd_servers else None,
         after_rush=process_memory.give_back,
     )
 

@@ -64,10 +64,12 @@ async def _register(backend: Store, settings: Settings) -> None:
     try:
         while True:
             page = await backend.read(RECORDS)
-            found = {record.key: record for record in page.records}
-            if MOVED in found:
-                raise BadSettings(moved_text(found[MOVED].value))
-            changes = _naming(found.get(NAMING), settings.names.name) + store_format.update(found)
+            records = {record.key: record for record in page.records}
+            if MOVED in records:
+                raise BadSettings(moved_text(records[MOVED].value))
+            changes = _naming(records.get(NAMING), settings.names.name) + store_format.update(
+                records
+            )
             if not changes:
                 return
             with contextlib.suppress(RevisionConflict):  # another server starts at the same time
@@ -76,12 +78,12 @@ async def _register(backend: Store, settings: Settings) -> None:
         raise _not_opened(problem) from None
 
 
-def _naming(found: Record | None, wanted: str) -> list[Change]:
+def _naming(record: Record | None, naming: str) -> list[Change]:
     """The change that stores the naming of a new store; another naming is refused."""
-    if found is None:
-        return [Change(NAMING, wanted.encode(), ABSENT)]
-    stored = found.value.decode(errors="replace")
-    if stored != wanted:
+    if record is None:
+        return [Change(NAMING, naming.encode(), ABSENT)]
+    stored = record.value.decode(errors="replace")
+    if stored != naming:
         raise BadSettings(
             f"--naming: this store was begun with {stored}; start with --naming {stored}, or with "
             "another --data-dir or --etcd-prefix"
@@ -119,19 +121,19 @@ async def _open_etcd(settings: Settings) -> Store:
             "--etcd-servers needs two more packages: pip install 'orchid-identity[etcd]'"
         ) from None
 
-    given = settings.given
-    key = _path(given.etcd_keyfile)
+    options = settings.given
+    key = _path(options.etcd_keyfile)
     if key is not None:
         try:
             read_private(key)
         except Refusal as refusal:
             raise BadSettings(f"--etcd-keyfile: {refusal}") from None
-    _warn_of_plaintext(given.etcd_servers)
+    _warn_of_plaintext(options.etcd_servers)
     return await EtcdStore.open(
-        given.etcd_servers,
-        prefix=given.etcd_prefix,
-        ca=_path(given.etcd_cafile),
-        certificate=_path(given.etcd_certfile),
+        options.etcd_servers,
+        prefix=options.etcd_prefix,
+        ca=_path(options.etcd_cafile),
+        certificate=_path(options.etcd_certfile),
         key=key,
     )
 

@@ -170,8 +170,8 @@ class Context:
 
 def hsm_of(settings: Settings) -> KeysOfHsm:
     """The HSM of the settings. A process has one: two would end each other's sessions."""
-    given = settings.given
-    if not given.pkcs11_module:
+    options = settings.given
+    if not options.pkcs11_module:
         return NO_HSM
-    module, pin_file = Path(given.pkcs11_module), Path(given.pkcs11_pin_file)
-    return Hsm(HsmSettings(module, given.pkcs11_token, pin_file))
+    module, pin_file = Path(options.pkcs11_module), Path(options.pkcs11_pin_file)
+    return Hsm(HsmSettings(module, options.pkcs11_token, pin_file))

@@ -133,16 +133,16 @@ class ServedConsole:
         try:
             request = web_request(http)
             connect = functools.partial(self._connect, http.peer)
-            found = rendered(await self._sign_in.respond(request, connect))
+            response = rendered(await self._sign_in.respond(request, connect))
         except UnreadableRequest as problem:
             return rendered(plain(400, str(problem), guard.ALWAYS_TLS))
-        if isinstance(found, Stream) or len(found.body) < COMPRESSED_ABOVE:
-            return found
+        if isinstance(response, Stream) or len(response.body) < COMPRESSED_ABOVE:
+            return response
         # Not for other sites: the size of a compressed page with a word that they have chosen
         # shows those who see the traffic whether the word is in the page.
         if guard.is_foreign(request.headers) or not facts_of(http).client.accepts_gzip:
-            return found
-        return await self._offload(len(found.body), functools.partial(compressed, found))
+            return response
+        return await self._offload(len(response.body), functools.partial(compressed, response))
 
     def _connect(self, peer: Peer, token: str) -> "PageTransport":
         """The API for a user: with a token, or with the certificate of the connection."""

@@ -21,9 +21,9 @@ LARGEST_SECRET: Final = 4096
 
 def openid_provider(settings: Settings, monotonic: Monotonic) -> OpenIdProvider:
     """The provider of the configured issuer; raises BadSettings."""
-    given = settings.given.of(ConsoleSettings)
+    options = settings.given.of(ConsoleSettings)
     issuer = _issuer(settings)
-    client = given.console_oidc_client_id or (
+    client = options.console_oidc_client_id or (
         issuer.audiences[0] if len(issuer.audiences) == 1 else ""
     )
     if client not in issuer.audiences:
@@ -31,7 +31,7 @@ def openid_provider(settings: Settings, monotonic: Monotonic) -> OpenIdProvider:
             f"--console-oidc-client-id: {client!r} is not an audience of {issuer.url}, so the "
             "server would not accept the tokens"
         )
-    secret_file = given.console_oidc_client_secret_file
+    secret_file = options.console_oidc_client_secret_file
     try:
         tls = trusting(issuer.authorities)
     except InvalidRemote as problem:
@@ -43,8 +43,8 @@ def openid_provider(settings: Settings, monotonic: Monotonic) -> OpenIdProvider:
             issuer.url,
             issuer.configuration_url,
             client,
-            f"{given.console_url.rstrip('/')}{CALLBACK}",
-            given.console_oidc_scopes,
+            f"{options.console_url.rstrip('/')}{CALLBACK}",
+            options.console_oidc_scopes,
         ),
         calling(lambda url: Remote(url, tls)),
         monotonic,
@@ -54,16 +54,16 @@ def openid_provider(settings: Settings, monotonic: Monotonic) -> OpenIdProvider:
 
 def _issuer(settings: Settings) -> IssuerSettings:
     issuers = outside_issuers.read(settings).issuers
-    wanted = settings.given.of(ConsoleSettings).console_oidc_issuer
-    if not wanted and len(issuers) == 1:
-        wanted = issuers[0].url
-    found = next((one for one in issuers if one.url == wanted), None)
-    if found is None:
-        names = ", ".join(one.url for one in issuers) or "none"
+    url = settings.given.of(ConsoleSettings).console_oidc_issuer
+    if not url and len(issuers) == 1:
+        url = issuers[0].url
+    match = next((issuer for issuer in issuers if issuer.url == url), None)
+    if match is None:
+        names = ", ".join(issuer.url for issuer in issuers) or "none"
         raise BadSettings(
-            f"--console-oidc-issuer: {wanted!r} is not an external issuer of this server: {names}"
+            f"--console-oidc-issuer: {url!r} is not an external issuer of this server: {names}"
         )
-    return found
+    return match
 
 
 def _secret(path: Path) -> SecretValue:

@@ -27,35 +27,35 @@ class UnknownController(ValueError):
 
 def chosen(words: Iterable[str]) -> frozenset[str]:
     """The selected controllers: `*`, `name`, `-name`. Exclusions win."""
-    wanted: set[str] = set()
+    selected: set[str] = set()
     unwanted: set[str] = set()
     for word in words:
         if word == "*":
-            wanted.update(one.name for one in CONTROLLERS)
+            selected.update(controller.name for controller in CONTROLLERS)
             continue
         name = _name_of(word.removeprefix("-"))
         if name is None:
-            known = ", ".join(one.name for one in CONTROLLERS)
-            raise UnknownController(f"{word!r} is no controller; there are {known}")
-        (unwanted if word.startswith("-") else wanted).add(name)
-    return frozenset(wanted - unwanted)
+            names = ", ".join(controller.name for controller in CONTROLLERS)
+            raise UnknownController(f"{word!r} is no controller; there are {names}")
+        (unwanted if word.startswith("-") else selected).add(name)
+    return frozenset(selected - unwanted)
 
 
 def _name_of(word: str) -> str | None:
     """The name of a controller by any of its names."""
-    for one in CONTROLLERS:
+    for controller in CONTROLLERS:
         # One of them has the name of the server's program in front.
-        known = (one.name, one.long_name, *one.other_names)
-        if word in known or word.endswith(f"-serving-{one.long_name}"):
-            return one.name
+        names = (controller.name, controller.long_name, *controller.other_names)
+        if word in names or word.endswith(f"-serving-{controller.long_name}"):
+            return controller.name
     return None
 
 
 async def run_controllers(
-    wanted: frozenset[str], client_of: ClientOf, context: ControllerContext
+    selected: frozenset[str], client_of: ClientOf, context: ControllerContext
 ) -> None:
     """Run these controllers whenever this process leads, until cancelled."""
-    if not wanted:
+    if not selected:
         return
     names = context.names
     leader = Leader(
@@ -70,20 +70,22 @@ async def run_controllers(
         events = EventWriter(client_of(EVENTS), context.clock)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(events.run())
-            for controller in build(wanted, client_of, context, events):
+            for controller in build(selected, client_of, context, events):
                 tasks.create_task(keep_running(controller))
 
     await leader.run(work)
 
 
 def build(
-    wanted: frozenset[str],
+    selected: frozenset[str],
     client_of: ClientOf,
     context: ControllerContext,
     events: EventRecorder,
 ) -> list[Running]:
     """Build the selected controllers, except those without a purpose here."""
-    made = (
-        one.build(client_of(one.name), context, events) for one in CONTROLLERS if one.name in wanted
+    built = (
+        declaration.build(client_of(declaration.name), context, events)
+        for declaration in CONTROLLERS
+        if declaration.name in selected
     )
-    return [controller for controller in made if controller is not None]
+    return [controller for controller in built if controller is not None]

@@ -31,12 +31,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("line", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.shell != ASKED:
-        say(SCRIPTS[chosen.shell])
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.shell != ASKED:
+        say(SCRIPTS[arguments.shell])
         return 0
-    if len(chosen.line) > 1:
-        for word in words(chosen.everything, chosen.line[1:]):
+    if len(arguments.line) > 1:
+        for word in words(arguments.everything, arguments.line[1:]):
             say(word)
     return 0
 
@@ -116,16 +116,16 @@ class _Cursor:
     def _names(self, sort: str) -> list[str]:
         """Names of existing objects, on the server of the line."""
         file = self._given.get("kubeconfig", "")
-        chosen = argparse.Namespace(
+        arguments = argparse.Namespace(
             kubeconfig=Path(file).expanduser() if file else None,
             context=self._given.get("context", ""),
         )
         try:
-            server = connect(chosen)
+            server = connect(arguments)
             page = server.get(objects.NAMES[sort](server), {"limit": str(MOST_NAMES)})
         except (Complaint, RuntimeError):  # RuntimeError: `~` of a user without a home
             return []
-        return [name_of(one) for one in page.get("items") or ()]
+        return [name_of(object_) for object_ in page.get("items") or ()]
 
 
 # bash ends a word at a colon and an equals sign. The text before the last of them is already on the

@@ -49,11 +49,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, forms=())
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     version = asked_version(os.environ.get(EXEC_INFO, ""))
-    if bool(chosen.account) == bool(chosen.cert) or bool(chosen.cert) != bool(chosen.key):
+    if bool(arguments.account) == bool(arguments.cert) or bool(arguments.cert) != bool(
+        arguments.key
+    ):
         raise Complaint("either --account, or --cert and --key, is needed", USAGE)
-    status = _of_account(chosen) if chosen.account else _of_certificate(chosen)
+    status = _of_account(arguments) if arguments.account else _of_certificate(arguments)
     credential = {
         "apiVersion": f"{EXEC_GROUP}/{version}",
         "kind": "ExecCredential",
@@ -76,27 +78,27 @@ def asked_version(text: str) -> str:
     return version or VERSIONS[0]
 
 
-def _of_account(chosen: argparse.Namespace) -> Json:
-    server = connect(chosen)
-    namespace, name = account_of(chosen.account, server.access.namespace)
-    answer = token.request(server, namespace, name, audiences=[], seconds=chosen.lifetime)
+def _of_account(arguments: argparse.Namespace) -> Json:
+    server = connect(arguments)
+    namespace, name = account_of(arguments.account, server.access.namespace)
+    answer = token.request(server, namespace, name, audiences=[], seconds=arguments.lifetime)
     return {
         "token": answer["status"]["token"],
         "expirationTimestamp": answer["status"].get("expirationTimestamp"),
     }
 
 
-def _of_certificate(chosen: argparse.Namespace) -> Json:
-    leaf = requesting.leaf_of(chosen.cert)
+def _of_certificate(arguments: argparse.Namespace) -> Json:
+    leaf = requesting.leaf_of(arguments.cert)
     if times.now() >= renewed_from(leaf):
         try:
-            _renew(chosen)
+            _renew(arguments)
         except Complaint as complaint:
             if times.now() >= leaf.not_valid_after_utc:
                 raise
-            remark(f"orchid: {chosen.cert} was not renewed: {complaint}")
-        leaf = requesting.leaf_of(chosen.cert)
-    certificate, key = _pair(chosen)
+            remark(f"orchid: {arguments.cert} was not renewed: {complaint}")
+        leaf = requesting.leaf_of(arguments.cert)
+    certificate, key = _pair(arguments)
     # The client returns when the next renewal is due, not when it is too late.
     end = leaf.not_valid_after_utc
     back = renewed_from(leaf) if renewed_from(leaf) > times.now() else end
@@ -113,22 +115,22 @@ def renewed_from(leaf: x509.Certificate) -> datetime.datetime:
     return leaf.not_valid_after_utc - life * LEFT
 
 
-def _pair(chosen: argparse.Namespace) -> tuple[bytes, bytes]:
+def _pair(arguments: argparse.Namespace) -> tuple[bytes, bytes]:
     try:
-        return files.read_bounded(chosen.cert), files.read_private(chosen.key)
+        return files.read_bounded(arguments.cert), files.read_private(arguments.key)
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
 
 
-def _renew(chosen: argparse.Namespace) -> None:
-    certificate, private = _pair(chosen)
+def _renew(arguments: argparse.Namespace) -> None:
+    certificate, private = _pair(arguments)
     identity = certificate, SecretValue(private.decode("ascii", "replace"))
-    server = connect(chosen, identity, only_for_plugin=True)
-    wanted = requesting.renewal_of(server, chosen.cert, chosen.signer)
-    key = requesting.load_key(chosen.key)
-    name = requesting.send_again(server, chosen.cert.stem, key, wanted)["metadata"]["name"]
-    found = wait_for(server, name, chosen.wait)
+    server = connect(arguments, identity, only_for_plugin=True)
+    terms = requesting.renewal_of(server, arguments.cert, arguments.signer)
+    key = requesting.load_key(arguments.key)
+    name = requesting.send_again(server, arguments.cert.stem, key, terms)["metadata"]["name"]
+    request = wait_for(server, name, arguments.wait)
     try:
-        files.rewrite(chosen.cert, certificate_of(found))
+        files.rewrite(arguments.cert, certificate_of(request))
     except OSError as error:
-        raise Complaint(f"cannot write {chosen.cert}: {error.strerror}") from None
+        raise Complaint(f"cannot write {arguments.cert}: {error.strerror}") from None

@@ -14,8 +14,8 @@ def bundles(here: Installation) -> Iterator[Finding]:
     if here.server is None:
         return
     url = path("apis", here.server.names.identity, "v1beta1", "publishedbundles")
-    found = list(here.server.items(url))
-    late = [(one["metadata"]["name"], _ready(one)) for one in found]
+    objects = list(here.server.items(url))
+    late = [(bundle["metadata"]["name"], _ready(bundle)) for bundle in objects]
     late = [(name, ready) for name, ready in late if ready.get("status") != "True"]
     for name, ready in late[:MOST_NAMED]:
         why = ready.get("message") or "no controller has published it"
@@ -23,7 +23,7 @@ def bundles(here: Installation) -> Iterator[Finding]:
     if len(late) > MOST_NAMED:
         yield note(f"{len(late) - MOST_NAMED} more bundles are not published")
     if not late:
-        yield good(f"published bundles are current: {len(found)}")
+        yield good(f"published bundles are current: {len(objects)}")
 
 
 def _ready(bundle: dict[str, Any]) -> dict[str, Any]:

@@ -67,9 +67,9 @@ def directory(here: Installation) -> Iterator[Finding]:
 
 def key_files(here: Installation) -> Iterator[Finding]:
     """Every private key exists and is accessible only to its owner."""
-    given = here.settings.given
-    signing = signing_files(given, here.settings.names)
-    elsewhere = [*(each.key for each in signing), given.etcd_keyfile]
+    options = here.settings.given
+    signing = signing_files(options, here.settings.names)
+    elsewhere = [*(each.key for each in signing), options.etcd_keyfile]
     files = here.files
     paths = [*files.ledger_keys, files.serving_key]
     if not here.settings.stores_authority or files.ca_key.exists():
@@ -196,15 +196,15 @@ def clock(here: Installation) -> Iterator[Finding]:
 
 def store(here: Installation) -> Iterator[Finding]:
     """The embedded store is intact, every page and every key; etcd is reachable."""
-    given, path = here.settings.given, here.files.database
-    if given.etcd_servers:
+    options, path = here.settings.given, here.files.database
+    if options.etcd_servers:
         if importlib.util.find_spec("hpack") is None:
             yield wrong(
                 "--etcd-servers needs two more packages", "pip install 'orchid-identity[etcd]'"
             )
         else:
-            yield from _etcd(given.etcd_servers)
-    elif given.store != "sqlite":
+            yield from _etcd(options.etcd_servers)
+    elif options.store != "sqlite":
         yield note("objects are kept in memory, and are lost at a stop")
     elif not path.exists():
         yield note(f"there is no {path} yet: it is made at the first start")
@@ -271,18 +271,18 @@ def disk(here: Installation) -> Iterator[Finding]:
 
 def audit(here: Installation) -> Iterator[Finding]:
     """Requests are audited, with a valid policy."""
-    given = here.settings.given
-    if not given.audit_log_path:
+    options = here.settings.given
+    if not options.audit_log_path:
         yield note("audit logging is off (--audit-log-path is not set)")
     else:
-        yield good(f"requests are recorded in {given.audit_log_path}")
+        yield good(f"requests are recorded in {options.audit_log_path}")
 
 
 def setting_files(here: Installation) -> Iterator[Finding]:
     """Every file that a setting names can be used."""
-    found = list(problems(here.settings))
-    yield from (wrong(text) for text in found)
-    if not found:
+    texts = list(problems(here.settings))
+    yield from (wrong(text) for text in texts)
+    if not texts:
         yield good("the files that settings name can be used")
 
 
@@ -290,26 +290,26 @@ def side_files(here: Installation) -> Iterator[Finding]:
     """The files beside the store can be read, and none was set aside because it could not."""
     directory = here.settings.data_dir
     revoked, kept = directory / revocation_file.FILE, directory / ledger_status.FILE
-    found = [f"{path} could not be read" for path in sorted(directory.glob(f"*{UNREADABLE}*"))]
+    unreadable = [f"{path} could not be read" for path in sorted(directory.glob(f"*{UNREADABLE}*"))]
     try:
         _, count = revocation_file.read_counted(revoked)
-        found += [f"{revoked} has {count} lines that cannot be read"] if count else []
+        unreadable += [f"{revoked} has {count} lines that cannot be read"] if count else []
     except (revocation_file.FileTooLarge, OSError) as problem:
-        found.append(f"{revoked} cannot be read: {problem}")
+        unreadable.append(f"{revoked} cannot be read: {problem}")
     if kept.exists() and ledger_status.read_kept(kept) is None:
-        found.append(f"{kept} cannot be read")
-    for text in found:
+        unreadable.append(f"{kept} cannot be read")
+    for text in unreadable:
         yield wrong(
             text, "put its content back from a copy, or find out what is lost; then remove it"
         )
-    if not found:
+    if not unreadable:
         yield good("the files beside the store can be read")
 
 
 def encryption(here: Installation) -> Iterator[Finding]:
     """Secrets, and with them the keys of authorities, are encrypted in the store."""
-    given = here.settings.given
-    if given.etcd_servers and not given.encryption_provider_config:
+    options = here.settings.given
+    if options.etcd_servers and not options.encryption_provider_config:
         yield wrong(
             "Secrets and keys of authorities are not encrypted in etcd",
             "start every server with the same --encryption-provider-config (`orchid init` makes "
@@ -331,13 +331,13 @@ def _unopened(here: Installation) -> int:
     """The number of values in the embedded store that no key of the file opens."""
     kinds = stored_kinds(here.settings.names)
     try:
-        found = read_configuration(read_private(here.files.encryption), kinds)
+        configuration = read_configuration(read_private(here.files.encryption), kinds)
     except InvalidEncryption:
         return 0  # reported by the check of the sealing keys
     count = 0
-    for prefix, providers in found.items():
+    for prefix, providers in configuration.items():
         for key, value in sqlite_restore.values_if_readable(here.files.database, prefix).items():
-            count += not any(_opens(one, key, value) for one in providers)
+            count += not any(_opens(provider, key, value) for provider in providers)
     return count
 
 

@@ -14,8 +14,8 @@ def grants_of_accounts(here: Installation) -> Iterator[Finding]:
     """Every account that has a role exists: the next one of its name would have the role."""
     if here.server is None:
         return
-    found = list(_without_account(here.server))
-    for account, binding in found[:MOST_NAMED]:
+    orphans = list(_without_account(here.server))
+    for account, binding in orphans[:MOST_NAMED]:
         namespace = binding["metadata"].get("namespace", "")
         scope = f" --namespace {namespace}" if namespace else ""
         yield soon(
@@ -23,17 +23,17 @@ def grants_of_accounts(here: Installation) -> Iterator[Finding]:
             "the next account of this name",
             f"orchid revoke-grant {binding['roleRef']['name']} --account {account}{scope}",
         )
-    if len(found) > MOST_NAMED:
-        yield note(f"{len(found) - MOST_NAMED} more roles belong to accounts that do not exist")
-    if not found:
+    if len(orphans) > MOST_NAMED:
+        yield note(f"{len(orphans) - MOST_NAMED} more roles belong to accounts that do not exist")
+    if not orphans:
         yield good("every account that has a role exists")
 
 
 def _without_account(server: ServerConnection) -> Iterator[tuple[str, Json]]:
     """Accounts that do not exist, each with a binding; those of the server itself are left out."""
     accounts = {
-        f"{one['metadata']['namespace']}/{one['metadata']['name']}"
-        for one in server.items(path("api", "v1", "serviceaccounts"))
+        f"{account_object['metadata']['namespace']}/{account_object['metadata']['name']}"
+        for account_object in server.items(path("api", "v1", "serviceaccounts"))
     }
     for bindings in ("clusterrolebindings", "rolebindings"):
         for binding in server.items(server.group(grants.GROUP, grants.VERSION, bindings)):

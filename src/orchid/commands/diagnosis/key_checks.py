@@ -26,11 +26,11 @@ def stored_keys(here: Installation) -> Iterator[Finding]:
     """A successor exists, no private key is lost, and the signer is not overdue."""
     if here.server is None:
         return
-    found: list[dict[str, Any]] = list(here.server.get(url_of(here.server)).get("items") or ())
-    yield from _older_servers(here, here.server, found)
-    yield from _public_only(here, found)
-    of_tokens = [key for key in found if not key["spec"].get("authority")]
-    for key in found:
+    stored: list[dict[str, Any]] = list(here.server.get(url_of(here.server)).get("items") or ())
+    yield from _older_servers(here, here.server, stored)
+    yield from _public_only(here, stored)
+    of_tokens = [key for key in stored if not key["spec"].get("authority")]
+    for key in stored:
         if key["spec"].get("authority") or here.settings.stores_token_keys:
             yield _finding(key, here)
     if not here.settings.stores_token_keys:
@@ -43,14 +43,14 @@ def stored_keys(here: Installation) -> Iterator[Finding]:
 
 
 def _older_servers(
-    here: Installation, server: ServerConnection, found: list[dict[str, Any]]
+    here: Installation, server: ServerConnection, stored: list[dict[str, Any]]
 ) -> Iterator[Finding]:
     """Servers of a version that does not know keys of authorities, and what one has done."""
-    if any(key["spec"].get("authority") and not _is_file(key) for key in found):
+    if any(key["spec"].get("authority") and not _is_file(key) for key in stored):
         for name in older_servers(server, here.now):
             text = f"{name} is a server of an earlier version"
             yield wrong(f"{text}; it may take keys of authorities for token keys", STOP_IT)
-    for key in found:
+    for key in stored:
         name = key["metadata"]["name"]
         is_of_tokens = not key["spec"].get("authority") and not key["spec"].get("cluster")
         if is_of_tokens and not name.startswith("tokens-"):
@@ -58,10 +58,10 @@ def _older_servers(
             yield wrong(text, "restore it from a backup")
 
 
-def _public_only(here: Installation, found: list[dict[str, Any]]) -> Iterator[Finding]:
+def _public_only(here: Installation, stored: list[dict[str, Any]]) -> Iterator[Finding]:
     """Public keys that verify tokens of Orchid's accounts, and are in no key file of the server."""
     in_files = _ids_in_files(here)
-    for key in found:
+    for key in stored:
         name, spec = key["metadata"]["name"], key["spec"]
         if not spec.get("publicKey") or spec.get("cluster") or spec.get("authority"):
             continue
@@ -78,17 +78,17 @@ def _public_only(here: Installation, found: list[dict[str, Any]]) -> Iterator[Fi
 
 def _ids_in_files(here: Installation) -> set[str]:
     """Ids of the keys in --service-account-key-file, as far as they can be read."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for file in here.settings.given.service_account_key_file:
         with contextlib.suppress(OSError, Refusal):
-            found.update(key.kid for key in keys.load_verification_keys(Path(file)))
-    return found
+            ids.update(key.kid for key in keys.load_verification_keys(Path(file)))
+    return ids
 
 
 def _finding(key: dict[str, Any], here: Installation) -> Finding:
     name, state = key["metadata"]["name"], key["spec"]["state"]
     status = key.get("status") or {}
-    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     if _is_file(key):
         return good(f"{name} is in the files of a server")
     text = f"{name} is {state}"

@@ -40,9 +40,9 @@ def notices(here: Installation) -> Iterator[Finding]:
         yield good(f"there was no reason for a notice yet; {waiting} wait")
 
 
-def _progress(found: Json) -> dict[str, Any]:
+def _progress(config_map: Json) -> dict[str, Any]:
     try:
-        progress = json.loads((found.get("data") or {}).get(ENTRY, "{}"))
+        progress = json.loads((config_map.get("data") or {}).get(ENTRY, "{}"))
     except ValueError:
         return {}
     return progress if isinstance(progress, dict) else {}

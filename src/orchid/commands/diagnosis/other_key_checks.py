@@ -64,7 +64,9 @@ def sealing_keys(here: Installation) -> Iterator[Finding]:
                 f"the server does not use {file} as it is now",
                 "its log says why (store.encryption_file_refused)",
             )
-    for name in dict.fromkeys((*names, *(one for one, number in counts.items() if number))):
+    for name in dict.fromkeys(
+        (*names, *(key_name for key_name, number in counts.items() if number))
+    ):
         yield _sealing_key(name, counts, here, is_there=name in names or name == "identity")
     changed = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
     if here.now - changed > YEAR:
@@ -123,10 +125,10 @@ def authorities(here: Installation) -> Iterator[Finding]:
         return
     names = here.server.names
     url = path("apis", names.identity, "v1beta1", "certificateauthorities")
-    for one in here.server.items(url):
-        name = one["metadata"]["name"]
-        end = times.parse((one.get("status") or {}).get("notAfter"))
-        for condition in (one.get("status") or {}).get("conditions") or ():
+    for authority in here.server.items(url):
+        name = authority["metadata"]["name"]
+        end = times.parse((authority.get("status") or {}).get("notAfter"))
+        for condition in (authority.get("status") or {}).get("conditions") or ():
             if condition["type"] == "Ready" and condition["status"] == "False":
                 why = f"{condition['reason']}: {condition['message']}"
                 yield wrong(f"the authority {name} is not ready: {why}", "see docs/rotation.md")
@@ -145,10 +147,10 @@ def administrator(here: Installation) -> Iterator[Finding]:
 
 def webhooks(here: Installation) -> Iterator[Finding]:
     """The kubeconfigs of webhooks are usable, and their certificates valid for a while."""
-    given = here.settings.given
+    options = here.settings.given
     for what, file in (
-        ("the token webhook", given.authentication_token_webhook_config_file),
-        ("the authorization webhook", given.authorization_webhook_config_file),
+        ("the token webhook", options.authentication_token_webhook_config_file),
+        ("the authorization webhook", options.authorization_webhook_config_file),
     ):
         if file:
             yield from _client_certificate(Path(file), what, here, f"replace it in {file}")
@@ -188,16 +190,20 @@ def bootstrap_tokens(here: Installation) -> Iterator[Finding]:
     names = here.server.names
     url = path("api", "v1", "namespaces", names.system_namespace, "secrets")
     selected = {"fieldSelector": f"type={names.bootstrap_token_type}"}
-    found = list(here.server.items(url, selected))
-    lasting = [one["metadata"]["name"] for one in found if "expiration" not in one.get("data", {})]
+    secrets = list(here.server.items(url, selected))
+    lasting = [
+        secret["metadata"]["name"]
+        for secret in secrets
+        if "expiration" not in secret.get("data", {})
+    ]
     if lasting:
         rest = f" and {len(lasting) - MOST_NAMED} more" if len(lasting) > MOST_NAMED else ""
         yield soon(
             f"bootstrap tokens without an expiration: {', '.join(lasting[:MOST_NAMED])}{rest}",
             "set `expiration` in their data, or delete them",
         )
-    elif found:
-        yield good(f"{len(found)} bootstrap tokens, and all expire")
+    elif secrets:
+        yield good(f"{len(secrets)} bootstrap tokens, and all expire")
 
 
 def static_tokens(here: Installation) -> Iterator[Finding]:

@@ -18,11 +18,11 @@ SECONDS: Final = 10.0
 def issuers(here: Installation) -> Iterator[Finding]:
     """Each issuer publishes a key that the settings accept; fetched as the server does."""
     try:
-        found = [*_configured(here)]
+        configured = [*_configured(here)]
     except BadSettings as problem:
         yield wrong(str(problem))
         return
-    for settings in found:
+    for settings in configured:
         if reason := asyncio.run(_problem(settings)):
             yield wrong(f"the keys of {settings.url} are not available: {reason}")
         else:

@@ -103,12 +103,12 @@ def is_held(files: DataDirectory) -> bool:
 def version(here: Installation) -> Asked:
     """The running server is the installed version."""
     for server in _running(here):
-        found = str(server.get("/version").get("gitVersion", ""))
-        if found.endswith(f"+orchid.{__version__}"):
+        running = str(server.get("/version").get("gitVersion", ""))
+        if running.endswith(f"+orchid.{__version__}"):
             yield good(f"version {__version__} is installed, and runs")
         else:
             yield wrong(
-                f"{found} runs, {__version__} is installed",
+                f"{running} runs, {__version__} is installed",
                 "restart the server to finish the upgrade",
             )
 
@@ -134,12 +134,12 @@ def clocks(here: Installation) -> Asked:
 def conditions(here: Installation) -> Asked:
     """No condition of the machine disturbs the server."""
     for server in _running(here):
-        found = status.conditions(server)
-        for one in found:
+        reported = status.conditions(server)
+        for condition in reported:
             yield wrong(
-                f"the server reports {one}", "its log has the reason: docs/how-to/trouble.md"
+                f"the server reports {condition}", "its log has the reason: docs/how-to/trouble.md"
             )
-        if not found:
+        if not reported:
             yield good("clock, disk and files are as the server needs them")
 
 
@@ -185,9 +185,9 @@ def signing_kids(server: ServerConnection, here: Installation) -> set[str]:
         return {keys.load_signing_key(here.files.signing_key).kid}
     stored = server.get(url_of(server)).get("items", [])
     return {
-        one["status"]["keyID"]
-        for one in stored
-        if one["spec"]["state"] in SIGNING_STATES and not one["spec"].get("authority")
+        key["status"]["keyID"]
+        for key in stored
+        if key["spec"]["state"] in SIGNING_STATES and not key["spec"].get("authority")
     }
 
 
@@ -209,20 +209,20 @@ def secrets(here: Installation) -> Asked:
     """The server can decrypt the secrets in the store."""
     for server in _running(here):
         try:
-            found = server.count(path("api", "v1", "secrets"))
+            count = server.count(path("api", "v1", "secrets"))
         except CommandRefused as refused:
             yield wrong(
                 f"secrets cannot be read: {refused}",
                 "start the server with the --encryption-provider-config that they were sealed with",
             )
         else:
-            yield good(f"{found} secrets can be read")
+            yield good(f"{count} secrets can be read")
 
 
 def roles(here: Installation) -> Asked:
     """Every bootstrap role and binding exists."""
-    given = here.settings.given
-    if given.authorization_config or "RBAC" not in given.authorization_mode:
+    options = here.settings.given
+    if options.authorization_config or "RBAC" not in options.authorization_mode:
         return
     names = here.settings.names
     policy = default_policy(names)
@@ -247,9 +247,9 @@ def ledger(here: Installation) -> Asked:
     """The ledger is the one that the server signed last, and new entries get into it."""
     for server in _running(here):
         _, text = server.text("/metrics")
-        found = {name: float(value) for name, value in LEDGER_METRICS.findall(text)}
-        waits = found.get("oldest_pending_seconds", 0.0)
-        if found.get("rolled_back"):
+        metrics = {name: float(value) for name, value in LEDGER_METRICS.findall(text)}
+        waits = metrics.get("oldest_pending_seconds", 0.0)
+        if metrics.get("rolled_back"):
             yield wrong(
                 "the ledger is not the one that the server knew: rolled back, or rewritten",
                 f"it signs nothing until you decide. Was a backup restored? inform all who keep "
@@ -261,7 +261,7 @@ def ledger(here: Installation) -> Asked:
                 f"entries have waited for {times.span(waits)} to get into the ledger",
                 "its log says why (ledger.not_written)",
             )
-        if not found.get("rolled_back") and waits <= LONGEST_WAIT:
+        if not metrics.get("rolled_back") and waits <= LONGEST_WAIT:
             yield good(
                 f"the ledger has {_length(server)} entries, and none waits long for its index"
             )
@@ -294,8 +294,8 @@ def connected(
     if is_stopped(settings, files):
         return None, None  # what responds at the same address, belongs to another directory
     try:
-        found = FoundKubeconfig((files.kubeconfig,), "data directory")
-        server = ServerConnection(kubeconfig_file.load(found), found)
+        kubeconfig = FoundKubeconfig((files.kubeconfig,), "data directory")
+        server = ServerConnection(kubeconfig_file.load(kubeconfig), kubeconfig)
         code, _ = server.text("/livez")
     except Complaint:
         return None, None

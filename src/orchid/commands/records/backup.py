@@ -70,26 +70,30 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if not (chosen.data_dir / DATABASE).is_file():
+def run(arguments: argparse.Namespace) -> int:
+    if not (arguments.data_dir / DATABASE).is_file():
         raise Complaint(
-            f"there is no {chosen.data_dir / DATABASE}; say where it is with --data-dir", USAGE
+            f"there is no {arguments.data_dir / DATABASE}; say where it is with --data-dir", USAGE
         )
-    if chosen.keys and not chosen.everything:
+    if arguments.keys and not arguments.everything:
         raise Complaint("--keys needs --all: a copy of the objects has no keys", USAGE)
-    _refuse_newer_format(chosen.data_dir / DATABASE)
-    refuse_moved(chosen.data_dir / DATABASE)
-    if chosen.everything:
-        _copy_everything(chosen.data_dir, chosen.target, chosen.keys or chosen.target)
+    _refuse_newer_format(arguments.data_dir / DATABASE)
+    refuse_moved(arguments.data_dir / DATABASE)
+    if arguments.everything:
+        _copy_everything(arguments.data_dir, arguments.target, arguments.keys or arguments.target)
         return 0
-    if chosen.target.is_dir():
-        raise Complaint(f"{chosen.target} is a directory; name a file in it, or add --all", USAGE)
-    _copy_database(chosen.data_dir / DATABASE, chosen.target)
-    if chosen.with_encryption_key:
-        copy_private(chosen.data_dir / ENCRYPTION, beside(chosen.target))
+    if arguments.target.is_dir():
+        raise Complaint(
+            f"{arguments.target} is a directory; name a file in it, or add --all", USAGE
+        )
+    _copy_database(arguments.data_dir / DATABASE, arguments.target)
+    if arguments.with_encryption_key:
+        copy_private(arguments.data_dir / ENCRYPTION, beside(arguments.target))
         say("a person who has both can read the secrets")
     missing = ", ".join((*PRIVATE, *PUBLIC, REVOCATIONS, CHECKPOINT))
-    remark(f"a restore also needs these files of {chosen.data_dir}, which are not in it: {missing}")
+    remark(
+        f"a restore also needs these files of {arguments.data_dir}, which are not in it: {missing}"
+    )
     remark("orchid backup --all DIR saves everything")
     return 0
 
@@ -99,9 +103,9 @@ def refuse_moved(database: Path) -> None:
     from orchid.kernel.store.migrate import MOVED, moved_text
     from orchid.kernel.store.sqlite import restore as sqlite_restore
 
-    found = sqlite_restore.values_if_readable(database, MOVED).get(MOVED)
-    if found is not None:
-        raise Complaint(f"{database}: {moved_text(found)}", USAGE)
+    mark = sqlite_restore.values_if_readable(database, MOVED).get(MOVED)
+    if mark is not None:
+        raise Complaint(f"{database}: {moved_text(mark)}", USAGE)
 
 
 def beside(backup: Path) -> Path:

@@ -49,52 +49,54 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--etcd-keyfile", type=Path, metavar="FILE", help="its key")
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.undo:
-        return _undo(chosen)
-    if bool(chosen.source) == bool(chosen.target) or bool(chosen.from_etcd) == bool(chosen.to_etcd):
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.undo:
+        return _undo(arguments)
+    if bool(arguments.source) == bool(arguments.target) or bool(arguments.from_etcd) == bool(
+        arguments.to_etcd
+    ):
         raise Complaint("one side must be a data directory and the other etcd", USAGE)
-    if chosen.source:
-        _require_database(chosen.source)
-        _refuse_unstored(chosen.source)
-    if chosen.target:
-        chosen.target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if arguments.source:
+        _require_database(arguments.source)
+        _refuse_unstored(arguments.source)
+    if arguments.target:
+        arguments.target.mkdir(mode=0o700, parents=True, exist_ok=True)
     from orchid.kernel.store.interface import StoreError
 
     try:
-        done = asyncio.run(_migrate(chosen))
+        done = asyncio.run(_migrate(arguments))
     except StoreError as problem:
         raise Complaint(str(problem)) from None
     say(f"moved {done.records} objects (SHA-256 {done.digest}); begins at revision {done.target}")
     if done.sealed:
-        say(f"sealed are {done.sealed} of them: {_with_their_key(chosen.source)}")
-    say(f"a server does not start with {_name_of(chosen, chosen.source)} any more")
+        say(f"sealed are {done.sealed} of them: {_with_their_key(arguments.source)}")
+    say(f"a server does not start with {_name_of(arguments, arguments.source)} any more")
     return 0
 
 
-def _undo(chosen: argparse.Namespace) -> int:
+def _undo(arguments: argparse.Namespace) -> int:
     """Let the source be served again."""
-    if chosen.target or chosen.to_etcd:
+    if arguments.target or arguments.to_etcd:
         raise Complaint("--undo moves nothing: name only the source", USAGE)
-    if chosen.source:
-        _require_database(chosen.source)
+    if arguments.source:
+        _require_database(arguments.source)
     from orchid.kernel.store.interface import StoreError
 
     try:
-        was_moved = asyncio.run(_unmark(chosen))
+        was_moved = asyncio.run(_unmark(arguments))
     except StoreError as problem:
         raise Complaint(str(problem)) from None
-    name = _name_of(chosen, chosen.source)
+    name = _name_of(arguments, arguments.source)
     if not was_moved:
         raise Complaint(f"{name} was not moved")
     say(f"a server starts with {name} again; what ended since the move is valid again there")
     return 0
 
 
-async def _unmark(chosen: argparse.Namespace) -> bool:
+async def _unmark(arguments: argparse.Namespace) -> bool:
     from orchid.kernel.store.migrate import unmark
 
-    store = await (_embedded(chosen.source) if chosen.source else _etcd(chosen))
+    store = await (_embedded(arguments.source) if arguments.source else _etcd(arguments))
     try:
         return await unmark(store)
     finally:
@@ -106,13 +108,13 @@ def _require_database(source: Path) -> None:
         raise Complaint(f"there is no {source / DATABASE}", USAGE)
 
 
-def _name_of(chosen: argparse.Namespace, directory: Path | None) -> str:
+def _name_of(arguments: argparse.Namespace, directory: Path | None) -> str:
     """The name of one side: the database in a directory, or etcd."""
     if directory is not None:
         return str((directory / DATABASE).resolve())
-    urls = (chosen.from_etcd or chosen.to_etcd).split(",")
+    urls = (arguments.from_etcd or arguments.to_etcd).split(",")
     plain = ",".join(re.sub(r"//[^/]*@", "//", url) for url in urls)
-    return f"etcd at {plain} with the prefix {chosen.etcd_prefix}"
+    return f"etcd at {plain} with the prefix {arguments.etcd_prefix}"
 
 
 def _refuse_unstored(source: Path) -> None:
@@ -121,8 +123,8 @@ def _refuse_unstored(source: Path) -> None:
     from orchid.kernel.store.interface import StoreError
 
     try:
-        found = revocation_file.read(source / revocation_file.FILE)
-        names = revived.lacking(found, source / DATABASE) if found else []
+        revoked = revocation_file.read(source / revocation_file.FILE)
+        names = revived.lacking(revoked, source / DATABASE) if revoked else []
     except (revocation_file.FileTooLarge, StoreError, OSError) as problem:
         raise Complaint(str(problem)) from None
     if names:
@@ -140,22 +142,22 @@ def _with_their_key(source: Path | None) -> str:
     return "start the server with the same --encryption-provider-config as before"
 
 
-async def _migrate(chosen: argparse.Namespace) -> "Migrated":
+async def _migrate(arguments: argparse.Namespace) -> "Migrated":
     from orchid.kernel.store.migrate import mark_moved, migrate
 
     async with AsyncExitStack() as opened:
-        embedded = await _embedded(chosen.source or chosen.target)
+        embedded = await _embedded(arguments.source or arguments.target)
         opened.push_async_callback(embedded.close)
-        etcd = await _etcd(chosen)
+        etcd = await _etcd(arguments)
         opened.push_async_callback(etcd.close)
-        source, target = (embedded, etcd) if chosen.source else (etcd, embedded)
+        source, target = (embedded, etcd) if arguments.source else (etcd, embedded)
         with Bar() as bar:
 
             def report(progress: "Progress") -> None:
                 bar.show(progress.step, progress.done, progress.total)
 
             done = await migrate(source, target, SEALED_VALUE, report=report)
-        where = _name_of(chosen, chosen.target)
+        where = _name_of(arguments, arguments.target)
         await mark_moved(source, f"{where}, {times.now():%Y-%m-%dT%H:%M:%SZ}")
         return done
 
@@ -169,21 +171,21 @@ async def _embedded(directory: Path) -> "Store":
     )
 
 
-async def _etcd(chosen: argparse.Namespace) -> "Store":
+async def _etcd(arguments: argparse.Namespace) -> "Store":
     try:
         from orchid.kernel.store.etcd.store import EtcdStore
     except ImportError:
         raise Complaint(
             "etcd needs two more packages: pip install 'orchid-identity[etcd]'", USAGE
         ) from None
-    if chosen.etcd_keyfile:
-        _refuse_exposed(chosen.etcd_keyfile)
+    if arguments.etcd_keyfile:
+        _refuse_exposed(arguments.etcd_keyfile)
     return await EtcdStore.open(
-        (chosen.from_etcd or chosen.to_etcd).split(","),
-        prefix=chosen.etcd_prefix,
-        ca=chosen.etcd_cafile,
-        certificate=chosen.etcd_certfile,
-        key=chosen.etcd_keyfile,
+        (arguments.from_etcd or arguments.to_etcd).split(","),
+        prefix=arguments.etcd_prefix,
+        ca=arguments.etcd_cafile,
+        certificate=arguments.etcd_certfile,
+        key=arguments.etcd_keyfile,
     )
 
 

@@ -67,31 +67,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_data_dir(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     from orchid.kernel.store.interface import StoreError
     from orchid.kernel.store.sqlite import restore as sqlite_restore
 
-    database = chosen.source / DATABASE if chosen.source.is_dir() else chosen.source
+    database = arguments.source / DATABASE if arguments.source.is_dir() else arguments.source
     if not database.is_file():
         raise Complaint(f"there is no file {database}", USAGE)
-    directory: Path = chosen.data_dir
+    directory: Path = arguments.data_dir
     refuse_moved(directory / DATABASE)
     revoked = _revoked(directory)  # before anything is changed
     unnoted = _unnoted(directory, revoked)
     try:
         sqlite_restore.require_known_format(database)
-        found = revived.compare(database, directory / DATABASE)
-        if chosen.revoke_tokens == DELETED and found.deleted is None:
+        changes = revived.compare(database, directory / DATABASE)
+        if arguments.revoke_tokens == DELETED and changes.deleted is None:
             raise Complaint(
                 "which accounts were deleted after the backup is not known here: "
                 "there is no database in place to compare with; use --revoke-tokens all",
                 USAGE,
             )
-        if not chosen.dry_run:
-            _restore(chosen, database, directory, unnoted, found)
+        if not arguments.dry_run:
+            _restore(arguments, database, directory, unnoted, changes)
     except StoreError as problem:
         raise Complaint(str(problem)) from None
-    revived.report(found)
+    revived.report(changes)
     if revoked is not None or unnoted:
         _report_revocations({**unnoted, **(revoked or {})}, database)
     if revoked is None:
@@ -100,19 +100,19 @@ def run(chosen: argparse.Namespace) -> int:
             f"{directory}. What they revoked works again: find them in the audit log, and revoke "
             "it again"
         )
-    _report_ledger(directory, database, accepts=chosen.accept_ledger and not chosen.dry_run)
-    if chosen.revoke_tokens and not chosen.dry_run:
-        which = found.accounts if chosen.revoke_tokens == ALL else found.deleted_accounts
+    _report_ledger(directory, database, accepts=arguments.accept_ledger and not arguments.dry_run)
+    if arguments.revoke_tokens and not arguments.dry_run:
+        which = changes.accounts if arguments.revoke_tokens == ALL else changes.deleted_accounts
         revived.revoke(directory / REVOCATIONS, which, times.now())
     return 0
 
 
 def _restore(
-    chosen: argparse.Namespace,
+    arguments: argparse.Namespace,
     database: Path,
     directory: Path,
     unnoted: dict[str, bytes],
-    found: revived.Revived,
+    changes: revived.Revived,
 ) -> None:
     from orchid.features.revoking import revocation_file
     from orchid.kernel.store.first_revision import first_revision
@@ -132,16 +132,16 @@ def _restore(
             newer=NEWER,
             entries_of=revived.ledger_entries,
             drops=drops,
-            values={} if found.deleted is not None else keys_in_use(database, now),
+            values={} if changes.deleted is not None else keys_in_use(database, now),
         )
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None
     _restore_file(beside(database), directory / ENCRYPTION)
-    if chosen.source.is_dir():
+    if arguments.source.is_dir():
         for name in (CHECKPOINT, REVOCATIONS, *PUBLIC, *PRIVATE):
-            _restore_file(chosen.source / name, directory / name)
-    for name in PRIVATE if chosen.keys else ():
-        _restore_file(chosen.keys / name, directory / name)
+            _restore_file(arguments.source / name, directory / name)
+    for name in PRIVATE if arguments.keys else ():
+        _restore_file(arguments.keys / name, directory / name)
     if unnoted:
         lines = [revocation_file.line(key, data) for key, data in unnoted.items()]
         revocation_file.append(directory / REVOCATIONS, lines)
@@ -168,7 +168,7 @@ def _revoked(directory: Path) -> dict[str, bytes] | None:
     if not path.exists():
         return None
     try:
-        found, unreadable = revocation_file.read_counted(path)
+        revoked, unreadable = revocation_file.read_counted(path)
     except (revocation_file.FileTooLarge, OSError) as problem:
         raise Complaint(str(problem)) from None
     if unreadable:
@@ -176,16 +176,16 @@ def _revoked(directory: Path) -> dict[str, bytes] | None:
             f"{path}: {unreadable} lines cannot be read; what they revoked may work again. "
             "If you have a copy of the file, put it there and restore again"
         )
-    return found
+    return revoked
 
 
 def _unnoted(directory: Path, revoked: dict[str, bytes] | None) -> dict[str, bytes]:
     """Revocations of the previous database that the file lacks: the disk was full, or a crash."""
     from orchid.kernel.store.sqlite import restore as sqlite_restore
 
-    there = sqlite_restore.values_if_readable(directory / DATABASE, revived.REVOKED)
+    stored = sqlite_restore.values_if_readable(directory / DATABASE, revived.REVOKED)
     noted = revoked or {}
-    return {k: v for k, v in there.items() if k not in noted and revived.uid_of(v)}
+    return {k: v for k, v in stored.items() if k not in noted and revived.uid_of(v)}
 
 
 def _report_revocations(revoked: dict[str, bytes], database: Path) -> None:
@@ -202,13 +202,13 @@ def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
     from orchid.kernel.store.sqlite import restore as sqlite_restore
     from orchid.kernel.tlog.checkpoints import Checkpoint
 
-    known = read_kept(directory / CHECKPOINT)
+    kept = read_kept(directory / CHECKPOINT)
     note = sqlite_restore.value_of(database, store_keys.HEAD)
     size = Checkpoint.claimed(note).size if note else 0
-    if known is None or known.size <= size:
+    if kept is None or kept.size <= size:
         return
     text = (
-        f"the ledger goes back from {known.size} to {size} entries: inform all who keep checkpoints"
+        f"the ledger goes back from {kept.size} to {size} entries: inform all who keep checkpoints"
     )
     if accepts:
         accept(directory / CHECKPOINT, times.now())

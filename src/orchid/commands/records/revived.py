@@ -102,8 +102,8 @@ def lacking(revoked: dict[str, bytes], database: Path) -> list[str]:
     """The names of revocations that a database does not have."""
     from orchid.kernel.store.sqlite import restore as sqlite_restore
 
-    there = sqlite_restore.uids(database, [REVOKED])
-    keys = [key for key, data in revoked.items() if there.get(key) not in (b"", uid_of(data))]
+    uids = sqlite_restore.uids(database, [REVOKED])
+    keys = [key for key, data in revoked.items() if uids.get(key) not in (b"", uid_of(data))]
     return [key.rpartition("/")[2] for key in keys]
 
 
@@ -163,9 +163,9 @@ def ledger_entries(key: str, value: bytes) -> list[tuple[str, bytes]]:
     return [(change.key, change.value) for change in changes if change.value is not None]
 
 
-def report(found: Revived) -> None:
+def report(revived: Revived) -> None:
     """Report credentials that are valid again, and what is unknown."""
-    if found.deleted is None:
+    if revived.deleted is None:
         remark(
             "which credentials were deleted after the backup is not known: there is no readable "
             "database in place. Tokens of all accounts in the backup are valid until they expire; "
@@ -173,25 +173,26 @@ def report(found: Revived) -> None:
             "the backup. Certificates issued after the backup are valid, but not in the inventory"
         )
         return
-    if found.deleted:
+    if revived.deleted:
         say("deleted after the backup, and valid again:")
-        for prefix, names in sorted(found.deleted.items()):
+        for prefix, names in sorted(revived.deleted.items()):
             say(f"  {REVIVED[prefix]}: {_some(names)}")
-    if found.changed:
+    if revived.changed:
         say("changed after the backup, and as before again:")
-        for prefix, names in sorted(found.changed.items()):
+        for prefix, names in sorted(revived.changed.items()):
             say(f"  {REVIVED[prefix]}: {_some(names)}")
-    if found.lost_keys:
+    if revived.lost_keys:
         say(
-            f"keys created after the backup, whose signatures are refused: {_some(found.lost_keys)}"
+            "keys created after the backup, whose signatures are refused: "
+            f"{_some(revived.lost_keys)}"
         )
-    if found.deleted_accounts:
+    if revived.deleted_accounts:
         remark(
             "revoke tokens of these accounts: --revoke-tokens deleted, or, when the server runs, "
             "orchid revoke account/NAMESPACE/NAME"
         )
-    if found.issued:
-        say(f"certificates issued after the backup, kept in the inventory: {_some(found.issued)}")
+    if revived.issued:
+        say(f"certificates issued after the backup, kept in the inventory: {_some(revived.issued)}")
 
 
 def revoke(file: Path, accounts: Iterable[str], now: datetime) -> None:
@@ -208,7 +209,7 @@ def revoke(file: Path, accounts: Iterable[str], now: datetime) -> None:
     for number, account in enumerate(accounts, start=1):
         namespace, _, name = account.partition("/")
         target = RevokedAccount(namespace=namespace, name=name, issued_before=moment)
-        made = revocations.CredentialRevocation(
+        revocation = revocations.CredentialRevocation(
             kind=kind.name,
             api_version=kind.api_version,
             metadata=ObjectMeta(
@@ -221,7 +222,7 @@ def revoke(file: Path, accounts: Iterable[str], now: datetime) -> None:
                 account=target, reason="superseded", message="a backup was restored"
             ),
         )
-        lines.append(revocation_file.line(kind.key("", made.name), encode(made)))
+        lines.append(revocation_file.line(kind.key("", revocation.name), encode(revocation)))
     revocation_file.append(file, lines)
     say(f"the server will revoke the tokens of {len(lines)} accounts when it starts")
 

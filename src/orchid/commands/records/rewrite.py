@@ -38,25 +38,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, forms=())
 
 
-def run(chosen: argparse.Namespace) -> int:
-    unknown = [name for name in chosen.resources if name not in GROUPS]
+def run(arguments: argparse.Namespace) -> int:
+    unknown = [name for name in arguments.resources if name not in GROUPS]
     if unknown:
         raise Complaint(f"{unknown[0]!r} is none of {', '.join(GROUPS)}", USAGE)
-    server = connect(chosen)
+    server = connect(arguments)
     with Bar() as bar:
-        for resource in chosen.resources:
-            found = list(server.items(path(*GROUPS[resource], resource)))
+        for resource in arguments.resources:
+            objects = list(server.items(path(*GROUPS[resource], resource)))
             written = 0
-            for done, each in enumerate(found, 1):
+            for done, each in enumerate(objects, 1):
                 written += _rewritten(server, resource, each)
-                bar.show(resource, done, len(found))
-            say(f"{resource}: {len(found)} checked, {written} written again")
+                bar.show(resource, done, len(objects))
+            say(f"{resource}: {len(objects)} checked, {written} written again")
     return 0
 
 
-def _rewritten(server: ServerConnection, resource: str, found: Json) -> bool:
+def _rewritten(server: ServerConnection, resource: str, object_: Json) -> bool:
     """Write one object unchanged; return whether the server had something to write."""
-    meta = found["metadata"]
+    meta = object_["metadata"]
     url = path(*GROUPS[resource], "namespaces", meta["namespace"], resource, meta["name"])
     for _ in range(TRIES):
         try:

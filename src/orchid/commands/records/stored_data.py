@@ -74,5 +74,8 @@ def decisive(value: bytes) -> object:
     part = {name: content for name, content in stored.items() if name not in _OBSERVED}
     status = stored.get("status")
     if stored.get("kind") == "CertificateSigningRequest" and isinstance(status, dict):
-        part[_DECIDED] = [(one.get("type"), one.get("status")) for one in status.get(_DECIDED, ())]
+        part[_DECIDED] = [
+            (condition.get("type"), condition.get("status"))
+            for condition in status.get(_DECIDED, ())
+        ]
     return part

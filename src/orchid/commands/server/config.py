@@ -26,25 +26,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     showing.add_argument("--changed", action="store_true", help="omit defaults")
 
 
-def run(chosen: argparse.Namespace) -> int:
-    is_changed_only = chosen.changed
-    del chosen.changed
-    values = settings_of(chosen).given.as_written()
-    flags, written = flags_of(chosen), written_in(chosen.config)
-    found = []
+def run(arguments: argparse.Namespace) -> int:
+    is_changed_only = arguments.changed
+    del arguments.changed
+    values = settings_of(arguments).given.as_written()
+    flags, written = flags_of(arguments), written_in(arguments.config)
+    settings = []
     for field in msgspec.structs.fields(EverySetting):
         name = field.encode_name
         source = FLAG if name in flags else FILE if name in written else DEFAULT
         if source != DEFAULT or not is_changed_only:
-            found.append({"setting": name, "value": values[name], "from": source})
-    if not print_for_programs(chosen.output, found):
+            settings.append({"setting": name, "value": values[name], "from": source})
+    if not print_for_programs(arguments.output, settings):
         rows = [
             (
                 each["setting"],
                 Cell(each["from"], "" if each["from"] == DEFAULT else "good"),
                 _text(each["value"]),
             )
-            for each in found
+            for each in settings
         ]
         titles = ("SETTING", "FROM", "VALUE")
         table(titles, rows, empty="every setting has its default", is_wide=True)

@@ -21,12 +21,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Work until a signal."""
     from orchid.assembly.controllers import remote_controllers
 
     async def control(settings: Settings, stop: asyncio.Event) -> None:
         default = settings.data_dir / "admin.kubeconfig"
-        await remote_controllers.control(settings, chosen.kubeconfig or default, stop)
+        await remote_controllers.control(settings, arguments.kubeconfig or default, stop)
 
-    return until_signal(chosen, control)
+    return until_signal(arguments, control)

@@ -27,25 +27,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    found = examined(installation(chosen))
-    number = {state: sum(each.state == state for _, each in found) for state in MOODS}
-    if chosen.output == "json":
-        say_json({"wrong": number["wrong"], "soon": number["soon"], "findings": _json(found)})
+def run(arguments: argparse.Namespace) -> int:
+    findings = examined(installation(arguments))
+    number = {state: sum(each.state == state for _, each in findings) for state in MOODS}
+    if arguments.output == "json":
+        say_json({"wrong": number["wrong"], "soon": number["soon"], "findings": _json(findings)})
     else:
-        _show(found)
+        _show(findings)
         say(f"{number['wrong']} wrong, {number['soon']} soon, {number['good']} good")
     return REFUSED if number["wrong"] else 0
 
 
-def installation(chosen: argparse.Namespace) -> "Installation":
+def installation(arguments: argparse.Namespace) -> "Installation":
     """The files of the settings, and the server if it responds."""
     from orchid.commands.diagnosis.server_checks import connected
     from orchid.kernel.settings.data_directory import located
     from orchid.kernel.terminal import times
     from orchid.kernel.terminal.findings import Installation
 
-    settings = settings_of(chosen)
+    settings = settings_of(arguments)
     root = settings.data_dir
     if not root.is_dir():
         raise Complaint(f"there is no directory {root}; say where it is with --data-dir", USAGE)
@@ -75,14 +75,14 @@ def examined(here: "Installation") -> list[tuple[str, "Finding"]]:
     from orchid.kernel.credentials.refusals import Refusal
     from orchid.kernel.terminal.findings import wrong
 
-    found: list[tuple[str, Finding]] = []
+    findings: list[tuple[str, Finding]] = []
     checks = {**FILE_CHECKS, **SERVER_CHECKS, **OTHER_KEY_CHECKS, **OUTSIDE_CHECKS}
     for name, check in checks.items():
         try:
-            found += [(name, finding) for finding in check(here)]
+            findings += [(name, finding) for finding in check(here)]
         except (Complaint, Refusal, OSError) as problem:
-            found.append((name, wrong(f"not checked: {problem}")))
-    return found
+            findings.append((name, wrong(f"not checked: {problem}")))
+    return findings
 
 
 def _json(found: list[tuple[str, "Finding"]]) -> list[Json]:
@@ -92,9 +92,9 @@ def _json(found: list[tuple[str, "Finding"]]) -> list[Json]:
     ]
 
 
-def _show(found: list[tuple[str, "Finding"]]) -> None:
+def _show(findings: list[tuple[str, "Finding"]]) -> None:
     rows = []
-    for name, each in found:
+    for name, each in findings:
         text = f"{each.text}; {each.advice}" if each.advice else each.text
         rows.append((Cell(each.state, MOODS[each.state]), name, text))
     table(("STATE", "CHECK", "FINDING"), rows, "nothing was checked")

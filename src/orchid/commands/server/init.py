@@ -18,12 +18,12 @@ from orchid.kernel.terminal.output import USAGE, Complaint, say
 __all__ = ["configure", "run"]
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     from orchid.kernel.settings import data_directory
     from orchid.kernel.store.interface import AlreadyInUse
     from orchid.kernel.store.sqlite.file import hold
 
-    settings = settings_of(chosen)
+    settings = settings_of(arguments)
     try:
         data_directory.make(settings)
         lock = hold(data_directory.located(settings).database)
@@ -52,6 +52,6 @@ def _refuse_sealed(settings: Settings) -> None:
     from orchid.kernel.wire.naming import SEALED_VALUE
 
     if data_directory.makes_sealing_key(settings):
-        there = values_if_readable(data_directory.located(settings).database, "")
-        if any(value.startswith(SEALED_VALUE) for value in there.values()):
+        values = values_if_readable(data_directory.located(settings).database, "")
+        if any(value.startswith(SEALED_VALUE) for value in values.values()):
             raise Complaint(data_directory.lost_sealing_key(settings), USAGE)

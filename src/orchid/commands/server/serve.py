@@ -20,7 +20,7 @@ from orchid.kernel.wire.naming import CLIENT
 __all__ = ["configure", "run"]
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
     from orchid.kernel.base import process_memory
 
@@ -30,7 +30,7 @@ def run(chosen: argparse.Namespace) -> int:
     async def serve(settings: Settings, stop: asyncio.Event) -> None:
         await serving.serve(settings, stop, _announce)
 
-    return until_signal(chosen, serve)
+    return until_signal(arguments, serve)
 
 
 def _announce(settings: Any, files: Any) -> None:

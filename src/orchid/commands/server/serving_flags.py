@@ -43,26 +43,26 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def settings_of(chosen: argparse.Namespace) -> Settings:
+def settings_of(arguments: argparse.Namespace) -> Settings:
     """The settings from flags and file, validated."""
     try:
-        return check(read(chosen.config, flags_of(chosen)))
+        return check(read(arguments.config, flags_of(arguments)))
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None
 
 
-def flags_of(chosen: argparse.Namespace) -> dict[str, Any]:
+def flags_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings from flags."""
-    return {key: value for key, value in vars(chosen).items() if key not in _NOT_SETTINGS}
+    return {key: value for key, value in vars(arguments).items() if key not in _NOT_SETTINGS}
 
 
-def until_signal(chosen: argparse.Namespace, work: Work) -> int:
+def until_signal(arguments: argparse.Namespace, work: Work) -> int:
     """Run a command until SIGTERM or SIGINT."""
     import uvloop
 
     from orchid.kernel.base import telemetry
 
-    settings = settings_of(chosen)
+    settings = settings_of(arguments)
     # No core dump: it would hold every key and every secret.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     telemetry.configure(settings.given.log_level, settings.given.log_format)
@@ -110,5 +110,5 @@ class _Several(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         before = getattr(namespace, self.dest, [])
-        given = [value for value in str(values).split(",") if value]
-        setattr(namespace, self.dest, [*before, *given])
+        texts = [value for value in str(values).split(",") if value]
+        setattr(namespace, self.dest, [*before, *texts])

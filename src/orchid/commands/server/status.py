@@ -35,10 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    server = connect(chosen)
+def run(arguments: argparse.Namespace) -> int:
+    server = connect(arguments)
     ready, failing = readiness(server)
-    found: Json = {
+    state: Json = {
         "server": server.access.server,
         "version": server.get("/version").get("gitVersion", ""),
         "ready": ready,
@@ -50,8 +50,8 @@ def run(chosen: argparse.Namespace) -> int:
         "endsFirst": ends_first(server),
         "kubeconfig": server.source,
     }
-    if not print_for_programs(chosen.output, found):
-        show(found)
+    if not print_for_programs(arguments.output, state):
+        show(state)
     return 0 if ready else REFUSED
 
 
@@ -116,29 +116,29 @@ def is_decided(request: Json) -> bool:
     return any(each.get("type") in DECIDED for each in conditions)
 
 
-def show(found: Json) -> None:
+def show(state: Json) -> None:
     ready = Cell("yes", "good")
-    if not found["ready"]:
-        ready = Cell(f"no: {', '.join(found['failing']) or 'the server does not say why'}", "bad")
-    counted, troubles = found["counts"], found["conditions"]
+    if not state["ready"]:
+        ready = Cell(f"no: {', '.join(state['failing']) or 'the server does not say why'}", "bad")
+    counted, troubles = state["counts"], state["conditions"]
     requests = _shown(counted["certificatesigningrequests"])
     if count := counted["undecided"]:
         verb = "waits" if count == 1 else "wait"
         requests = f"{requests}, of which {count} {verb} for a decision"
     facts(
         [
-            ("Server", found["server"]),
-            ("Version", found["version"]),
+            ("Server", state["server"]),
+            ("Version", state["version"]),
             ("Ready", ready),
             *([("Conditions", Cell(", ".join(troubles), "bad"))] if troubles else []),
-            ("Naming", found["naming"]),
-            ("You are", found["user"].get("username", "")),
+            ("Naming", state["naming"]),
+            ("You are", state["user"].get("username", "")),
             ("Namespaces", _shown(counted["namespaces"])),
             ("Accounts", _shown(counted["serviceaccounts"])),
             ("Requests", requests),
             ("Bundles", _shown(counted["clustertrustbundles"])),
-            *_shown_end(found["endsFirst"]),
-            ("Kubeconfig", found["kubeconfig"]),
+            *_shown_end(state["endsFirst"]),
+            ("Kubeconfig", state["kubeconfig"]),
         ]
     )
 

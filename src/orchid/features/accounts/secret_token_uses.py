@@ -74,12 +74,12 @@ class SecretTokenUses:
         """Store the first day of tracking, unless it is stored."""
         name, namespace = self._names.legacy_token_tracking_config_map, self._names.system_namespace
         data = {SINCE: self._clock.now().date().isoformat()}
-        there = await self._client.find(ConfigMap, name, namespace)
-        if there is None:
+        config_map = await self._client.find(ConfigMap, name, namespace)
+        if config_map is None:
             meta = ObjectMeta(name=name, namespace=namespace)
             await self._client.create(ConfigMap(metadata=meta, data=data))
-        elif read_date(there.data.get(SINCE, "")) is None:
-            await self._client.update(replace(there, data={**there.data, **data}))
+        elif read_date(config_map.data.get(SINCE, "")) is None:
+            await self._client.update(replace(config_map, data={**config_map.data, **data}))
 
 
 def read_date(text: str) -> date | None:

@@ -159,10 +159,10 @@ class TokenIssuer:
         node = self._nodes.get("", node_name)
         return Bound(pod=bound, node=Reference(node_name, node.identity.uid if node else ""))
 
-    async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> IssuedToken:
+    async def sign(self, request: TokenRequest, bound: Bound | None, now: datetime) -> IssuedToken:
         """Sign the token for a complete request."""
         if self._revocations is not None:
-            account_name = (wanted.metadata.namespace, wanted.metadata.name)
+            account_name = (request.metadata.namespace, request.metadata.name)
             until = self._revocations.account_until(account_name)
             if now.timestamp() < until + 1:
                 # `iat` has whole seconds.
@@ -171,7 +171,7 @@ class TokenIssuer:
                     raise Unavailable("tokens of this account were revoked just now; try again")
                 now = moment
         signer = self._signer()
-        claims, account = self._claims(signer.issuer, wanted, bound or NOT_BOUND, now)
+        claims, account = self._claims(signer.issuer, request, bound or NOT_BOUND, now)
         assert claims.exp is not None
         assert claims.iat is not None
         if self._lifetimes is not None and claims.exp - claims.iat > self._lifetimes.longest:
@@ -188,7 +188,7 @@ class TokenIssuer:
         except Refusal as refusal:
             raise InternalError(f"failed to generate token: {refusal}") from None
         if self._counted is not None:
-            self._counted(signer.kid, wanted.metadata.uid, claims.exp)
+            self._counted(signer.kid, request.metadata.uid, claims.exp)
         return IssuedToken(token.reveal(), f"JTI={claims.jti}")
 
     def close(self) -> None:
@@ -196,15 +196,15 @@ class TokenIssuer:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _claims(
-        self, issuer: str, wanted: TokenRequest, bound: Bound, now: datetime
+        self, issuer: str, request: TokenRequest, bound: Bound, now: datetime
     ) -> tuple[Claims, AccountClaims]:
-        meta, seconds = wanted.metadata, wanted.spec.expiration_seconds
+        meta, seconds = request.metadata, request.spec.expiration_seconds
         assert seconds is not None
         issued_at = int(now.timestamp())
-        extended = bound.pod is not None and self._is_extended(wanted)
+        extended = bound.pod is not None and self._is_extended(request)
         claims = Claims(
             act=bound.actor,
-            aud=wanted.spec.audiences or (),
+            aud=request.spec.audiences or (),
             exp=issued_at + (self._extended_seconds if extended else seconds),
             iat=issued_at,
             iss=issuer,
@@ -223,12 +223,12 @@ class TokenIssuer:
         )
         return claims, account
 
-    def _is_extended(self, wanted: TokenRequest) -> bool:
+    def _is_extended(self, request: TokenRequest) -> bool:
         """Whether a token that is bound to a Pod lasts longer than requested."""
         return (
             self._extends
-            and wanted.spec.expiration_seconds == EXTENDED_WHEN
-            and all(audience in self.api_audiences for audience in wanted.spec.audiences or ())
+            and request.spec.expiration_seconds == EXTENDED_WHEN
+            and all(audience in self.api_audiences for audience in request.spec.audiences or ())
         )
 
     def _pool(self) -> ThreadPoolExecutor:

@@ -78,15 +78,15 @@ class TokenLifetimes:
     async def note(self, seconds: int) -> None:
         """Store a lifetime if it is longer than any before; await it before issuing the token."""
         while seconds > self.longest:
-            there = await self._objects().get(ConfigMap, self._namespace, NAME)
+            config_map = await self._objects().get(ConfigMap, self._namespace, NAME)
             try:
-                if there is None:
+                if config_map is None:
                     await self.begin()
                 elif seconds > self.longest:
                     # Other content in the ConfigMap could leave no room.
-                    kept = {SINCE: there.data[SINCE]} if SINCE in there.data else {}
+                    kept = {SINCE: config_map.data[SINCE]} if SINCE in config_map.data else {}
                     data = {**kept, LONGEST: str(rounded(seconds))}
-                    await self._objects().update(replace(there, data=data, binary_data={}))
+                    await self._objects().update(replace(config_map, data=data, binary_data={}))
                     await self._feed.fresh()
             except (AlreadyExists, Conflict):
                 continue  # another server was faster

@@ -83,11 +83,11 @@ class AccountPages:
     async def new(self, request: VerifiedRequest) -> Reply:
         key, payload, target = require_key(request), request.read(NewAccount), request.target
         await self._accounts.fresh()
-        found = self._accounts.of_key(target.authority, key.thumbprint)
-        if found is not None:
-            if self._accounts.user_of(found) is None:
+        account = self._accounts.of_key(target.authority, key.thumbprint)
+        if account is not None:
+            if self._accounts.user_of(account) is None:
                 raise unauthorized("the account is deactivated or revoked, or its owner is gone")
-            return _reply(target, found)
+            return _reply(target, account)
         if payload.only_return_existing:
             raise AcmeProblem("accountDoesNotExist", "there is no account with this key")
         refuse_contacts(payload.contact)
@@ -136,14 +136,14 @@ class AccountPages:
             return _reply(request.target, await self._client.create(new), CREATED)
         except AlreadyExists:
             await self._accounts.fresh()
-            found = self._accounts.find(new.namespace, new.name)
+            account = self._accounts.find(new.namespace, new.name)
             if (
-                found is None
-                or not is_account_of(found, authority)
-                or _identity(found.spec) != _identity(new.spec)
+                account is None
+                or not is_account_of(account, authority)
+                or _identity(account.spec) != _identity(new.spec)
             ):  # its key was changed since, or another service account was faster
                 raise _in_use() from None
-            return _reply(request.target, found)
+            return _reply(request.target, account)
 
     async def show(self, request: VerifiedRequest) -> Reply:
         """The account, or a change of it."""

@@ -67,9 +67,9 @@ class AcmeAccounts:
         """The account of an authority with this key; of several, the oldest."""
         self._index.catch_up()
         keys = self._keys.get((authority.name, thumbprint), ())
-        found = (self._cache.entries.get(key) for key in keys)
-        accounts = [entry.object for entry in found if entry and not _is_ending(entry.meta)]
-        own = (one for one in accounts if is_account_of(one, authority))
+        entries = (self._cache.entries.get(key) for key in keys)
+        accounts = [entry.object for entry in entries if entry and not _is_ending(entry.meta)]
+        own = (account for account in accounts if is_account_of(account, authority))
         return min(own, key=_age, default=None)
 
     def count_of(self, kid: str) -> int:
@@ -112,9 +112,9 @@ class AcmeAccounts:
         if entry is None:
             return
         spec = self._decode(entry.data).spec
-        self._known[key] = known = (spec.authority, spec.thumbprint), spec.external_key
-        self._keys.setdefault(known[0], {})[key] = None
-        self._external.setdefault(known[1], {})[key] = None
+        self._known[key] = keys = (spec.authority, spec.thumbprint), spec.external_key
+        self._keys.setdefault(keys[0], {})[key] = None
+        self._external.setdefault(keys[1], {})[key] = None
 
 
 class ExternalKeys:
@@ -140,8 +140,8 @@ class ExternalKeys:
             return None
         data, notes = entry.object.data, entry.meta.annotations
         account, uid = notes.get(self._name_annotation, ""), notes.get(self._uid_annotation, "")
-        there = self._accounts.get(namespace, account)
-        if not uid or there is None or there.meta.uid != uid or _is_ending(there.meta):
+        owner = self._accounts.get(namespace, account)
+        if not uid or owner is None or owner.meta.uid != uid or _is_ending(owner.meta):
             return None
         if len(data.get(KEY, b"")) < SHORTEST_KEY or not data.get(EXPIRATION):
             return None

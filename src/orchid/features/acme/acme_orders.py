@@ -104,8 +104,8 @@ class AcmeOrders:
         if state.record is not None or state.request is None:
             return state.record
         uid = state.request.metadata.uid
-        found = self._recorded(state.request.name)
-        return next((one for one in found if one.spec.request.uid == uid), None)
+        records = self._recorded(state.request.name)
+        return next((record for record in records if record.spec.request.uid == uid), None)
 
     def certificate(self, identifier: str) -> IssuedCertificate | None:
         """The certificate with an identifier of RFC 9773, on record; raises MalformedId."""
@@ -247,8 +247,8 @@ def with_issuer(chain: bytes, authority: CertificateAuthority) -> bytes:
     above = certificates.parse_blocks(authority.status.certificate)
     if not is_issued_by(leaf, above[0]):
         return chain  # an earlier key of the authority signed it
-    kept = [one for one in above if one.issuer != one.subject] or above[:1]
-    return chain + b"".join(pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in kept)
+    kept = [link for link in above if link.issuer != link.subject] or above[:1]
+    return chain + b"".join(pem.encode(pem.CERTIFICATE, certificates.encode(link)) for link in kept)
 
 
 def _drop(index: dict[K, dict[str, V]], target: K, key: str) -> None:

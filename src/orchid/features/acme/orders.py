@@ -153,12 +153,12 @@ class OrderPages:
     def _refuse_times(self, payload: NewOrder) -> None:
         if payload.not_before is not None:
             raise malformed("notBefore is not supported")
-        wanted = payload.not_after
-        if wanted is None:
+        end = payload.not_after
+        if end is None:
             return
-        if wanted.tzinfo is None:
+        if end.tzinfo is None:
             raise malformed("notAfter must have a time zone")
-        lifetime = wanted - self._clock.now()
+        lifetime = end - self._clock.now()
         if not SHORTEST <= lifetime <= LONGEST:
             text = f"notAfter must be {SHORTEST.seconds} seconds to {LONGEST.days} days from now"
             raise malformed(text)
@@ -179,7 +179,7 @@ class OrderPages:
             record is None
             or not record.spec.requester.is_same(user)
             or record.spec.signer_name != target.authority.spec.signer_name
-            or not {one.value for one in names} & set(record.spec.names)
+            or not {identifier.value for identifier in names} & set(record.spec.names)
         ):
             raise malformed("replaces: no certificate of this account with one of these names")
         for other in self._orders.replacing(certificate):
@@ -310,7 +310,10 @@ class OrderPages:
         own = (order.namespace, order.name)
         document: dict[str, Any] = {
             "status": state.status,
-            "identifiers": [{"type": one.type, "value": one.value} for one in spec.identifiers],
+            "identifiers": [
+                {"type": identifier.type, "value": identifier.value}
+                for identifier in spec.identifiers
+            ],
             "authorizations": [
                 target.links.to(links.AUTHORIZATION, *own, str(index))
                 for index in range(len(spec.identifiers))

@@ -64,19 +64,19 @@ class Case:
     texts: dict[str, tuple[str, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = self.certificate
+        certificate = self.certificate
         subject: dict[str, tuple[str, ...]] = {}
-        for part in found.subject.attributes:
+        for part in certificate.subject.attributes:
             if part.value is not None:
                 subject[part.oid] = (*subject.get(part.oid, ()), part.value)
         texts = {
             **{name: subject.get(oid, ()) for name, oid in SUBJECT_PARTS.items()},
-            "dnsNames": found.dns_names,
-            "ipAddresses": tuple(map(str, found.ip_addresses)),
-            "uris": found.uris,
-            "emailAddresses": found.email_addresses,
-            "usages": found.usages,
-            "keys": (found.key,),
+            "dnsNames": certificate.dns_names,
+            "ipAddresses": tuple(map(str, certificate.ip_addresses)),
+            "uris": certificate.uris,
+            "emailAddresses": certificate.email_addresses,
+            "usages": certificate.usages,
+            "keys": (certificate.key,),
         }
         object.__setattr__(self, "texts", texts)
 

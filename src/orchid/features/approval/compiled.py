@@ -168,11 +168,11 @@ class CompiledPolicy:
                 results[number] = evaluator.here(expression, case.given)
             else:
                 slow.append(number)
-        found = self._with_rules(seen, results)
-        if not slow or not found.allowed:
-            return found
+        verdict = self._with_rules(seen, results)
+        if not slow or not verdict.allowed:
+            return verdict
         if not slowly:
-            return replace(found, problem=NOT_EVALUATED, unfinished=True)
+            return replace(verdict, problem=NOT_EVALUATED, unfinished=True)
         async with self._turn:
             problem = await self._evaluate(slow, case, evaluator, results)
         return replace(self._with_rules(seen, results), problem=problem)
@@ -185,13 +185,13 @@ class CompiledPolicy:
             return self.exceeded  # set while this case waited
         expressions = [self._rules[number][1] for number in slow]
         try:
-            found = await evaluator.elsewhere(expressions, case.given)
+            outcomes = await evaluator.elsewhere(expressions, case.given)
         except Overrun as overrun:
             self.problem = self.exceeded = str(overrun)
             return self.problem
         except NotEvaluated as unanswered:
             return str(unanswered)
-        results.update(zip(slow, found, strict=True))
+        results.update(zip(slow, outcomes, strict=True))
         return ""
 
     def _with_rules(self, seen: JudgedPolicy, results: Mapping[int, Result]) -> JudgedPolicy:
@@ -256,29 +256,31 @@ def _rule_check(number: int, rule: ApprovalRule, holds: Result) -> Check:
 def _allowed(allows: Allowances) -> dict[str, Patterns]:
     """The patterns of every list, by its name in a case."""
     plain = msgspec.to_builtins(allows)
-    found = {name: Patterns(plain.get(name, ())) for name in (*SUBJECT_LISTS, *NAME_LISTS, "keys")}
+    patterns = {
+        name: Patterns(plain.get(name, ())) for name in (*SUBJECT_LISTS, *NAME_LISTS, "keys")
+    }
     for name in SUBJECT_TEXTS:
-        found[name] = Patterns((plain[name],) if name in plain else ())
+        patterns[name] = Patterns((plain[name],) if name in plain else ())
     for name in ("uris", "emailAddresses"):
-        found[name] = Patterns(plain.get(name, ()), stops=SEPARATORS)
-    found["dnsNames"] = Patterns(allows.dns_names, ignores_case=True)
-    found["usages"] = Patterns(canonical_usages(allows.usages))
-    return found
+        patterns[name] = Patterns(plain.get(name, ()), stops=SEPARATORS)
+    patterns["dnsNames"] = Patterns(allows.dns_names, ignores_case=True)
+    patterns["usages"] = Patterns(canonical_usages(allows.usages))
+    return patterns
 
 
 def _networks(
     addresses: tuple[str, ...],
 ) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
     """The networks in a list of addresses, networks and patterns."""
-    found = []
+    networks = []
     for text in addresses:
         if STAR in text:
             continue
         try:
-            found.append(ipaddress.ip_network(text))
+            networks.append(ipaddress.ip_network(text))
         except ValueError:
             continue  # the writer of the policy was warned
-    return found
+    return networks
 
 
 def _seconds(duration: str) -> float | None:

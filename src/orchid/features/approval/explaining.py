@@ -73,5 +73,5 @@ async def explain(
         return usable[name]
 
     decision = await decide(verdicts, asked)
-    answers = (PolicyAnswer(one, usable.get(one.policy.name, False)) for one in verdicts)
+    answers = (PolicyAnswer(judged, usable.get(judged.policy.name, False)) for judged in verdicts)
     return Explanation(case, decision, tuple(answers))

@@ -136,7 +136,7 @@ def profile_of(
     """
     if trust_domain:
         return within_chain(_svid_profile(signer_name, terms, trust_domain), chain)
-    made = profiles.own_authority(
+    profile = profiles.own_authority(
         signer_name,
         usages=terms.usages,
         names=terms.names,
@@ -147,7 +147,7 @@ def profile_of(
         reserved_groups=(MASTERS,),
         wildcards=terms.wildcards,
     )
-    return within_chain(made, chain)
+    return within_chain(profile, chain)
 
 
 def pod_profile_of(
@@ -158,7 +158,7 @@ def pod_profile_of(
         return profile_of(signer_name, terms, chain, trust_domain)
     if not terms.pods:
         return None
-    made = profiles.pods(
+    profile = profiles.pods(
         signer_name,
         account_prefix=ACCOUNT_PREFIX,
         groups_of=groups_of_accounts,
@@ -166,7 +166,7 @@ def pod_profile_of(
         keys=terms.keys,
         max_duration=duration_of(terms.max_duration) or MINIMUM_LIFETIME,
     )
-    return within_chain(made, chain)
+    return within_chain(profile, chain)
 
 
 def _svid_profile(signer_name: str, terms: IssuingTerms, trust_domain: str) -> Profile:
@@ -179,12 +179,16 @@ def _svid_profile(signer_name: str, terms: IssuingTerms, trust_domain: str) -> P
     )
 
 
-def within_chain(made: Profile, chain: str) -> Profile:
+def within_chain(profile: Profile, chain: str) -> Profile:
     """The profile within the constraints of a certificate chain, in PEM."""
     try:
-        return made.within(limits_of(certificates.parse_blocks(chain.encode()))) if chain else made
+        return (
+            profile.within(limits_of(certificates.parse_blocks(chain.encode())))
+            if chain
+            else profile
+        )
     except Refusal:
-        return made  # the chain comes from a status; nothing is signed under a malformed one
+        return profile  # the chain comes from a status; nothing is signed under a malformed one
 
 
 def issuing_errors(
@@ -248,22 +252,22 @@ def acme_errors(terms: AcmeTerms, path: Path, *, is_spiffe: bool) -> Iterator[Fi
 
 
 def choice_errors(
-    path: Path, chosen: tuple[str, ...], choices: tuple[str, ...]
+    path: Path, selection: tuple[str, ...], choices: tuple[str, ...]
 ) -> Iterator[FieldError]:
-    for index, one in enumerate(chosen):
-        if one not in choices:
-            yield unsupported(path[index], one, choices)
-        elif one in chosen[:index]:
-            yield duplicate(path[index], one)
+    for index, choice in enumerate(selection):
+        if choice not in choices:
+            yield unsupported(path[index], choice, choices)
+        elif choice in selection[:index]:
+            yield duplicate(path[index], choice)
 
 
 def duration_errors(
     path: Path, text: str, shortest: timedelta, longest: timedelta
 ) -> Iterator[FieldError]:
-    found = duration_of(text)
-    if found is None:
+    duration = duration_of(text)
+    if duration is None:
         yield invalid(path, text, NEEDS_DURATION)
-    elif not shortest <= found <= longest:
+    elif not shortest <= duration <= longest:
         least, most = (human_duration(limit.total_seconds()) for limit in (shortest, longest))
         yield invalid(path, text, f"must be between {least} and {most}")
 

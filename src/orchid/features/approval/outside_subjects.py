@@ -45,10 +45,11 @@ def takeover_risks(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
     """Claims that a policy must also compare; strict servers refuse it otherwise."""
     if not claims.keys() - WEAK:
         yield "compare another claim besides sub and aud, such as an id that is never given again"
-    known = known_issuer(issuer, claims)
-    if known is not None and claims.keys().isdisjoint(known.ids):
+    provider = known_issuer(issuer, claims)
+    if provider is not None and claims.keys().isdisjoint(provider.ids):
         yield (
-            f"compare {' or '.join(known.ids)}: names at {known.name} can be given to another owner"
+            f"compare {' or '.join(provider.ids)}: names at {provider.name} can be given "
+            "to another owner"
         )
 
 
@@ -64,14 +65,14 @@ def advice(issuer: str, claims: Mapping[str, str]) -> Iterator[str]:
 
 
 def known_issuer(issuer: str, claims: Mapping[str, str]) -> KnownIssuer | None:
-    for one in (GITHUB, GITLAB):
-        if issuer in one.urls or issuer.startswith(tuple(f"{url}/" for url in one.urls)):
-            return one
-        if issuer.endswith(one.suffixes):
-            return one
-    for one in (GITHUB, GITLAB):
-        if not one.claims.isdisjoint(claims) or not claims.keys().isdisjoint(one.ids):
-            return one
-        if claims.get("sub", "").startswith(one.subjects):
-            return one
+    for provider in (GITHUB, GITLAB):
+        if issuer in provider.urls or issuer.startswith(tuple(f"{url}/" for url in provider.urls)):
+            return provider
+        if issuer.endswith(provider.suffixes):
+            return provider
+    for provider in (GITHUB, GITLAB):
+        if not provider.claims.isdisjoint(claims) or not claims.keys().isdisjoint(provider.ids):
+            return provider
+        if claims.get("sub", "").startswith(provider.subjects):
+            return provider
     return None

@@ -29,9 +29,9 @@ class Patterns:
         """`stops`: the characters that a star does not match."""
         self._folds = ignores_case
         self._stops = stops
-        given = {one.lower() if ignores_case else one for one in patterns}
-        self._exact = frozenset(one for one in given if STAR not in one)
-        self._globs = tuple(_parts(one) for one in given if STAR in one)
+        texts = {pattern.lower() if ignores_case else pattern for pattern in patterns}
+        self._exact = frozenset(pattern for pattern in texts if STAR not in pattern)
+        self._globs = tuple(_parts(pattern) for pattern in texts if STAR in pattern)
 
     def __len__(self) -> int:
         """The number of patterns that are tried in turn."""
@@ -56,10 +56,10 @@ def _fits(glob: Glob, text: str, stops: str) -> bool:
     if not (first or last or any(between)):
         return True  # stars alone
     for part in between:
-        found = text.find(part, position, end)
-        if found < 0 or _has_any(stops, text, position, found):
+        start = text.find(part, position, end)
+        if start < 0 or _has_any(stops, text, position, start):
             return False
-        position = found + len(part)
+        position = start + len(part)
     return position <= end and not _has_any(stops, text, position, end)
 
 

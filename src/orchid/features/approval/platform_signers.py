@@ -12,13 +12,13 @@ from orchid.kernel.wire.user import ACCOUNT_PREFIX, MASTERS, NODE_PREFIX, NODES,
 def platform_profiles(names: Naming) -> dict[str, Profile]:
     """The profile of every platform signer of CertificateSigningRequests, by its name."""
     node = {"nodes_group": NODES, "node_user_prefix": NODE_PREFIX}
-    made = (
+    all_profiles = (
         profiles.client(names.client_signer, (MASTERS,)),
         profiles.node_client(names.node_client_signer, **node),
         profiles.node_serving(names.node_serving_signer, **node),
         profiles.legacy(names.legacy_signer, (MASTERS,)),
     )
-    return {profile.signer_name: profile for profile in made}
+    return {profile.signer_name: profile for profile in all_profiles}
 
 
 def pod_profiles(names: Naming) -> dict[str, Profile]:
@@ -30,7 +30,7 @@ def pod_profiles(names: Naming) -> dict[str, Profile]:
 
 def signer_terms(names: Naming, longest: timedelta) -> TermsOf:
     """The terms of each signer of ours, for checks before the signing."""
-    known = {
+    terms = {
         name: SignerTerms(profile, longest) for name, profile in platform_profiles(names).items()
     }
-    return known.get
+    return terms.get

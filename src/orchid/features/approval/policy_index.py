@@ -64,23 +64,23 @@ class PolicyIndex:
     def candidates(self, signer_name: str, user: UserInfo) -> list[CompiledPolicy]:
         """The policies that may select such a case, sorted by name."""
         requesters = [ANY, *self._keys("user", user.username), *self._keys("group", *user.groups)]
-        found: dict[str, CompiledPolicy] = {}
+        policies: dict[str, CompiledPolicy] = {}
         for signer in (ANY, *self._keys("signer", signer_name)):
-            there = self._by_signer.get(signer)
-            if there is not None:
+            by_requester = self._by_signer.get(signer)
+            if by_requester is not None:
                 for requester in requesters:
-                    found.update(there.get(requester, ()))
-        chosen = (policy for policy in found.values() if policy.selects(signer_name, user))
-        return sorted(chosen, key=lambda policy: policy.name)
+                    policies.update(by_requester.get(requester, ()))
+        matches = (policy for policy in policies.values() if policy.selects(signer_name, user))
+        return sorted(matches, key=lambda policy: policy.name)
 
     def _keys(self, sort: str, *names: str) -> Iterator[Key]:
         """The index keys of every policy that may select one of these names."""
         indexed = self._indexed
         tried = [(sort, WHOLE, name) for name in names]
-        for wanted, part, size in self._sizes:
-            if wanted == sort and part == BEGINNING:
+        for kind, part, size in self._sizes:
+            if kind == sort and part == BEGINNING:
                 tried += [(sort, part, name[:size]) for name in names]
-            elif wanted == sort and part == END:
+            elif kind == sort and part == END:
                 tried += [(sort, part, name[-size:]) for name in names]
         yield from (key for key in tried if key in indexed)
         text = "\n".join(names)
@@ -89,11 +89,11 @@ class PolicyIndex:
                 yield key
 
     def _clear(self, signer: Key, requester: Key, name: str) -> None:
-        there = self._by_signer[signer]
-        del there[requester][name]
-        if not there[requester]:
-            del there[requester]
-        if not there:
+        by_requester = self._by_signer[signer]
+        del by_requester[requester][name]
+        if not by_requester[requester]:
+            del by_requester[requester]
+        if not by_requester:
             del self._by_signer[signer]
 
 

@@ -72,10 +72,10 @@ class PolicyExplainer:
     ) -> Explanation:
         case = asked if isinstance(asked, Case) else self._case(asked)
         if instead is not None:
-            given = await self._offload(
+            policy = await self._offload(
                 ALWAYS, functools.partial(CompiledPolicy, GIVEN, "0", instead, self._compiler)
             )
-            return await explain(case, [given], _anybody, self._evaluator)
+            return await explain(case, [policy], _anybody, self._evaluator)
 
         behind = asked.created_by if isinstance(asked, RequestedTerms) else ""
         creators = {asked.user.username, behind}
@@ -121,8 +121,8 @@ class PolicyExplainer:
         user = UserInfo(username=asked.username, uid=asked.uid, groups=asked.groups)
         begin, end = spec.not_before, spec.not_after
         lifetime = lifetime_of(begin, end) if begin and end else timedelta.max
-        found = certified(spec.certificate, spec.usages, spec.key.algorithm, lifetime)
-        return Case(spec.signer_name, found, user, self._clock.now())
+        certificate = certified(spec.certificate, spec.usages, spec.key.algorithm, lifetime)
+        return Case(spec.signer_name, certificate, user, self._clock.now())
 
     async def _seen_by(self, caller: UserInfo, type_: type[T], name: str) -> Entry[T]:
         """A cluster-scoped object, if the caller may read it."""
@@ -141,7 +141,7 @@ class PolicyExplainer:
     async def _policies(self) -> list[CompiledPolicy]:
         """Every stored policy, compiled."""
         await self._feed.fresh()
-        found = []
+        policies = []
         for policy in list(self._stored()):
             cached = self._compiled.get(policy.name)
             if cached is None or cached.revision != policy.metadata.resource_version:
@@ -150,9 +150,9 @@ class PolicyExplainer:
                     ALWAYS, functools.partial(compiled, policy, self._compiler)
                 )
                 self._compiled[policy.name] = cached
-            found.append(cached)
-        self._compiled = {policy.name: policy for policy in found}
-        return found
+            policies.append(cached)
+        self._compiled = {policy.name: policy for policy in policies}
+        return policies
 
     def _stored(self) -> Iterator[ApprovalPolicy]:
         for entry in self._feed.of(ApprovalPolicy).scan():

@@ -21,11 +21,11 @@ class AuthorityEnds:
     def family(self) -> Family:
         samples = []
         for entry in self._authorities.scan():
-            found = entry.object
-            if found.status.not_after is not None:
-                end = found.status.not_after.timestamp()
-                for signer in found.signers:
-                    labels = (("authority", found.name), ("signer", signer))
+            authority = entry.object
+            if authority.status.not_after is not None:
+                end = authority.status.not_after.timestamp()
+                for signer in authority.signers:
+                    labels = (("authority", authority.name), ("signer", signer))
                     samples.append(Sample(labels, end))
         text = "Expiry of a certificate authority, in seconds since the epoch."
         return Family(NAME, "gauge", text, samples, Joining.MOST)

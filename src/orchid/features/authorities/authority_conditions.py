@@ -65,13 +65,13 @@ def of_certificate(chain: str, now: datetime) -> list[Condition]:
     return [_expiring(links, now), _signs_lists(links[0])]
 
 
-def of_relations(found: CertificateAuthority, problems: Mapping[str, str]) -> list[Condition]:
+def of_relations(authority: CertificateAuthority, problems: Mapping[str, str]) -> list[Condition]:
     """Problems with objects that have a name of the authority's, or of its parent, and are others.
 
     `problems`: their messages by type; empty without a problem, which is reported only if there was
     one before.
     """
-    reported = {one.type for one in found.status.conditions}
+    reported = {condition.type for condition in authority.status.conditions}
     return [
         Condition(
             type=type_,
@@ -84,10 +84,10 @@ def of_relations(found: CertificateAuthority, problems: Mapping[str, str]) -> li
     ]
 
 
-def bundle_problem(found: CertificateAuthority, bundle: PublishedBundle | None) -> str:
+def bundle_problem(authority: CertificateAuthority, bundle: PublishedBundle | None) -> str:
     """Why the PublishedBundle of an authority's name is not that of the authority."""
     # Nobody owns the bundles of the platform: the server creates them at its first start.
-    if bundle is None or found.is_platform or belongs_to(bundle, found):
+    if bundle is None or authority.is_platform or belongs_to(bundle, authority):
         return ""
     return (
         f"The PublishedBundle {bundle.name} belongs to somebody else: /trust/{bundle.name}.pem is "
@@ -121,7 +121,7 @@ def _signs_lists(certificate: Certificate) -> Condition:
 
 def _expiring(links: Sequence[Certificate], now: datetime) -> Condition:
     """Whether the last third of an authority's lifetime has begun."""
-    link = min(links, key=lambda one: one.not_valid_after_utc)
+    link = min(links, key=lambda certificate: certificate.not_valid_after_utc)
     begin, end = link.not_valid_before_utc, link.not_valid_after_utc
     is_late = now >= begin + (end - begin) * 2 / 3
     text = f"{'Ended' if now >= end else 'Ends'} at {timestamp(end)}."

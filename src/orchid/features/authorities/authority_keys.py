@@ -85,13 +85,13 @@ class AuthorityKeyIndex:
 
     def issuers(self, authority: str, revoked: Container[str]) -> list[x509.Certificate]:
         """The issuing certificates of the keys that verifiers trust, the signer's first."""
-        found = []
+        issuing_certificates = []
         for key in select(self.of(authority), revoked, authority).verifying:
             try:
-                found.append(certificates.parse_blocks(key.status.certificate)[0])
+                issuing_certificates.append(certificates.parse_blocks(key.status.certificate)[0])
             except Refusal:
                 continue
-        return found
+        return issuing_certificates
 
     def lists(self, authority: str) -> list[str]:
         """The names of the revocation lists of an authority's keys, the oldest key's first."""
@@ -140,27 +140,29 @@ class AuthorityKeyIndex:
             self._by_issuer.get(before.issuer, set()).discard(key)
         waited = self._waiting.pop(key, "")
         self._files.pop(key, None)
-        if entry is not None and (found := entry.object).spec.authority:
-            if found.is_file:
-                self._files[key] = found
+        if entry is not None and (signing_key := entry.object).spec.authority:
+            if signing_key.is_file:
+                self._files[key] = signing_key
             else:
-                self._add(key, found)
+                self._add(key, signing_key)
         if self._waiting.get(key, "") != waited:
             for notify in self.changed:
                 notify()
 
-    def _add(self, key: str, found: SigningKey) -> None:
-        secret = key_location(found, self._home)
-        issuer = _issuer(found)
-        self._indexed[key] = _Indexed(found.spec.authority, secret, issuer)
+    def _add(self, key: str, signing_key: SigningKey) -> None:
+        secret = key_location(signing_key, self._home)
+        issuer = _issuer(signing_key)
+        self._indexed[key] = _Indexed(signing_key.spec.authority, secret, issuer)
         if issuer:
             self._by_issuer.setdefault(issuer, set()).add(key)
-        self._by_authority.setdefault(found.spec.authority, {})[key] = found
+        self._by_authority.setdefault(signing_key.spec.authority, {})[key] = signing_key
         self._by_secret.setdefault(secret, set()).add(key)
         # Every server issues its own certificate with the key of the platform's authority.
-        can_use = self._has_hsm or not found.hsm_label or found.spec.authority != CLUSTER
-        if found.state in (PUBLISHED, VERIFYING) and can_use:
-            self._waiting[key] = found.key_id
+        can_use = (
+            self._has_hsm or not signing_key.hsm_label or signing_key.spec.authority != CLUSTER
+        )
+        if signing_key.state in (PUBLISHED, VERIFYING) and can_use:
+            self._waiting[key] = signing_key.key_id
 
 
 def _issuer(key: SigningKey) -> str:
@@ -171,5 +173,5 @@ def _issuer(key: SigningKey) -> str:
         issuing = certificates.parse_blocks(key.status.certificate)[0]
     except Refusal:
         return ""
-    found = issuer_key_id(issuing).hex()
-    return "" if found == key.key_id else found
+    issuer = issuer_key_id(issuing).hex()
+    return "" if issuer == key.key_id else issuer

@@ -81,7 +81,7 @@ class FileAuthorityObjects:
         servers: Callable[[], Mapping[str, ServerKeys]],
     ) -> None:
         """`servers`: the live servers and their keys."""
-        self._files = {one: _Followed(one.certificate) for one in authorities}
+        self._files = {authority: _Followed(authority.certificate) for authority in authorities}
         self._feed = feed
         self._store = store
         self._clock = clock
@@ -110,42 +110,46 @@ class FileAuthorityObjects:
 
     async def update(self) -> None:
         """Write the objects that differ from the files."""
-        for one, followed in self._files.items():
+        for file, followed in self._files.items():
             if chain := followed.current():
-                await self._show(one, chain)
+                await self._show(file, chain)
         await self._feed.fresh()
         await self._remove_keys()
         await self._feed.fresh()
         for authority in self._shown.of_files():
             await self._refresh(authority)
 
-    async def _show(self, one: FileAuthority, chain: str) -> None:
+    async def _show(self, authority: FileAuthority, chain: str) -> None:
         await self._feed.fresh()
-        if self._authorities.get("", one.name) is None:
-            await self._write(self._authority(one))
+        if self._authorities.get("", authority.name) is None:
+            await self._write(self._authority(authority))
             await self._feed.fresh()
         key_id = authority_key_id(chain)
         entries = [entry.object for entry in self._keys.entries.values()]
-        own = [key for key in entries if key.spec.authority == one.name]
-        there = next((key for key in own if key.key_id == key_id), None)
-        if there is None:
-            await self._write(self._key(one, chain, entries))
-        elif there.is_file and there.status.certificate != chain:
-            renewed = replace(there.status, certificate=chain)
-            await self._write(replace(there, status=renewed))
+        own = [key for key in entries if key.spec.authority == authority.name]
+        existing = next((key for key in own if key.key_id == key_id), None)
+        if existing is None:
+            await self._write(self._key(authority, chain, entries))
+        elif existing.is_file and existing.status.certificate != chain:
+            renewed = replace(existing.status, certificate=chain)
+            await self._write(replace(existing, status=renewed))
 
     async def _remove_keys(self) -> None:
         """Delete the keys that no live server has in its files."""
         live, own = self._servers().values(), set(self.key_ids)
         for key in self._index.of_files():
-            if live and key.key_id not in own and not any(key.key_id in one.keys for one in live):
+            if (
+                live
+                and key.key_id not in own
+                and not any(key.key_id in server.keys for server in live)
+            ):
                 await self._delete(key)
 
     async def _refresh(self, authority: CertificateAuthority) -> None:
         """Bring an authority in line with its keys; without one it is deleted."""
         keys = [key for key in self._index.of_files() if key.spec.authority == authority.name]
         if not keys:
-            if not any(one.name == authority.name for one in self._files):
+            if not any(file.name == authority.name for file in self._files):
                 await self._delete(authority)
             return
         newest = max(keys, key=lambda key: key.number)
@@ -164,28 +168,30 @@ class FileAuthorityObjects:
 
     # -- the objects -------------------------------------------------------------------------
 
-    def _authority(self, one: FileAuthority) -> CertificateAuthority:
+    def _authority(self, authority: FileAuthority) -> CertificateAuthority:
         kind = self._authorities.kind
         return CertificateAuthority(
             kind=kind.name,
             api_version=kind.api_version,
-            metadata=self._meta(one.name),
-            spec=CertificateAuthoritySpec(signer_names=one.signers),
+            metadata=self._meta(authority.name),
+            spec=CertificateAuthoritySpec(signer_names=authority.signers),
             status=CertificateAuthorityStatus(),
         )
 
-    def _key(self, one: FileAuthority, chain: str, stored: Sequence[SigningKey]) -> SigningKey:
+    def _key(
+        self, authority: FileAuthority, chain: str, stored: Sequence[SigningKey]
+    ) -> SigningKey:
         kind, issuing = self._keys.kind, certificates.parse_blocks(chain)[0]
-        owner = self._authorities.get("", one.name)
+        owner = self._authorities.get("", authority.name)
         owners = (owner_of(self._authorities.kind, owner.object),) if owner else ()
         now = whole_seconds(self._clock.now())
         authorities = {entry.object.name for entry in self._authorities.entries.values()}
-        name = next_name(by_name(stored), one.name, authorities)
+        name = next_name(by_name(stored), authority.name, authorities)
         new = SigningKey(
             kind=kind.name,
             api_version=kind.api_version,
             metadata=replace(self._meta(name), owner_references=owners),
-            spec=SigningKeySpec(authority=one.name, state=ACTIVE),
+            spec=SigningKeySpec(authority=authority.name, state=ACTIVE),
             status=SigningKeyStatus(
                 key_id=authority_key_id(chain),
                 source=FILE,
@@ -193,7 +199,7 @@ class FileAuthorityObjects:
                 algorithm=algorithm_of(issuing),
                 times=SigningKeyTimes(active=now),
                 certificate=chain,
-                revocation_list=one.name,
+                revocation_list=authority.name,
             ),
         )
         return with_conditions(new, (OF_FILES,), now)
@@ -208,14 +214,14 @@ class FileAuthorityObjects:
     async def _delete(self, old: Object) -> None:
         await self._commit(old, None)
 
-    async def _commit(self, one: Object, value: bytes | None) -> None:
-        cache = self._feed.of(type(one))
-        entry = cache.get("", one.name)
+    async def _commit(self, object_: Object, value: bytes | None) -> None:
+        cache = self._feed.of(type(object_))
+        entry = cache.get("", object_.name)
         if value is None and entry is None:
             return
         revision = entry.revision if entry else ABSENT
         try:
-            await self._store.commit([Change(cache.kind.key("", one.name), value, revision)])
+            await self._store.commit([Change(cache.kind.key("", object_.name), value, revision)])
         except RevisionConflict:
             log.debug("authority.files_shown_elsewhere")  # another server was faster: next time
 

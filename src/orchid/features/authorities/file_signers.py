@@ -27,7 +27,7 @@ def signers(
     own = own_pairs(settings.given, settings.names)
     profiles = platform_profiles(names)
     if own:
-        found = {
+        signers_of_pairs = {
             name: Signer(
                 profiles[name],
                 Authority.following(*pair, monotonic=clock.monotonic).current,
@@ -36,14 +36,14 @@ def signers(
             )
             for name, pair in own.items()
         }
-        client = found.get(names.client_signer)
-        return found | _pod_signers(names, client) if client else found
+        client = signers_of_pairs.get(names.client_signer)
+        return signers_of_pairs | _pod_signers(names, client) if client else signers_of_pairs
     if settings.stores_authority if is_stored is None else is_stored:
         return {}  # the CertificateAuthority `cluster` has them
-    given = settings.given
+    options = settings.given
     common = Authority.following(
-        settings.path(given.cluster_signing_cert_file, files.ca_certificate.name),
-        settings.path(given.cluster_signing_key_file, files.ca_key.name),
+        settings.path(options.cluster_signing_cert_file, files.ca_certificate.name),
+        settings.path(options.cluster_signing_key_file, files.ca_key.name),
         monotonic=clock.monotonic,
     )
     url = list_url(settings.given.crl_url, CLUSTER)
@@ -63,9 +63,9 @@ def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, 
     own = own_pairs(settings.given, settings.names)
     names = settings.names
     if own:
-        found = {name: certificate for name, (certificate, _) in own.items()}
-        client = found.get(names.client_signer)
-        return found | {names.pod_client_signer: client} if client else found
+        paths = {name: certificate for name, (certificate, _) in own.items()}
+        client = paths.get(names.client_signer)
+        return paths | {names.pod_client_signer: client} if client else paths
     common = settings.path(settings.given.cluster_signing_cert_file, files.ca_certificate.name)
     return dict.fromkeys(names.issuing_signers, common)
 
@@ -74,23 +74,23 @@ def file_authorities(settings: Settings, files: DataDirectory) -> list[FileAutho
     """The CAs of the platform signers that are files, named like their revocation lists."""
     if settings.stores_authority:
         return []
-    found, names = signing_certificates(settings, files), settings.names
+    paths, names = signing_certificates(settings, files), settings.names
     if not own_pairs(settings.given, settings.names):
-        return [FileAuthority(CLUSTER, tuple(found), found[names.client_signer])]
+        return [FileAuthority(CLUSTER, tuple(paths), paths[names.client_signer])]
     with_pods = names.client_signer, names.pod_client_signer
     return [
         FileAuthority(
             signer.partition("/")[2], with_pods if signer == with_pods[0] else (signer,), path
         )
-        for signer, path in found.items()
+        for signer, path in paths.items()
         if signer != names.pod_client_signer
     ]
 
 
-def certificates_of(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
+def certificates_of(signers_by_name: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
     """The CAs of some signers, by the SHA-256 of their certificates."""
-    known: dict[str, dict[str, list[str]]] = {}
-    for name, signer in sorted(found.items()):
+    by_certificate: dict[str, dict[str, list[str]]] = {}
+    for name, signer in sorted(signers_by_name.items()):
         key = certificates.fingerprint(signer.authority().certificate)
-        known.setdefault(key, {"signers": []})["signers"].append(name)
-    return known
+        by_certificate.setdefault(key, {"signers": []})["signers"].append(name)
+    return by_certificate

@@ -169,9 +169,13 @@ class PlatformAuthority:
             certificates=self._certificates,
             chain=key.status.certificate,
             # Clients that trust only the root of a Retired key still connect, until that root ends.
-            cross=cross_chain(key.certified, {one.key_id: one.certified for one in stored}),
+            cross=cross_chain(
+                key.certified, {signing_key.key_id: signing_key.certified for signing_key in stored}
+            ),
             private=SecretValue("") if key.hsm_label else self._private(key),
-            retired=frozenset(one.key_id for one in stored if one.state == RETIRED),
+            retired=frozenset(
+                signing_key.key_id for signing_key in stored if signing_key.state == RETIRED
+            ),
             label=key.hsm_label,
             hsm=self._hsm,
         )
@@ -185,7 +189,7 @@ class PlatformAuthority:
         return SecretValue(data.decode("ascii", "replace"))
 
     def _new_pool(self) -> ClientVerifier:
-        fit = [one for one in self._certificates if _verifies_clients(one)]
+        fit = [certificate for certificate in self._certificates if _verifies_clients(certificate)]
         if fit:
             return ClientVerifier(fit)
         if self._keys.of(CLUSTER):
@@ -215,7 +219,9 @@ class PlatformAuthority:
             for key in self._chosen.verifying
             if key is not signer and key.state != PUBLISHED
         }
-        self._certificates = tuple(dict.fromkeys(one for chain in chains for one in chain))
+        self._certificates = tuple(
+            dict.fromkeys(certificate for chain in chains for certificate in chain)
+        )
         self._pool = None
         for notify in self.changed:
             notify()

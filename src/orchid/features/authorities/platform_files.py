@@ -28,19 +28,19 @@ log = logging.getLogger(__name__)
 UNKNOWN = "unknown"  # the serving certificate names no authority key
 
 
-def project(settings: Settings, files: DataDirectory, found: PlatformKeys, now: datetime) -> bool:
+def project(settings: Settings, files: DataDirectory, keys: PlatformKeys, now: datetime) -> bool:
     """Write the files that follow from the keys in use; return whether one was written.
 
     Raises Refusal and OSError. Blocks for a few milliseconds.
     """
     own = data_directory.file_authority(files)
-    if own is not None and authority_key_id(own.chain_pem.decode("ascii")) in found.retired:
+    if own is not None and authority_key_id(own.chain_pem.decode("ascii")) in keys.retired:
         files.ca_key.unlink(missing_ok=True)
         log.info("authority.file_removed", extra={"file": files.ca_key.name})
-    wrote = data_directory.write_authorities(files, found.certificates)
+    wrote = data_directory.write_authorities(files, keys.certificates)
     # The key may be out of reach for a while: what clients trust does not depend on it.
-    signer = found.signer(_own_cross(own, found, now))
-    roots = data_directory.encoded_authorities(found.certificates)
+    signer = keys.signer(_own_cross(own, keys, now))
+    roots = data_directory.encoded_authorities(keys.certificates)
     return data_directory.renew_from(files, signer, settings, now, roots) or wrote
 
 
@@ -63,16 +63,16 @@ class ServingKey:
         return issuer_key_id(leaf).hex() or UNKNOWN
 
 
-def _own_cross(own: Authority | None, found: PlatformKeys, now: datetime) -> str:
+def _own_cross(own: Authority | None, keys: PlatformKeys, now: datetime) -> str:
     """A cross certificate of the signer by the CA in the files, for clients that trust only that.
 
     Empty if the objects have one. Servers over one etcd may have begun with different CAs.
     """
     if own is None:
         return ""
-    (signer, *_), given = certificates.parse_blocks(found.chain), found.cross
-    known = [signer, *(certificates.parse_blocks(given) if given else ())]
-    ids = {subject_key_id(signer), *map(issuer_key_id, known)}
+    (signer, *_), cross = certificates.parse_blocks(keys.chain), keys.cross
+    cross_certificates = [signer, *(certificates.parse_blocks(cross) if cross else ())]
+    ids = {subject_key_id(signer), *map(issuer_key_id, cross_certificates)}
     if own.key_id in ids or not may_certify(own.certificate):
         return ""
     try:

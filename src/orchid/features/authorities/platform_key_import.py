@@ -173,8 +173,8 @@ class PlatformKeyImport:
 
     async def _put_back(self, key: SigningKey, pair: Authority) -> bool:
         """Store the private key of the files again, if its Secret is lost."""
-        there = self._feed.of(Secret).get(self._names.system_namespace, key.secret_name)
-        if there is not None or key.state == RETIRED or key.hsm_label:
+        secret = self._feed.of(Secret).get(self._names.system_namespace, key.secret_name)
+        if secret is not None or key.state == RETIRED or key.hsm_label:
             return False
         try:
             await self._commit([self._secret(key, pair)], [])
@@ -217,10 +217,17 @@ class PlatformKeyImport:
         state: str,
         source: str,
     ) -> tuple[SigningKey, Secret]:
-        now, kind, there = whole_seconds(self._clock.now()), self._keys.kind, self._stored()
+        now, kind, stored = whole_seconds(self._clock.now()), self._keys.kind, self._stored()
         key_id = authority_key_id(pair.chain_pem.decode("ascii"))
-        shown = next((one.name for one in there if one.is_file and one.key_id == key_id), "")
-        is_first = all(one.is_file for one in there)
+        shown = next(
+            (
+                signing_key.name
+                for signing_key in stored
+                if signing_key.is_file and signing_key.key_id == key_id
+            ),
+            "",
+        )
+        is_first = all(signing_key.is_file for signing_key in stored)
         keys = by_name(entry.object for entry in self._keys.entries.values())
         authorities = {entry.object.name for entry in self._authorities.entries.values()}
         name = shown or next_name(keys, CLUSTER, authorities)
@@ -267,12 +274,14 @@ class PlatformKeyImport:
 
     async def _commit(self, objects: list[Object], facts: list[Fact]) -> None:
         changes = []
-        for one in objects:
-            cache = self._feed.of(type(one))
-            entry = None if isinstance(one, Secret) else cache.get(one.namespace, one.name)
+        for object_ in objects:
+            cache = self._feed.of(type(object_))
+            entry = (
+                None if isinstance(object_, Secret) else cache.get(object_.namespace, object_.name)
+            )
             revision = entry.revision if entry else ABSENT
-            key = cache.kind.key(one.namespace, one.name)
-            changes.append(Change(key, stored_form(one), revision))
+            key = cache.kind.key(object_.namespace, object_.name)
+            changes.append(Change(key, stored_form(object_), revision))
         pending = store_keys.pending(facts, objects[0].metadata.uid, self._clock.now())
         await self._store.commit([*changes, *pending])
 
@@ -295,7 +304,7 @@ def _status(
     return CertificateAuthorityStatus(
         conditions=(ready,),
         certificate=key.status.certificate,
-        not_after=min(one.not_valid_after_utc for one in pair.chain),
+        not_after=min(link.not_valid_after_utc for link in pair.chain),
         keys=(reference,),
     )
 

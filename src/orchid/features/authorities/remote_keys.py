@@ -73,7 +73,7 @@ class RemoteKeys:
         """Read the signer once."""
         stored = [key async for key in self._client.scan(ListSelection(SigningKey))]
         revocations = self._client.scan(ListSelection(CredentialRevocation))
-        named = [one.spec.key async for one in revocations if one.spec.key]
+        named = [revocation.spec.key async for revocation in revocations if revocation.spec.key]
         revoked = {identity for key in named for identity in revoked_identities(key)}
         self._has_read = True
         platform = await self._client.find(CertificateAuthority, CLUSTER)
@@ -96,13 +96,13 @@ class RemoteKeys:
             return
 
 
-def _certificates(found: Iterable[SigningKey]) -> str:
+def _certificates(keys: Iterable[SigningKey]) -> str:
     """The certificates of some keys and the chains above them, each once."""
     encoded: dict[bytes, None] = {}
-    for key in found:
+    for key in keys:
         try:
             encoded.update(dict.fromkeys(certificates.encoded_blocks(key.status.certificate)))
         except Refusal:
             continue  # another controller reports it
-    blocks = (pem.encode(pem.CERTIFICATE, one) for one in encoded)
+    blocks = (pem.encode(pem.CERTIFICATE, block) for block in encoded)
     return b"".join(blocks).decode("ascii")

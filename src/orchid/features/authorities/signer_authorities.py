@@ -57,11 +57,11 @@ class SignerAuthorities:
 
     def issuer(self, signer: str) -> x509.Certificate | None:
         """The issuing certificate of a signer; None while its authority has none."""
-        found = self.of(signer)
-        if not found or not found[0].status.certificate:
+        authorities = self.of(signer)
+        if not authorities or not authorities[0].status.certificate:
             return None
         try:
-            return certificates.parse_blocks(found[0].status.certificate)[0]
+            return certificates.parse_blocks(authorities[0].status.certificate)[0]
         except Refusal:
             return None
 
@@ -87,7 +87,7 @@ class SignerAuthorities:
             self._files[key] = entry.object
         elif entry is not None:
             authority = entry.object
-            found = _Keys(authority.spec.signer_name, secret_location(authority, self._names))
-            self._keys[key] = found
-            self._by_signer.setdefault(found.signer, {})[key] = authority
-            self._by_secret.setdefault(found.secret, set()).add(key)
+            keys = _Keys(authority.spec.signer_name, secret_location(authority, self._names))
+            self._keys[key] = keys
+            self._by_signer.setdefault(keys.signer, {})[key] = authority
+            self._by_secret.setdefault(keys.secret, set()).add(key)

@@ -182,16 +182,16 @@ class PageOfRows:
             self._rest += len(rows)
             return
         keys, value = block.keys, self._values(block)
-        found = [(value(at), keys[at]) for at in rows]
+        positions = [(value(at), keys[at]) for at in rows]
         if self._after is not None:
             after = self._after
-            found = [one for one in found if one > after]
-        self._rest += len(found)
+            positions = [position for position in positions if position > after]
+        self._rest += len(positions)
         if is_full:
             worst = self.best[-1]
-            found = [one for one in found if one < worst]
-        if found:
-            self.best = sorted(self.best + found)[: self._limit]
+            positions = [position for position in positions if position < worst]
+        if positions:
+            self.best = sorted(self.best + positions)[: self._limit]
 
 
 def _item(record: IssuedCertificate) -> FoundCertificate:
@@ -316,10 +316,10 @@ def _position(spec: CertificateSearchSpec) -> Position | None:
     shape: Any = tuple[float, str] if is_number else tuple[str, str]
     try:
         data = base64.b64decode(spec.after, altchars=b"-_", validate=True)
-        found: Position = msgspec.json.decode(data, type=shape)
+        position: Position = msgspec.json.decode(data, type=shape)
     except (binascii.Error, ValueError, msgspec.DecodeError):
         raise MalformedPosition("must be `status.next` of a search with the same sort") from None
-    return found
+    return position
 
 
 def _encoded(position: Position) -> str:

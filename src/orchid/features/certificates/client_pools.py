@@ -17,13 +17,13 @@ class ClientPools:
     """The pools of CAs in use: that of clients, and that of front proxies if there are any."""
 
     def __init__(self, context: Context) -> None:
-        given, platform = context.settings.given, context.optional(PlatformAuthority)
-        self.follows_platform = platform is not None and not given.client_ca_file
-        if platform is not None and not given.client_ca_file:
+        options, platform = context.settings.given, context.optional(PlatformAuthority)
+        self.follows_platform = platform is not None and not options.client_ca_file
+        if platform is not None and not options.client_ca_file:
             self.clients: Pool = platform.pool
         else:
-            self.clients = _reloaded(given.client_ca_file or str(context.files.ca_certificate))
-        proxies = given.requestheader_client_ca_file
+            self.clients = _reloaded(options.client_ca_file or str(context.files.ca_certificate))
+        proxies = options.requestheader_client_ca_file
         self.proxies: Pool | None = _reloaded(proxies) if proxies else None
 
     def end(self) -> datetime:

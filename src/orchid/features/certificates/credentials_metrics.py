@@ -108,12 +108,12 @@ class _CountedTokens:
 
     async def create(self, new: TokenRequest, request: Request) -> TokenRequest:
         try:
-            made = await self._asked.create(new, request)
+            token_request = await self._asked.create(new, request)
         except ApiError:
             self._metrics.count_token(new, request.target.namespace, REFUSED)
             raise
         self._metrics.count_token(new, request.target.namespace, ISSUED)
-        return made
+        return token_request
 
 
 def outcome_of(entry: Entry[CertificateSigningRequest] | None) -> str:
@@ -127,9 +127,9 @@ def outcome_of(entry: Entry[CertificateSigningRequest] | None) -> str:
             break
     else:
         return ""
-    found = entry.object
-    if found.is_issued:
+    request = entry.object
+    if request.is_issued:
         return ISSUED
-    if found.has(DENIED):
+    if request.has(DENIED):
         return "denied"
-    return "failed" if found.has(FAILED) else ""
+    return "failed" if request.has(FAILED) else ""

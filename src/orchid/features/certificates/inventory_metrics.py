@@ -91,12 +91,12 @@ class IssuedCounts:
         """For each signer: the number of valid certificates, and the first expiry."""
         self._catch_up()
         now = int(self._clock.now().timestamp())
-        found = {}
+        totals = {}
         for signer, tally in self._ends.items():
             live = [end for end in tally if end > now]
             if live:
-                found[signer] = sum(tally[end] for end in live), min(live)
-        return found
+                totals[signer] = sum(tally[end] for end in live), min(live)
+        return totals
 
     def live(self, signer: str) -> int:
         """The number of valid certificates of a signer."""

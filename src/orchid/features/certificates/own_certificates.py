@@ -135,7 +135,7 @@ class OwnCertificates:
 
     def _found(self) -> list[tuple[str, IssuedFacts]]:
         """Each file with the certificate in it, if the server's own authority issued it."""
-        files, found = self._files, []
+        files, entries = self._files, []
         try:
             authorities = certificates.parse_blocks(read_bounded(files.authority))
         except Refusal:
@@ -146,8 +146,8 @@ class OwnCertificates:
             except (Refusal, StopIteration):
                 continue  # there is none, or it is not ours to judge
             if any(has_issued(authority, facts.certificate) for authority in authorities):
-                found.append((path.name, facts))
-        return found
+                entries.append((path.name, facts))
+        return entries
 
     def _record(self, facts: IssuedFacts, file: str) -> IssuedCertificate:
         return record_of(
@@ -167,8 +167,8 @@ def _chain(data: bytes) -> bytes:
 
 def _client_certificate(data: bytes) -> bytes:
     """The certificate chain in a kubeconfig as the server writes it."""
-    found = _find_certificate(data)
+    match = _find_certificate(data)
     try:
-        return base64.b64decode(found[1], validate=True) if found else b""
+        return base64.b64decode(match[1], validate=True) if match else b""
     except binascii.Error:
         return b""

@@ -127,16 +127,16 @@ def authenticators(context: Context) -> Iterable[Authenticator]:
 
 
 def _front_proxy(context: Context) -> Authenticator:
-    given, pools = context.settings.given, context.port(ClientPools)
+    options, pools = context.settings.given, context.port(ClientPools)
     proxies = pools.proxies
     assert proxies is not None
     try:
         headers = RequestHeaderSettings(
-            username_headers=given.requestheader_username_headers,
-            uid_headers=given.requestheader_uid_headers,
-            group_headers=given.requestheader_group_headers,
-            extra_prefixes=given.requestheader_extra_headers_prefix,
-            allowed_names=given.requestheader_allowed_names,
+            username_headers=options.requestheader_username_headers,
+            uid_headers=options.requestheader_uid_headers,
+            group_headers=options.requestheader_group_headers,
+            extra_prefixes=options.requestheader_extra_headers_prefix,
+            allowed_names=options.requestheader_allowed_names,
         )
     except InvalidRequestHeaderSettings as problem:
         raise BadSettings(str(problem)) from None

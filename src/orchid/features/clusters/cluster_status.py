@@ -57,18 +57,18 @@ class ClusterStatusWriter:
 
     async def _add(self, cluster: str, uid: str, calls: Calls) -> None:
         for left in range(ATTEMPTS, 0, -1):
-            found = await self._client.get(Cluster, cluster)
-            if found.metadata.uid != uid:
+            record = await self._client.get(Cluster, cluster)
+            if record.metadata.uid != uid:
                 return  # another cluster of this name was called
             try:
-                await self._client.update_status(self._added(found, calls))
+                await self._client.update_status(self._added(record, calls))
                 return
             except Conflict:  # another server added its part
                 if left == 1:
                     raise
 
-    def _added(self, found: Cluster, calls: Calls) -> Cluster:
-        status, now = found.status, self._clock.now()
+    def _added(self, cluster: Cluster, calls: Calls) -> Cluster:
+        status, now = cluster.status, self._clock.now()
         called = Condition(
             type=CONNECTED,
             status=TRUE,
@@ -84,4 +84,4 @@ class ClusterStatusWriter:
             denials=status.denials + calls.denied,
             malformed=status.malformed + calls.malformed,
         )
-        return with_conditions(replace(found, status=counted), [called], now)
+        return with_conditions(replace(cluster, status=counted), [called], now)

@@ -42,8 +42,8 @@ class ClusterRecordUsage:
         """The number of records of a cluster, and their bytes as stored."""
         self._index.catch_up()
         named = (cluster.name, cluster.uid), (cluster.name, "")
-        usages = [self._usages.get(one, _Usage()) for one in named]
-        return sum(len(one.sizes) for one in usages), sum(one.total for one in usages)
+        usages = [self._usages.get(usage, _Usage()) for usage in named]
+        return sum(len(usage.sizes) for usage in usages), sum(usage.total for usage in usages)
 
     def _cleared(self) -> None:
         self._usages: dict[tuple[str, str], _Usage] = {}  # by name and uid of the cluster

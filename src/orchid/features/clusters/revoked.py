@@ -75,8 +75,8 @@ class ClusterRevocations:
         credential_ids: Sequence[str],
     ) -> Iterator[str]:
         """The keys of the revocations of a credential."""
-        for one in credential_ids:
-            for key, user in named.credentials.get(one, {}).items():
+        for credential in credential_ids:
+            for key, user in named.credentials.get(credential, {}).items():
                 if user in (ANY_USER, username):
                     yield key
         for key, until in named.users.get(username, {}).items():
@@ -90,22 +90,22 @@ class ClusterRevocations:
     def names(self, spec: CredentialRevocationSpec) -> list[str]:
         """The existing revocations of the same credential, by their keys."""
         self._index.catch_up()
-        found = self._clusters.get((spec.cluster, spec.cluster_uid))
-        if found is None:
+        revocations = self._clusters.get((spec.cluster, spec.cluster_uid))
+        if revocations is None:
             return []
-        there: dict[str, Any] = {}
-        for one in _credential_ids(spec):
-            there |= found.credentials.get(one, {})
+        entries: dict[str, Any] = {}
+        for credential_id in _credential_ids(spec):
+            entries |= revocations.credentials.get(credential_id, {})
         if username := spec.username:
-            there |= found.users.get(username, {})
-        return list(there)
+            entries |= revocations.users.get(username, {})
+        return list(entries)
 
     def _is_newer(
         self, cluster: ObjectMeta, credential_ids: Sequence[str], until: datetime
     ) -> bool:
         """Whether it is a recorded certificate that was requested and issued after a moment."""
         return bool(credential_ids) and all(
-            self._was_issued_after(until, cluster, one) for one in credential_ids
+            self._was_issued_after(until, cluster, credential) for credential in credential_ids
         )
 
     def _was_issued_after(self, moment: datetime, cluster: ObjectMeta, credential_id: str) -> bool:
@@ -137,13 +137,13 @@ class ClusterRevocations:
             self._add(key, spec)
 
     def _add(self, key: str, spec: CredentialRevocationSpec) -> None:
-        found = self._clusters.setdefault((spec.cluster, spec.cluster_uid), _Cluster())
+        revocations = self._clusters.setdefault((spec.cluster, spec.cluster_uid), _Cluster())
         owner = account_user(spec.token.namespace, spec.token.name) if spec.token else ANY_USER
-        for one in _credential_ids(spec):
-            self._put(key, found.credentials, one, owner)
+        for credential_id in _credential_ids(spec):
+            self._put(key, revocations.credentials, credential_id, owner)
         if username := spec.username:
             until = spec.user.issued_before if spec.user else None
-            self._put(key, found.users, username, until)
+            self._put(key, revocations.users, username, until)
 
     def _put(self, key: str, index: dict[str, Named[V]], target: str, value: V) -> None:
         index.setdefault(target, {})[key] = value

@@ -67,10 +67,10 @@ class Api:
         """The set of names that the server uses, detected by its API groups."""
         if self._names is None:
             groups = (await self.get("/apis")).get("groups") or ()
-            found = find_naming(str(each.get("name", "")) for each in groups)
-            if found is None:
+            naming = find_naming(str(each.get("name", "")) for each in groups)
+            if naming is None:
                 raise Unreachable("the server has no API group that this console knows")
-            self._names = found
+            self._names = naming
         return self._names
 
     # -- paths -----------------------------------------------------------------------------

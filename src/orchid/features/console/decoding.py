@@ -52,20 +52,20 @@ def bytes_of(value: Any) -> bytes:
 
 def decode_request(data: bytes) -> DecodedRequest:
     try:
-        found = signing_request.parse(data)
+        request = signing_request.parse(data)
     except Refusal as refusal:
         return DecodedRequest(problem=str(refusal))
     return DecodedRequest(
-        subject=found.subject.escaped_text,
+        subject=request.subject.escaped_text,
         names=(
-            *(f"DNS {name}" for name in found.dns_names),
-            *(f"IP {address}" for address in found.ip_addresses),
-            *(f"email {address}" for address in found.email_addresses),
-            *(f"URI {uri}" for uri in found.uris),
+            *(f"DNS {name}" for name in request.dns_names),
+            *(f"IP {address}" for address in request.ip_addresses),
+            *(f"email {address}" for address in request.email_addresses),
+            *(f"URI {uri}" for uri in request.uris),
         ),
-        key=found.key_algorithm,
-        weakness=found.weakness or "",
-        others=found.other_names,
+        key=request.key_algorithm,
+        weakness=request.weakness or "",
+        others=request.other_names,
     )
 
 
@@ -74,20 +74,20 @@ def decode_certificate(chain: bytes) -> DecodedCertificate | None:
     try:
         if not chain.lstrip().startswith(b"-----"):
             chain = ssl.DER_cert_to_PEM_cert(chain).encode()
-        found = read_issued(chain)
+        facts = read_issued(chain)
     except (Refusal, ValueError, StopIteration):
         return None
     return DecodedCertificate(
-        serial=found.serial,
-        subject=found.subject,
-        issuer=found.certificate.issuer.rfc4514_string(),
-        names=found.names,
-        usages=found.usages,
-        key=found.key_algorithm,
-        not_before=_text(found.not_before),
-        not_after=_text(found.not_after),
-        sha256=found.sha256,
-        pem=pem_of(found.certificate),
+        serial=facts.serial,
+        subject=facts.subject,
+        issuer=facts.certificate.issuer.rfc4514_string(),
+        names=facts.names,
+        usages=facts.usages,
+        key=facts.key_algorithm,
+        not_before=_text(facts.not_before),
+        not_after=_text(facts.not_after),
+        sha256=facts.sha256,
+        pem=pem_of(facts.certificate),
     )
 
 
@@ -98,11 +98,11 @@ def pem_of(certificate: x509.Certificate) -> str:
 def anchors_of(bundle: str) -> list[DecodedCertificate]:
     """Every certificate of a trust bundle that can be read."""
     try:
-        found = certificates.parse_blocks(bundle.encode())
+        anchors = certificates.parse_blocks(bundle.encode())
     except (Refusal, ValueError):
         return []
-    decoded = (decode_certificate(pem_of(one).encode()) for one in found)
-    return [one for one in decoded if one is not None]
+    decoded = (decode_certificate(pem_of(anchor).encode()) for anchor in anchors)
+    return [anchor for anchor in decoded if anchor is not None]
 
 
 def _text(moment: datetime.datetime) -> str:

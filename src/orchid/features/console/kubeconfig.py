@@ -48,8 +48,8 @@ class KubeconfigTransport:
     def expiry(self) -> datetime.datetime | None:
         """When the credential expires, if it says so."""
         if self._access.certificate:
-            found = decode_certificate(self._access.certificate)
-            return parse_time(found.not_after) if found else None
+            certificate = decode_certificate(self._access.certificate)
+            return parse_time(certificate.not_after) if certificate else None
         try:
             token = self._access.token()
         except UnusableKubeconfig:

@@ -28,7 +28,7 @@ class Changes:
         self._open = 0
 
     async def respond(self, api: Api, of: str) -> WebResponse:
-        plural = next((one for one in FOLLOWED if one == of), "")
+        plural = next((name for name in FOLLOWED if name == of), "")
         if not plural:
             return WebResponse(404, b"not found\n", media="text/plain")
         if self._open >= MOST_STREAMS:

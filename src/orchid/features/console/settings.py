@@ -64,7 +64,7 @@ class ConsoleSettings(Section, frozen=True):
     ] = ""
     console_tls_private_key_file: Annotated[str, Help(description="Its key.")] = ""
 
-    def refuse_contradictions(self, given: Given) -> None:
+    def refuse_contradictions(self, options: Given) -> None:
         go_together(self, "console_listen", "console_url")
         go_together(self, "console_tls_cert_file", "console_tls_private_key_file")
         if not self.console_listen:
@@ -76,7 +76,7 @@ class ConsoleSettings(Section, frozen=True):
                 f"--console-url: {url!r} is not a URL like https://console.example.com"
             )
         if self.console_login == OIDC and not (
-            given.authentication_config or given.oidc_issuer_url
+            options.authentication_config or options.oidc_issuer_url
         ):
             raise BadSettings(
                 "--console-login: oidc needs an external issuer (--authentication-config or "

@@ -61,10 +61,10 @@ class Site:
 
     def static(self, path: str) -> WebResponse:
         """A file under its name with digest, so that browsers may keep it."""
-        found = self._renderer.files.get(path)
-        if found is None:
+        file = self._renderer.files.get(path)
+        if file is None:
             return WebResponse(404, b"not found\n", media="text/plain")
-        media, data = found
+        media, data = file
         return WebResponse(200, data, (A_YEAR,), media)
 
     async def respond(self, request: WebRequest, base: str, viewer: Viewer) -> WebResponse:
@@ -93,10 +93,10 @@ class Site:
             if len(pattern) != len(segments):
                 continue
             names = {}
-            for expected, given in zip(pattern, segments, strict=True):
-                if expected.startswith("{") and given:
-                    names[expected.strip("{}")] = unquote(given)
-                elif expected != given:
+            for expected, segment in zip(pattern, segments, strict=True):
+                if expected.startswith("{") and segment:
+                    names[expected.strip("{}")] = unquote(segment)
+                elif expected != segment:
                     break
             else:
                 return page, names
@@ -152,8 +152,8 @@ async def _user(api: Api) -> Json:
     names = await api.names()
     body = {"apiVersion": f"{names.authentication}/v1", "kind": "SelfSubjectReview"}
     target = await api.group("authentication", "v1", "selfsubjectreviews")
-    found: Json = (await api.post(target, body)).get("status", {}).get("userInfo", {})
-    return found
+    user: Json = (await api.post(target, body)).get("status", {}).get("userInfo", {})
+    return user
 
 
 def _frame(visit: Visit, section: str) -> dict[str, Any]:

@@ -50,7 +50,9 @@ def spelling(value: Any) -> str:
     text = "" if value is None else str(value)
     if text.isascii():
         return ""
-    return "".join(one if one.isascii() else _escape(one) for one in spelled(text))[:LONGEST]
+    return "".join(
+        character if character.isascii() else _escape(character) for character in spelled(text)
+    )[:LONGEST]
 
 
 def span(seconds: float) -> str:

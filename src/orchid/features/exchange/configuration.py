@@ -76,9 +76,13 @@ def read_configuration(
         raise InvalidConfiguration("; ".join(str(error) for error in errors))
     return tuple(
         ExchangeIssuer(
-            one.url, one.audiences, one.discovery_url, one.certificate_authority, one.algorithms
+            issuer.url,
+            issuer.audiences,
+            issuer.discovery_url,
+            issuer.certificate_authority,
+            issuer.algorithms,
         )
-        for one in sent.issuers
+        for issuer in sent.issuers
     )
 
 
@@ -88,18 +92,18 @@ def _errors(sent: tuple[_Issuer, ...], own_issuers: Collection[str]) -> Iterator
     if len(sent) > MAX_ISSUERS:
         yield too_many(ISSUERS, len(sent), MAX_ISSUERS)
     urls: set[str] = set()
-    for index, one in enumerate(sent[:MAX_ISSUERS]):
+    for index, issuer in enumerate(sent[:MAX_ISSUERS]):
         path = ISSUERS[index]
-        yield from url_errors(path / "url", one.url, own_issuers)
-        if one.url in urls:
-            yield duplicate(path / "url", one.url)
-        urls.add(one.url)
-        if one.discovery_url:
-            yield from url_errors(path / "discoveryURL", one.discovery_url, ())
-        if one.certificate_authority:
-            yield from authority_errors(path / "certificateAuthority", one.certificate_authority)
-        yield from _list_errors(path / "audiences", one.audiences)
-        yield from _algorithm_errors(path / "algorithms", one.algorithms)
+        yield from url_errors(path / "url", issuer.url, own_issuers)
+        if issuer.url in urls:
+            yield duplicate(path / "url", issuer.url)
+        urls.add(issuer.url)
+        if issuer.discovery_url:
+            yield from url_errors(path / "discoveryURL", issuer.discovery_url, ())
+        if issuer.certificate_authority:
+            yield from authority_errors(path / "certificateAuthority", issuer.certificate_authority)
+        yield from _list_errors(path / "audiences", issuer.audiences)
+        yield from _algorithm_errors(path / "algorithms", issuer.algorithms)
 
 
 def _list_errors(path: Path, audiences: tuple[str, ...]) -> Iterator[FieldError]:

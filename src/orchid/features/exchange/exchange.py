@@ -85,29 +85,29 @@ class TokenExchange:
     async def _answer(self, exchange: Exchange) -> Response:
         form = read_form(exchange, repeatable=TARGETS)
         issued_type = _check_types(form)
-        wanted = WantedToken(
+        requested = WantedToken(
             subject_token=form.token("subject_token"),
             account=_account(exchange),
             audiences=_audiences(form),
             seconds=_seconds(form.get(EXPIRES_PARAMETER)),
         )
         try:
-            found = await self._exchanger.exchange(wanted)
+            issued = await self._exchanger.exchange(requested)
         except ExchangeRefused as refusal:
             self._annotate(exchange, refusal.subject, {self._refusal_key: refusal.reason})
             raise _refused(refusal) from None
-        policy = found.policy
+        policy = issued.policy
         notes = {
             self._policy_key: f"{policy}@{policy.revision}",
-            self._issued_id: found.credential_id,
+            self._issued_id: issued.credential_id,
         }
-        self._annotate(exchange, found.subject, notes)
+        self._annotate(exchange, issued.subject, notes)
         self._uses.used(policy, exchange.now)
         body = {
-            "access_token": found.token,
+            "access_token": issued.token,
             "issued_token_type": issued_type,
             "token_type": "Bearer",
-            "expires_in": found.seconds,
+            "expires_in": issued.seconds,
         }
         if form.get("scope"):
             body["scope"] = ""
@@ -150,23 +150,23 @@ def _account(exchange: Exchange) -> tuple[str, str] | None:
         if name != "account":
             text = "the query may only have the parameter account; all others belong in the form"
             raise OAuthRefusal("invalid_request", text)
-    given = exchange.query.get("account", [])
-    if len(given) > 1:
+    accounts = exchange.query.get("account", [])
+    if len(accounts) > 1:
         raise OAuthRefusal("invalid_request", "the parameter account occurs twice")
-    if not given:
+    if not accounts:
         return None
-    namespace, _, name = given[0].partition("/")
-    if not namespace or not name or "/" in name or len(given[0]) > LONGEST_ACCOUNT:
+    namespace, _, name = accounts[0].partition("/")
+    if not namespace or not name or "/" in name or len(accounts[0]) > LONGEST_ACCOUNT:
         raise OAuthRefusal("invalid_request", "account must be NAMESPACE/NAME")
     return namespace, name
 
 
 def _audiences(form: FormParameters) -> tuple[str, ...]:
-    found = tuple(value for name in TARGETS for value in form.all(name) if value)
-    if len(found) > MOST_TARGETS:
+    audiences = tuple(value for name in TARGETS for value in form.all(name) if value)
+    if len(audiences) > MOST_TARGETS:
         text = f"audience and resource may occur {MOST_TARGETS} times together"
         raise OAuthRefusal("invalid_target", text)
-    return found
+    return audiences
 
 
 def _seconds(text: str) -> int:

@@ -129,26 +129,26 @@ class TokenExchanger:
             "outcome",
         )
 
-    async def exchange(self, wanted: WantedToken) -> ExchangedToken:
+    async def exchange(self, requested: WantedToken) -> ExchangedToken:
         """Issue a token; raises ExchangeRefused."""
         try:
-            found = await self._exchanged(wanted)
+            issued = await self._exchanged(requested)
         except ExchangeRefused as refusal:
-            issuer = self._subjects.issuer_of(wanted.subject_token) or OTHER
+            issuer = self._subjects.issuer_of(requested.subject_token) or OTHER
             self.exchanges.count(issuer, refusal.outcome)
             raise
-        self.exchanges.count(found.subject.issuer, ISSUED)
-        return found
+        self.exchanges.count(issued.subject.issuer, ISSUED)
+        return issued
 
-    async def _exchanged(self, wanted: WantedToken) -> ExchangedToken:
-        subject = await self.verified(wanted.subject_token)
+    async def _exchanged(self, requested: WantedToken) -> ExchangedToken:
+        subject = await self.verified(requested.subject_token)
         try:
-            return await self._exchanged_for(subject, wanted)
+            return await self._exchanged_for(subject, requested)
         except ExchangeRefused as refusal:
             refusal.subject = subject
             raise
 
-    async def _exchanged_for(self, subject: SubjectToken, wanted: WantedToken) -> ExchangedToken:
+    async def _exchanged_for(self, subject: SubjectToken, requested: WantedToken) -> ExchangedToken:
         wait = self._limit.wait_for((subject.issuer, subject.subject))
         if wait:
             text = f"the subject {subject.subject!r} exchanges too many tokens"
@@ -156,13 +156,13 @@ class TokenExchanger:
         await self._policies.fresh()
         user = self._user(subject)
         now = self._clock.now()
-        matching = await self._matching(subject, wanted.account, now)
+        matching = await self._matching(subject, requested.account, now)
         try:
             account = self.account_of(matching[0])
         except AccountUnusable as problem:
-            _refuse(subject, str(problem), wanted.account)
-        policy, audiences = _chosen(subject, matching, wanted.audiences)
-        seconds = self._lifetime(subject, policy, wanted.seconds, now)
+            _refuse(subject, str(problem), requested.account)
+        policy, audiences = _chosen(subject, matching, requested.audiences)
+        seconds = self._lifetime(subject, policy, requested.seconds, now)
         request = TokenRequest(
             metadata=ObjectMeta(
                 namespace=policy.namespace, name=policy.spec.account, uid=account.identity.uid
@@ -207,11 +207,11 @@ class TokenExchanger:
     ) -> list[IndexedPolicy]:
         """The policies that allow the exchange, all of one account."""
         try:
-            found = self._policies.candidates(subject.issuer, subject.claims, account)
+            candidates = self._policies.candidates(subject.issuer, subject.claims, account)
         except TooManyPolicies:
             _refuse(subject, "too many policies compare claims of this token", account)
         allowed, refusals = [], []
-        for policy in found:
+        for policy in candidates:
             refusal = await self._judge.refusal(policy, subject.claims, now)
             if refusal:
                 refusals.append(refusal)
@@ -243,8 +243,8 @@ class TokenExchanger:
         if entry is None or entry.identity.deletion_timestamp is not None:
             raise AccountUnusable(f"there is no account {namespace}/{name}")
         if not agrees(entry.meta.annotations.get(self._annotation, "")):
-            wanted = f"{self._annotation}: outside"
-            text = f"the account {namespace}/{name} does not have the annotation {wanted}"
+            annotation = f"{self._annotation}: outside"
+            text = f"the account {namespace}/{name} does not have the annotation {annotation}"
             raise AccountUnusable(text)
         return entry
 
@@ -263,14 +263,14 @@ class TokenExchanger:
 
 
 def _chosen(
-    subject: SubjectToken, policies: list[IndexedPolicy], wanted: tuple[str, ...]
+    subject: SubjectToken, policies: list[IndexedPolicy], audiences: tuple[str, ...]
 ) -> tuple[IndexedPolicy, tuple[str, ...]]:
     """The first policy that allows all audiences; the first audience if none is wanted."""
-    if not wanted:
+    if not audiences:
         return policies[0], policies[0].spec.audiences[:1]
     for policy in policies:
-        if set(wanted) <= set(policy.spec.audiences):
-            return policy, tuple(dict.fromkeys(wanted))
+        if set(audiences) <= set(policy.spec.audiences):
+            return policy, tuple(dict.fromkeys(audiences))
     text = f"no policy allows the subject {subject.subject!r} a token for these audiences"
     raise ExchangeRefused(TARGET, text, reason=f"{_named(policies)}: audiences")
 

@@ -56,18 +56,18 @@ class PolicyExchangeExplainer:
         issuer, claims, subject = spec.issuer, spec.claims, spec.claims.get("sub", "")
         if spec.token:
             try:
-                found = await self._exchanger.usable(spec.token)
+                token = await self._exchanger.usable(spec.token)
             except ExchangeRefused as refusal:
                 return TokenExchangeReviewStatus(message=refusal.text)
-            issuer, claims, subject = found.issuer, dict(found.claims), found.subject
+            issuer, claims, subject = token.issuer, dict(token.claims), token.subject
         await self._policies.fresh()
-        chosen = await self._chosen(request.namespace, issuer, spec.account)
-        if not chosen:
+        policies = await self._chosen(request.namespace, issuer, spec.account)
+        if not policies:
             text = f"no policy of this namespace is for the issuer {issuer!r} and this account"
             return TokenExchangeReviewStatus(message=text, subject=subject)
-        verdicts = await self._judged(chosen, claims, spec.audiences)
+        verdicts = await self._judged(policies, claims, spec.audiences)
         return TokenExchangeReviewStatus(
-            allowed=any(one.allowed for one in verdicts), subject=subject, policies=verdicts
+            allowed=any(verdict.allowed for verdict in verdicts), subject=subject, policies=verdicts
         )
 
     async def _require_list(self, request: Request) -> None:
@@ -85,13 +85,13 @@ class PolicyExchangeExplainer:
 
     async def _chosen(self, namespace: str, issuer: str, account: str) -> list[IndexedPolicy]:
         """The policies of a namespace for an issuer, and for an account if it is named."""
-        found = []
+        policies = []
         for number, policy in enumerate(self._policies.of_namespace(namespace)):
             if not number % PORTION:
                 await asyncio.sleep(0)
             if policy.spec.issuer == issuer and account in ("", policy.spec.account):
-                found.append(policy)
-        return found
+                policies.append(policy)
+        return policies
 
     async def _judged(
         self, policies: list[IndexedPolicy], claims: Mapping[str, Any], audiences: tuple[str, ...]
@@ -105,12 +105,12 @@ class PolicyExchangeExplainer:
                 await asyncio.sleep(0)
             differing.append((differences(policy, claims), number, policy))
         nearest = [policy for _, _, policy in sorted(differing)[:MOST_CANDIDATES]]
-        found = [
+        verdicts = [
             self._shown(await self._judge.judge(policy, claims, now), audiences)
             for policy in nearest
         ]
-        found.sort(key=lambda one: sum(not check.allowed for check in one.checks))
-        return tuple(found[:MOST_EXPLAINED])
+        verdicts.sort(key=lambda verdict: sum(not check.allowed for check in verdict.checks))
+        return tuple(verdicts[:MOST_EXPLAINED])
 
     def _shown(self, verdict: ExchangeVerdict, audiences: tuple[str, ...]) -> TokenExchangeVerdict:
         policy = verdict.policy
@@ -121,13 +121,13 @@ class PolicyExchangeExplainer:
             problem = str(unusable)
         checks = [
             TokenExchangeCheck(
-                field=one.field,
-                wanted=one.wanted,
-                seen=one.seen,
-                allowed=one.allowed,
-                message=one.message,
+                field=finding.field,
+                wanted=finding.wanted,
+                seen=finding.seen,
+                allowed=finding.allowed,
+                message=finding.message,
             )
-            for one in verdict.checks
+            for finding in verdict.checks
         ]
         if audiences:
             checks.append(_audience_check(policy, audiences))

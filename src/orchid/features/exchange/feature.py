@@ -42,7 +42,7 @@ def _endpoint(context: Context) -> TokenEndpoint | None:
 
 
 def _policies(context: Context) -> Iterable[AdmissionPolicy]:
-    given = _settings(context)
+    options = _settings(context)
 
     def issuers() -> Collection[str]:
         exchange = context.optional(ConfiguredExchange)
@@ -51,8 +51,8 @@ def _policies(context: Context) -> Iterable[AdmissionPolicy]:
     yield ExchangePolicyAuthors(
         context.authorizer,
         issuers,
-        is_on=bool(given.token_exchange_config),
-        is_strict=given.token_exchange_strict,
+        is_on=bool(options.token_exchange_config),
+        is_strict=options.token_exchange_strict,
     )
 
 

@@ -60,8 +60,8 @@ class PolicyJudge:
 
     async def refusal(self, policy: IndexedPolicy, claims: Mapping[str, Any], now: datetime) -> str:
         """The first check that fails, for the audit record; "" if the policy allows the token."""
-        for name, wanted in policy.spec.claims.items():
-            if not _is_equal(claims.get(name), wanted):
+        for name, expected in policy.spec.claims.items():
+            if not _is_equal(claims.get(name), expected):
                 return f"{policy}: claims[{name}]"
         if not policy.is_ready:
             return f"{policy}: status"
@@ -81,19 +81,21 @@ class PolicyJudge:
             checks += await self._rules(policy, ExpressionInput({CLAIMS: claims, NOW: now}))
         return ExchangeVerdict(policy, tuple(checks))
 
-    async def _rules(self, policy: IndexedPolicy, given: ExpressionInput) -> list[ExchangeCheck]:
+    async def _rules(
+        self, policy: IndexedPolicy, variables: ExpressionInput
+    ) -> list[ExchangeCheck]:
         compiled = await self._expressions(policy)
         if isinstance(compiled, str):
             return [ExchangeCheck("rules", "", "", False, compiled)]
         try:
-            if sum(one.cost(given) for one in compiled) > MOST_COST:
+            if sum(compiled_rule.cost(variables) for compiled_rule in compiled) > MOST_COST:
                 return [ExchangeCheck("rules", "", "", False, TOO_EXPENSIVE)]
         except Failed as failed:
             return [ExchangeCheck("rules", "", "", False, str(failed))]
         checks = []
         for index, (rule, expression) in enumerate(zip(policy.spec.rules, compiled, strict=True)):
             await asyncio.sleep(0)  # a policy may have many rules
-            holds, message = _evaluated(expression, given)
+            holds, message = _evaluated(expression, variables)
             text = "" if holds else rule.message or message
             checks.append(ExchangeCheck(f"rules[{index}]", rule.expression, "", holds, text))
         return checks
@@ -101,13 +103,13 @@ class PolicyJudge:
     async def _expressions(self, policy: IndexedPolicy) -> tuple[Expression, ...] | str:
         """The compiled rules, or why they cannot be used."""
         key = policy.uid, policy.generation
-        found = self._compiled.get(key)
-        if found is None:
-            found = await self._offload(ALWAYS, lambda: self._compile(policy))
+        expressions = self._compiled.get(key)
+        if expressions is None:
+            expressions = await self._offload(ALWAYS, lambda: self._compile(policy))
             if len(self._compiled) >= MOST_COMPILED:
                 del self._compiled[next(iter(self._compiled))]
-            self._compiled[key] = found
-        return found
+            self._compiled[key] = expressions
+        return expressions
 
     def _compile(self, policy: IndexedPolicy) -> tuple[Expression, ...] | str:
         try:
@@ -124,16 +126,16 @@ def differences(policy: IndexedPolicy, claims: Mapping[str, Any]) -> int:
     return sum(not _is_equal(claims.get(name), text) for name, text in wanted)
 
 
-def _claim_check(name: str, wanted: str, claims: Mapping[str, Any]) -> ExchangeCheck:
+def _claim_check(name: str, expected: str, claims: Mapping[str, Any]) -> ExchangeCheck:
     if name not in claims:
-        return ExchangeCheck(f"claims[{name}]", wanted, "", False, "the token has no such claim")
+        return ExchangeCheck(f"claims[{name}]", expected, "", False, "the token has no such claim")
     seen = claim_text(claims[name])
     if seen is None:
         text = "the claim is not a text, a number or a boolean"
-        return ExchangeCheck(f"claims[{name}]", wanted, "", False, text)
-    is_equal = _is_equal(claims[name], wanted)
+        return ExchangeCheck(f"claims[{name}]", expected, "", False, text)
+    is_equal = _is_equal(claims[name], expected)
     text = "" if is_equal else "the claim has another value"
-    return ExchangeCheck(f"claims[{name}]", wanted, seen[:LONGEST_SHOWN], is_equal, text)
+    return ExchangeCheck(f"claims[{name}]", expected, seen[:LONGEST_SHOWN], is_equal, text)
 
 
 def _is_equal(value: Any, wanted: str) -> bool:

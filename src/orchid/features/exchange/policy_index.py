@@ -76,7 +76,7 @@ class ExchangePolicyIndex:
         buckets = self._scopes.get(scope)
         if buckets is None:
             return []
-        found: list[IndexedPolicy] = []
+        matches: list[IndexedPolicy] = []
         # Iterate over the smaller set: indexed claim names, or claims of the token.
         for name in buckets if len(buckets) <= len(claims) else claims:
             bucket = buckets.get(name)
@@ -86,12 +86,12 @@ class ExchangePolicyIndex:
             text = value if isinstance(value, str) else claim_text(value)
             policies = bucket.get(text) if text is not None else None
             if policies is not None:
-                if len(found) + len(policies) > MOST_CANDIDATES:
+                if len(matches) + len(policies) > MOST_CANDIDATES:
                     raise TooManyPolicies
-                found += policies.values()
-        if len(found) > 1:
-            found.sort(key=lambda policy: (policy.namespace, policy.name))
-        return found
+                matches += policies.values()
+        if len(matches) > 1:
+            matches.sort(key=lambda policy: (policy.namespace, policy.name))
+        return matches
 
     def some_of_account(
         self, issuer: str, account: tuple[str, str], most: int
@@ -101,7 +101,7 @@ class ExchangePolicyIndex:
         texts = chain.from_iterable(
             bucket.values() for bucket in self._scopes.get((issuer, *account), {}).values()
         )
-        return list(islice((policy for found in texts for policy in found.values()), most))
+        return list(islice((policy for policies in texts for policy in policies.values()), most))
 
     def of_namespace(self, namespace: str) -> Iterator[IndexedPolicy]:
         """Every policy of a namespace, by name; for explanations."""

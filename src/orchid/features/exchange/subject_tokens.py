@@ -132,20 +132,20 @@ class SubjectTokens:
         try:
             data = await asyncio.to_thread(read_bounded, self._file)
             if data != self._data:
-                wanted = await asyncio.to_thread(self._read, data)
+                configuration = await asyncio.to_thread(self._read, data)
                 self._data = data
-                self._use(wanted)
+                self._use(configuration)
                 self._start_tasks()
-                log.info("exchange.reloaded", extra={"issuers": len(wanted)})
+                log.info("exchange.reloaded", extra={"issuers": len(configuration)})
             self._problem = ""
         except (InvalidConfiguration, Refusal) as problem:
             if str(problem) != self._problem:
                 self._problem = str(problem)
                 log.error("exchange.not_reloaded: %s", problem)
 
-    def _use(self, wanted: Configuration) -> None:
+    def _use(self, configuration: Configuration) -> None:
         """Add, replace and remove issuers; those that are unchanged keep their keys."""
-        new = {one.url: one for one in wanted}
+        new = {entry.url: entry for entry in configuration}
         for url, old in list(self._followed.items()):
             if url not in new or not old.source.is_for(new[url]):
                 self._remove(url)
@@ -176,9 +176,9 @@ class SubjectTokens:
     def _start_tasks(self) -> None:
         if self._tasks is None:
             return
-        for one in self._followed.values():
-            if one.task is None and not one.is_shared:
-                one.task = self._tasks.create_task(one.source.run())
+        for followed in self._followed.values():
+            if followed.task is None and not followed.is_shared:
+                followed.task = self._tasks.create_task(followed.source.run())
 
     def _take_keys(self, url: str, keys: tuple[VerificationKey, ...]) -> None:
         self._keys[url] = self._usable(url, keys)
@@ -226,10 +226,10 @@ class SubjectTokens:
     def issuer_of(self, token: str) -> str:
         """The configured issuer in an unverified token, or ""."""
         try:
-            found = unverified_issuer(token)
+            issuer = unverified_issuer(token)
         except NotAToken:
             return ""
-        return found if found in self._followed else ""
+        return issuer if issuer in self._followed else ""
 
     async def _open(self, token: str) -> tuple[Verified[Payload], float]:
         """A token with a valid signature, and the time of its verification."""
@@ -287,13 +287,13 @@ async def _without_seat(source: KeySource) -> None:
         seat.unpark()
 
 
-def _check_audience(claims: Payload, wanted: Collection[str]) -> None:
+def _check_audience(claims: Payload, expected: Collection[str]) -> None:
     named = claims.get("aud")
-    if isinstance(named, str) and named in wanted:
+    if isinstance(named, str) and named in expected:
         return
     audiences = named if isinstance(named, list) else [named]
-    if not any(isinstance(one, str) and one in wanted for one in audiences):
-        shown = ", ".join(repr(one) for one in audiences[:4] if isinstance(one, str))
+    if not any(isinstance(audience, str) and audience in expected for audience in audiences):
+        shown = ", ".join(repr(audience) for audience in audiences[:4] if isinstance(audience, str))
         if not shown:
             _refuse("it has no audience")
         _refuse(f"its audience is {shown}, which is not one of this server")

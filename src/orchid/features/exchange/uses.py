@@ -63,10 +63,10 @@ class PolicyUses:
                 log.debug("exchange.use_not_written", extra=fields)
 
     async def _write(self, namespace: str, name: str, uid: str, time: datetime) -> None:
-        found = await self._client.find(TokenExchangePolicy, name, namespace)
-        if found is None or found.metadata.uid != uid:
+        policy = await self._client.find(TokenExchangePolicy, name, namespace)
+        if policy is None or policy.metadata.uid != uid:
             return
-        last = found.status.last_used
+        last = policy.status.last_used
         if last is None or time - last >= INTERVAL:
-            status = replace(found.status, last_used=whole_seconds(time))
-            await self._client.update_status(replace(found, status=status))
+            status = replace(policy.status, last_used=whole_seconds(time))
+            await self._client.update_status(replace(policy, status=status))

@@ -41,12 +41,12 @@ class Callers:
         if not secret:
             raise _refusal("the request has no credential")
         try:
-            found = await self._tokens.authenticate_token(secret, self._audiences)
+            identity = await self._tokens.authenticate_token(secret, self._audiences)
         except Rejected:
-            found = None
-        if found is None or found.user.username != name:
+            identity = None
+        if identity is None or identity.user.username != name:
             raise _refusal("the client secret is not a valid token of the user named as client id")
-        return found.user
+        return identity.user
 
 
 def presented_secret(exchange: Exchange, form: FormParameters) -> str:

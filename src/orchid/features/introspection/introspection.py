@@ -76,14 +76,14 @@ class Introspection:
         claims = unverified_claims(token)
         issuer = claims.get("iss")
         is_ours = isinstance(issuer, str) and issuer in self._issuers
-        wanted = audiences_of(claims) if is_ours else ()
-        wanted = wanted or self._api_audiences
+        audiences = audiences_of(claims) if is_ours else ()
+        audiences = audiences or self._api_audiences
         may_review = (await self._rights.authorize(user, self._review)).allowed
         if not may_review:
-            wanted = await self._permitted(user, wanted)
-        found = await self._authenticated(token, wanted) if wanted else None
-        if found is not None:
-            return msgspec.json.encode(described(found, claims, wanted))
+            audiences = await self._permitted(user, audiences)
+        identity = await self._authenticated(token, audiences) if audiences else None
+        if identity is not None:
+            return msgspec.json.encode(described(identity, claims, audiences))
         if not may_review:
             self._refuse_without_right(user)
         return INACTIVE
@@ -134,10 +134,10 @@ def unverified_claims(token: str) -> dict[str, Any]:
     if len(parts) != len(("header", "payload", "signature")):
         return {}
     try:
-        found = msgspec.json.decode(b64url_decode(parts[1].encode("ascii")))
+        claims = msgspec.json.decode(b64url_decode(parts[1].encode("ascii")))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def audiences_of(claims: dict[str, Any]) -> tuple[str, ...]:
@@ -147,14 +147,14 @@ def audiences_of(claims: dict[str, Any]) -> tuple[str, ...]:
 
 
 def described(
-    found: Authenticated, claims: dict[str, Any], wanted: tuple[str, ...]
+    identity: Authenticated, claims: dict[str, Any], audiences: tuple[str, ...]
 ) -> dict[str, Any]:
     """The answer for a valid token: its claims, and its user as other requests see it."""
-    user = found.user
+    user = identity.user
     answer: dict[str, Any] = {"active": True, "token_type": "Bearer"}
     answer |= {name: claims[name] for name in CLAIMS if name in claims}
     answer |= {
-        "aud": list(wanted if found.audiences is None else found.audiences),
+        "aud": list(audiences if identity.audiences is None else identity.audiences),
         "username": user.username,
     }
     if user.uid:

@@ -64,9 +64,9 @@ async def _note(
 ) -> None:
     store_key = _store_key(what)
     records = (await store.read(Span.key(store_key), limit=1)).records
-    known = _decoded(records)
-    facts = [Fact(f"{what}.made", {"key": key, **keys[key]}) for key in keys if key not in known]
-    facts += [Fact(f"{what}.retired", {"key": key}) for key in known if key not in keys]
+    stored = _decoded(records)
+    facts = [Fact(f"{what}.made", {"key": key, **keys[key]}) for key in keys if key not in stored]
+    facts += [Fact(f"{what}.retired", {"key": key}) for key in stored if key not in keys]
     if facts:
         seen = msgspec.json.encode(keys, order="sorted")
         revision = records[0].revision if records else ABSENT

@@ -52,9 +52,9 @@ def origin(settings: Settings) -> str:
 @contextlib.asynccontextmanager
 async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> AsyncIterator[None]:
     """Run the sequencer within the block; at its end, the last entries are sequenced."""
-    given, kept = settings.given, settings.data_dir / FILE
+    options, kept = settings.given, settings.data_dir / FILE
     # the memory store always begins empty
-    lasts = bool(given.etcd_servers) or given.store != "memory"
+    lasts = bool(options.etcd_servers) or options.store != "memory"
 
     async def check(head: Checkpoint) -> None:
         if lasts:
@@ -63,11 +63,11 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
     given_keys, clock = ledger_keys(files), SystemClock()
     report_damaged(kept, clock.now())
     try:
-        made = await announce(store, given_keys, clock.now()) if len(given_keys) > 1 else {}
+        announced = await announce(store, given_keys, clock.now()) if len(given_keys) > 1 else {}
         await _report_other_key(store, given_keys, files)
     except StoreError as problem:
         raise NotAvailable(f"the ledger cannot be read: {problem}") from None
-    keys = LedgerKeys(given_keys, clock.now, made)
+    keys = LedgerKeys(given_keys, clock.now, announced)
     sequencer = Sequencer(store, keys, origin(settings), check)
     running = asyncio.create_task(sequencer.run())
     try:
@@ -92,7 +92,9 @@ async def _report_other_key(
         name = Checkpoint.claimed(note).origin if note else ""
     except NoteRefused:
         return  # the sequencer reports it
-    if note and not any(one.has_signed(note) for one in LedgerKeys(keys).all(name).verifiers):
+    if note and not any(
+        verifier.has_signed(note) for verifier in LedgerKeys(keys).all(name).verifiers
+    ):
         log.error(
             "ledger.other_key: %s has not signed the ledger in the store, and cannot continue it: "
             "put back the key that has, from a copy",
@@ -113,6 +115,6 @@ def ledger_pages(settings: Settings, files: DataDirectory, store: Store) -> Ledg
         except NoteRefused:
             return None
         # None: the log has the key of another server.
-        return next((one.vkey for one in verifiers if one.has_signed(note)), None)
+        return next((verifier.vkey for verifier in verifiers if verifier.has_signed(note)), None)
 
     return LedgerPages(stored, vkey)

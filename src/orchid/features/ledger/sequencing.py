@@ -220,16 +220,16 @@ class Sequencer:
         size = Checkpoint.opened(head.value, self._keys.all(origin)).size
         partial = Edge.partial_tiles(size)
         records = [await _one(self._store, store_keys.tile_key(tile)) for tile in partial]
-        found = [record for record in records if record is not None]
-        if len(found) < len(partial):
+        tile_records = [record for record in records if record is not None]
+        if len(tile_records) < len(partial):
             raise LedgerBroken(f"a tile of the log of {size} entries is missing")
         # If the log has grown since the head was read, the commit will conflict.
-        pairs = zip(partial, found, strict=True)
+        pairs = zip(partial, tile_records, strict=True)
         edge = Edge(size, [record.value[: tile.width * HASH_SIZE] for tile, record in pairs])
         if edge.root() != Checkpoint.claimed(head.value).root:
             raise LedgerBroken(f"the tiles do not fit the signed head of {size} entries")
         segments = (await self._store.read(store_keys.bundle_span(size // FULL))).records
-        revisions = {record.key: record.revision for record in found}
+        revisions = {record.key: record.revision for record in tile_records}
         return _End(origin, head.revision, edge, revisions, segments)
 
 

@@ -35,11 +35,11 @@ class LedgerKeys:
         self,
         keys: Sequence[Ed25519PrivateKey],
         now: Callable[[], datetime] | None = None,
-        made: Made | None = None,
+        times: Made | None = None,
     ) -> None:
         self._keys = tuple(keys)
         self._now = now
-        self._made = made or {}
+        self._made = times or {}
 
     def all(self, name: str) -> NoteSigner:
         """Every key, under the name of the log."""
@@ -48,7 +48,7 @@ class LedgerKeys:
     def signer(self, name: str) -> NoteSigner:
         """The keys that sign now, under the name of the log."""
         signer = self.all(name)
-        times = {one.vkey: self._made.get(one.vkey) for one in signer.verifiers}
+        times = {verifier.vkey: self._made.get(verifier.vkey) for verifier in signer.verifiers}
         newest = max((moment for moment in times.values() if moment), default=None)
         if newest is None or self._now is None or self._now() < newest + TOGETHER:
             return signer
@@ -63,25 +63,25 @@ async def announce(store: Store, keys: Sequence[Ed25519PrivateKey], now: datetim
     """
     while True:
         records = (await store.read(Span.key(ANNOUNCED), limit=1)).records
-        made = msgspec.json.decode(records[0].value, type=dict[str, datetime]) if records else {}
+        times = msgspec.json.decode(records[0].value, type=dict[str, datetime]) if records else {}
         signed, unknown = await _by_head(store, keys)
-        new = [vkey for vkey in unknown if signed and vkey not in made]
+        new = [vkey for vkey in unknown if signed and vkey not in times]
         if not new:
-            return made
-        made |= dict.fromkeys(new, whole_seconds(now))
+            return times
+        times |= dict.fromkeys(new, whole_seconds(now))
         facts = [
             Fact(MADE, {"key": key, "algorithm": "Ed25519", "replaces": signed}) for key in new
         ]
         change = Change(
             ANNOUNCED,
-            msgspec.json.encode(made, order="sorted"),
+            msgspec.json.encode(times, order="sorted"),
             records[0].revision if records else ABSENT,
         )
         try:
             await store.commit([change, *store_keys.pending(facts, "", now)])
         except RevisionConflict:
             continue  # another server was faster
-        return made
+        return times
 
 
 async def _by_head(store: Store, keys: Sequence[Ed25519PrivateKey]) -> tuple[list[str], list[str]]:
@@ -94,8 +94,8 @@ async def _by_head(store: Store, keys: Sequence[Ed25519PrivateKey]) -> tuple[lis
     except NoteRefused:
         return [], []
     verifiers = [NoteVerifier(name, key.public_key()) for key in keys]
-    signed = [one.vkey for one in verifiers if one.has_signed(heads[0].value)]
-    return signed, [one.vkey for one in verifiers if one.vkey not in signed]
+    signed = [verifier.vkey for verifier in verifiers if verifier.has_signed(heads[0].value)]
+    return signed, [verifier.vkey for verifier in verifiers if verifier.vkey not in signed]
 
 
 def keys_named(entry: bytes) -> list[NoteVerifier]:

@@ -75,12 +75,12 @@ class LedgerStatus:
         note = await self._log.checkpoint()
         head = Checkpoint.claimed(note) if note else Checkpoint("", 0, EMPTY_ROOT)
         self.entries.set(head.size)
-        known = await self._last_known()
-        if known is not None and not await self._has_grown(known, head):
+        checkpoint = await self._last_known()
+        if checkpoint is not None and not await self._has_grown(checkpoint, head):
             return
         self.rolled_back.set(0)
         if note:
-            if keeps and head != known:
+            if keeps and head != checkpoint:
                 await asyncio.to_thread(keep, self._kept, note)
             self._known = head
 
@@ -101,10 +101,10 @@ class LedgerStatus:
             return 0.0
         return max(self._now().timestamp() - store_keys.pending_since(oldest[0].key), 0.0)
 
-    async def _has_grown(self, known: Checkpoint, head: Checkpoint) -> bool:
+    async def _has_grown(self, checkpoint: Checkpoint, head: Checkpoint) -> bool:
         """Whether the log begins with the checkpoint's."""
         try:
-            await require_growth(self._log, known, head)
+            await require_growth(self._log, checkpoint, head)
         except LogRefused as refusal:
             self.rolled_back.set(1)
             if str(refusal) != self._logged:  # logged once, not every few seconds
@@ -124,11 +124,11 @@ def report_damaged(kept: Path, now: datetime) -> None:
 
 async def refuse_rolled_back(store: Store, kept: Path, head: Checkpoint) -> None:
     """Raise LedgerBroken if the log does not begin with that of the stored checkpoint."""
-    known = await asyncio.to_thread(read_kept, kept)
-    if known is None:
+    checkpoint = await asyncio.to_thread(read_kept, kept)
+    if checkpoint is None:
         return
     try:
-        await require_growth(StoredLog(store), known, head)
+        await require_growth(StoredLog(store), checkpoint, head)
     except LogRefused as refusal:
         raise LedgerBroken(
             f"{refusal}. Entries wait and nothing is signed until an operator decides: restore the "

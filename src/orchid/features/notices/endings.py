@@ -72,11 +72,11 @@ class Ending(Source[T]):
         validity = self.validity(found)
         return timestamp(validity[1]) if validity else ""
 
-    def notice(self, found: T) -> Notice | None:
-        validity = self.validity(found)
+    def notice(self, subject: T) -> Notice | None:
+        validity = self.validity(subject)
         if validity is None:
             return None
-        what, fields = self.described(found)
+        what, fields = self.described(subject)
         end = timestamp(validity[1])
         occurred = due_of(validity, self._before)
         return Notice(occurred, f"{what} ends at {end}.", {**fields, "end": end})
@@ -92,8 +92,8 @@ class EndingCertificate(Ending[IssuedCertificate]):
             return None
         return begin, end
 
-    def described(self, found: IssuedCertificate) -> tuple[str, dict[str, Any]]:
-        spec = found.spec
+    def described(self, record: IssuedCertificate) -> tuple[str, dict[str, Any]]:
+        spec = record.spec
         whose = plain(spec.subject) or plain(spec.names[0] if spec.names else spec.serial_number)
         fields = {
             "serialNumber": spec.serial_number,
@@ -119,13 +119,13 @@ class EndingAuthority(Ending[CertificateAuthority]):
         self._platform = {f"{PLATFORM}{one.list_name}": one for one in (signers or {}).values()}
 
     async def all(self, client: Client) -> AsyncIterator[CertificateAuthority]:
-        known = set()
-        async for found in super().all(client):
-            known.add(_first(found.status.certificate))
-            yield found
+        leaves = set()
+        async for stored in super().all(client):
+            leaves.add(_first(stored.status.certificate))
+            yield stored
         for name in self._platform:
             authority = self._of_platform(name)
-            if _first(authority.status.certificate) not in known:
+            if _first(authority.status.certificate) not in leaves:
                 yield authority
 
     async def find(self, client: Client, name: str) -> CertificateAuthority | None:
@@ -161,14 +161,14 @@ class EndingKey(Ending[SigningKey]):
     word = "key-ending"
     kind = SigningKey
 
-    def validity(self, found: SigningKey) -> Validity | None:
-        if not found.status.certificate or found.state in (ACTIVE, RETIRED):
+    def validity(self, key: SigningKey) -> Validity | None:
+        if not key.status.certificate or key.state in (ACTIVE, RETIRED):
             return None
         try:
-            chain = certificates.parse_blocks(found.status.certificate)
+            chain = certificates.parse_blocks(key.status.certificate)
         except Refusal:
             return None
-        return chain[0].not_valid_before_utc, min(one.not_valid_after_utc for one in chain)
+        return chain[0].not_valid_before_utc, min(link.not_valid_after_utc for link in chain)
 
     def described(self, found: SigningKey) -> tuple[str, dict[str, Any]]:
         fields = {"key": found.name, "authority": found.spec.authority, "keyID": found.key_id}
@@ -206,17 +206,19 @@ async def due_endings(
     """The endings that became due since a time, the earliest first."""
     due: list[DueEnding] = []
     for source in sources:
-        async for found in source.all(client):
-            validity = source.validity(found)
+        async for subject in source.all(client):
+            validity = source.validity(subject)
             if validity is None or validity[1] <= now:
                 continue
             when = source.due(validity)
             if when <= now and (since is None or when >= since):
-                identity = identity_of(found) if isinstance(found, IssuedCertificate) else b""
-                due.append(DueEnding(when, source, source.key(found), identity, validity[0]))
-    latest = await _latest_begins(client, {one.identity for one in due if one.identity}, now)
-    left = [one for one in due if latest.get(one.identity, one.begin) <= one.begin]
-    return sorted(left, key=lambda one: one.when)
+                identity = identity_of(subject) if isinstance(subject, IssuedCertificate) else b""
+                due.append(DueEnding(when, source, source.key(subject), identity, validity[0]))
+    latest = await _latest_begins(
+        client, {ending.identity for ending in due if ending.identity}, now
+    )
+    left = [ending for ending in due if latest.get(ending.identity, ending.begin) <= ending.begin]
+    return sorted(left, key=lambda ending: ending.when)
 
 
 async def _latest_begins(
@@ -229,11 +231,11 @@ async def _latest_begins(
     latest: dict[bytes, datetime] = {}
     if not identities:
         return latest
-    async for found in client.scan(ListSelection(IssuedCertificate)):
-        begin, end = found.spec.not_before, found.spec.not_after
-        if begin is None or end is None or end <= now or found.status.revoked:
+    async for record in client.scan(ListSelection(IssuedCertificate)):
+        begin, end = record.spec.not_before, record.spec.not_after
+        if begin is None or end is None or end <= now or record.status.revoked:
             continue
-        identity = identity_of(found)
+        identity = identity_of(record)
         if identity in identities:
             latest[identity] = max(begin, latest.get(identity, begin))
     return latest
@@ -245,9 +247,9 @@ def due_of(validity: Validity, before: timedelta) -> datetime:
     return max(end - before, end - (end - begin) * LAST_PART)
 
 
-def identity_of(found: IssuedCertificate) -> bytes:
+def identity_of(record: IssuedCertificate) -> bytes:
     """What a certificate and its successor have in common."""
-    spec = found.spec
+    spec = record.spec
     parts: Iterable[str] = (
         spec.cluster, spec.signer_name, spec.requester.username, spec.subject, *sorted(spec.names),
     )  # fmt: skip

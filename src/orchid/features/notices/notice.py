@@ -57,7 +57,7 @@ def plain(value: str) -> str:
         value = value[: LONGEST_VALUE - 1] + "…"
     if value.isprintable():
         return value
-    return "".join(one if one.isprintable() else REPLACEMENT for one in value)
+    return "".join(character if character.isprintable() else REPLACEMENT for character in value)
 
 
 def plain_all(values: tuple[str, ...]) -> list[str]:

@@ -59,13 +59,13 @@ class NoticeProgress:
     async def load(self) -> None:
         """Read it for the first time; later, only the version that a write has to replace."""
         is_first = self._map is None
-        found = await self._client.find(ConfigMap, NAME, self._namespace)
-        if found is None:
+        config_map = await self._client.find(ConfigMap, NAME, self._namespace)
+        if config_map is None:
             meta = ObjectMeta(name=NAME, namespace=self._namespace)
-            found = await self._client.create(ConfigMap(metadata=meta))
-        self._map = found
+            config_map = await self._client.create(ConfigMap(metadata=meta))
+        self._map = config_map
         if is_first:
-            self.state = _read(found.data.get(ENTRY, ""))
+            self.state = _read(config_map.data.get(ENTRY, ""))
             self.pending = dict(self.state.pending)
 
     def is_full_for(self, is_limited: bool) -> bool:

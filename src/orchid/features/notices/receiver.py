@@ -24,21 +24,21 @@ LARGEST_NOTICE_TOKEN = 16 << 10
 
 def notice_settings(settings: Settings, metrics: NoticeMetrics) -> NoticeSettings | None:
     """None if there is no receiver; raises BadSettings if it cannot be used."""
-    given = settings.given.of(ReceiverSettings)
-    if not given.notice_url:
+    options = settings.given.of(ReceiverSettings)
+    if not options.notice_url:
         return None
     bearer = None
-    if given.notice_token_file:
-        bearer = functools.partial(_token, Path(given.notice_token_file))
-    tls = trusting(trusted_files.authorities("notice-ca-file", given.notice_ca_file))
-    remote = Remote(given.notice_url, tls, bearer=bearer)
+    if options.notice_token_file:
+        bearer = functools.partial(_token, Path(options.notice_token_file))
+    tls = trusting(trusted_files.authorities("notice-ca-file", options.notice_ca_file))
+    remote = Remote(options.notice_url, tls, bearer=bearer)
     client = HttpsClient(remote, max_answer=LARGEST_NOTICE_ANSWER, timeout=NOTICE_TIMEOUT)
 
     async def post(body: bytes, media: str) -> Answer:
         return await client.send("POST", body=body, media=media)
 
-    receiver = NoticeReceiver(post, settings.issuers[0], _origin(given.notice_url))
-    return NoticeSettings(receiver, timedelta(seconds=given.notice_before.seconds), metrics)
+    receiver = NoticeReceiver(post, settings.issuers[0], _origin(options.notice_url))
+    return NoticeSettings(receiver, timedelta(seconds=options.notice_before.seconds), metrics)
 
 
 def _origin(url: str) -> str:

@@ -69,16 +69,16 @@ class WaitingRequest(Source[CertificateSigningRequest]):
     is_limited = True
     announces_existing = True
 
-    def notice(self, found: CertificateSigningRequest) -> Notice | None:
-        if found.is_decided or found.is_issued or found.has("Failed"):
+    def notice(self, request: CertificateSigningRequest) -> Notice | None:
+        if request.is_decided or request.is_issued or request.has("Failed"):
             return None
-        name, user = plain(found.name), plain(found.spec.username)
-        signer = plain(found.spec.signer_name)
+        name, user = plain(request.name), plain(request.spec.username)
+        signer = plain(request.spec.signer_name)
         return Notice(
-            occurred=_created(found),
+            occurred=_created(request),
             text=f"The certificate request {name} of {user} for {signer} waits for a decision.",
             fields={"request": name, "requester": user, "signerName": signer},
-            limited_by=found.spec.username,
+            limited_by=request.spec.username,
         )
 
 
@@ -88,21 +88,23 @@ class EffectiveRevocation(Source[CredentialRevocation]):
     word = "revocation-effective"
     kind = CredentialRevocation
 
-    def notice(self, found: CredentialRevocation) -> Notice | None:
-        if not found.is_effective:
+    def notice(self, revocation: CredentialRevocation) -> Notice | None:
+        if not revocation.is_effective:
             return None
         since = [
-            one.last_transition_time for one in found.status.conditions if one.type == EFFECTIVE
+            condition.last_transition_time
+            for condition in revocation.status.conditions
+            if condition.type == EFFECTIVE
         ]
-        what = plain(shown(found.spec))
+        what = plain(shown(revocation.spec))
         return Notice(
-            occurred=since[0] or _created(found),
-            text=f"{what} is revoked ({found.reason}); every server refuses it.",
+            occurred=since[0] or _created(revocation),
+            text=f"{what} is revoked ({revocation.reason}); every server refuses it.",
             fields={
-                "revocation": found.name,
+                "revocation": revocation.name,
                 "target": what,
-                "reason": found.reason,
-                "cluster": found.spec.cluster,
+                "reason": revocation.reason,
+                "cluster": revocation.spec.cluster,
             },
         )
 
@@ -113,18 +115,18 @@ class RotatedKey(Source[SigningKey]):
     word = "key-rotated"
     kind = SigningKey
 
-    def notice(self, found: SigningKey) -> Notice | None:
-        since = found.status.times.active
-        if found.state != ACTIVE or since is None or found.number == FIRST:
+    def notice(self, key: SigningKey) -> Notice | None:
+        since = key.status.times.active
+        if key.state != ACTIVE or since is None or key.number == FIRST:
             return None
-        signs = f"certificates of {found.spec.authority}" if found.spec.authority else "tokens"
+        signs = f"certificates of {key.spec.authority}" if key.spec.authority else "tokens"
         return Notice(
             occurred=since,
-            text=f"The key {found.name} signs {signs} now.",
+            text=f"The key {key.name} signs {signs} now.",
             fields={
-                "key": found.name,
-                "keyID": found.key_id,
-                "authority": found.spec.authority,
+                "key": key.name,
+                "keyID": key.key_id,
+                "authority": key.spec.authority,
                 "active": timestamp(since),
             },
         )

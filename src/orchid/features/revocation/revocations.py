@@ -153,7 +153,7 @@ class Revocations:
         another server, or of a token key.
         """
         self._catch_up()
-        for name, _, value in (one.partition("=") for one in ids):
+        for name, _, value in (credential_id.partition("=") for credential_id in ids):
             if name == "X509SHA256" and value in self._certificates:
                 raise Rejected(REVOKED_CERTIFICATE)
             if name == "JTI" and value in self._tokens:
@@ -172,8 +172,8 @@ class Revocations:
         self.refuse_credential_ids(ids)
         # Of a person also a token whose issuer is not known any more.
         owner = account_of(user.username) or EVERY_ACCOUNT
-        for one in ids:
-            named = self._tokens.get(one.removeprefix("JTI="))
+        for credential_id in ids:
+            named = self._tokens.get(credential_id.removeprefix("JTI="))
             if named and any(account == owner for account, _ in named.values()):
                 raise Rejected(REVOKED_TOKEN)
 
@@ -227,20 +227,20 @@ class Revocations:
     def names(self, spec: CredentialRevocationSpec) -> list[str]:
         """The keys of our revocations of the same credential."""
         self._catch_up()
-        there: dict[str, Any] | None = None
+        entries: dict[str, Any] | None = None
         if spec.certificate:
-            there = self._certificates.get(spec.certificate.sha256)
+            entries = self._certificates.get(spec.certificate.sha256)
         elif spec.token:
-            there = self._tokens.get(spec.token.jti)
+            entries = self._tokens.get(spec.token.jti)
         elif spec.account:
-            there = self._accounts.get((spec.account.namespace, spec.account.name))
+            entries = self._accounts.get((spec.account.namespace, spec.account.name))
         elif spec.authority:
-            there = self._authorities.get(spec.authority.signer_name)
+            entries = self._authorities.get(spec.authority.signer_name)
         elif spec.user:
-            there = self._users.get(spec.user.username)
+            entries = self._users.get(spec.user.username)
         elif spec.key:
-            there = self._keys.get(spec.key.key_id)
-        return list(there or ())
+            entries = self._keys.get(spec.key.key_id)
+        return list(entries or ())
 
     def __len__(self) -> int:
         self._catch_up()

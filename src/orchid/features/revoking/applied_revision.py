@@ -100,10 +100,10 @@ class AppliedRevision:
             labels={server_label(self._names): "true"},
             annotations={applied_annotation(self._names): str(self._applied()), **self._keys()},
         )
-        found = await self._client.find(Lease, self.name, self._names.system_namespace)
-        if found is None:
+        lease = await self._client.find(Lease, self.name, self._names.system_namespace)
+        if lease is None:
             await self._client.create(Lease(metadata=meta, spec=spec))
             return
         with contextlib.suppress(NotFound):
-            marked = found.with_meta(labels=meta.labels, annotations=meta.annotations)
+            marked = lease.with_meta(labels=meta.labels, annotations=meta.annotations)
             await self._client.update(replace(marked, spec=spec))

@@ -103,11 +103,11 @@ def _revocation_permission(context: Context) -> RevocationPermission:
     revoked, issuers = context.port(Revocations).names, context.port(SignerIssuers)
     outside, pools = context.port(OutsideIssuers), context.port(ClientPools)
     authorities, exchanges = feed.of(CertificateAuthority), feed.of(TokenExchangePolicy)
-    given = settings.given
-    others = given.authentication_token_webhook_config_file, given.requestheader_client_ca_file
+    options = settings.given
+    others = options.authentication_token_webhook_config_file, options.requestheader_client_ca_file
     # Tokens of external issuers have an unknown expiry.
     accepts_outside = outside.authenticator is not None or any(others)
-    is_unknown = accepts_outside or given.token_auth_file
+    is_unknown = accepts_outside or options.token_auth_file
 
     def signer_of(name: str) -> str:
         entry = authorities.get("", name)

@@ -47,13 +47,13 @@ class ReplacedKeys:
         self._replaced.pop(self._ids.pop(key, ""), None)
         if entry is None:
             return
-        found = self._decode(entry.data)
-        since, dependents = found.status.times.verifying, found.status.dependents
-        if not found.spec.authority or found.state != VERIFYING or since is None:
+        signing_key = self._decode(entry.data)
+        since, dependents = signing_key.status.times.verifying, signing_key.status.dependents
+        if not signing_key.spec.authority or signing_key.state != VERIFYING or since is None:
             return
-        if (end := found.spec.renew_by) is not None:  # in a hurry: all within an hour
-            self._ids[key] = found.key_id
-            self._replaced[found.key_id] = Replacement(max(since, end - HURRY), end)
+        if (end := signing_key.spec.renew_by) is not None:  # in a hurry: all within an hour
+            self._ids[key] = signing_key.key_id
+            self._replaced[signing_key.key_id] = Replacement(max(since, end - HURRY), end)
         elif dependents is not None and dependents.end is not None and dependents.end > since:
-            self._ids[key] = found.key_id
-            self._replaced[found.key_id] = Replacement(since, dependents.end)
+            self._ids[key] = signing_key.key_id
+            self._replaced[signing_key.key_id] = Replacement(since, dependents.end)

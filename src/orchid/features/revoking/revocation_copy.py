@@ -71,30 +71,36 @@ class RevocationCopy:
             if key in deleted or not key.startswith(self._cache.kind.key_prefix):
                 continue
             try:
-                found = self._cache.kind.decoder.stored(copied[key])
+                revocation = self._cache.kind.decoder.stored(copied[key])
             except msgspec.MsgspecError:
                 log.error("revocation.unreadable", extra={"key": key})
                 continue
-            there = entries.get(key)
-            if found.has_expired(now) or (there and there.meta.uid == found.metadata.uid):
+            existing = entries.get(key)
+            if revocation.has_expired(now) or (
+                existing and existing.meta.uid == revocation.metadata.uid
+            ):
                 continue
             store_key = key
-            if there:  # a hold of that name was lifted after the backup; the name is taken
-                found = found.with_meta(name=f"{found.name[:200]}-{found.metadata.uid[:8]}")
-                store_key = self._cache.kind.key("", found.name)
-            more = store_keys.pending([restored(found)], found.metadata.uid, now)
-            more += await tombstone_changes(self._store, revoked_keys(found, None))
+            if existing:  # a hold of that name was lifted after the backup; the name is taken
+                revocation = revocation.with_meta(
+                    name=f"{revocation.name[:200]}-{revocation.metadata.uid[:8]}"
+                )
+                store_key = self._cache.kind.key("", revocation.name)
+            more = store_keys.pending([restored(revocation)], revocation.metadata.uid, now)
+            more += await tombstone_changes(self._store, revoked_keys(revocation, None))
             try:
-                await self._store.commit([Change(store_key, stored_form(found), ABSENT), *more])
+                await self._store.commit(
+                    [Change(store_key, stored_form(revocation), ABSENT), *more]
+                )
             except RevisionConflict:
                 continue  # another server was faster
-            log.warning("revocation.put_back", extra={"revocation": found.name})
+            log.warning("revocation.put_back", extra={"revocation": revocation.name})
         await self._feed.fresh()
 
     def _read(self) -> dict[str, bytes]:
         """The revocations in the file; one that is damaged is reported and set aside."""
         try:
-            found, unreadable = revocation_file.read_counted(self._path)
+            objects, unreadable = revocation_file.read_counted(self._path)
         except OSError as failure:
             log.error("revocation.copy_unreadable", extra={"problem": str(failure)})
             return {}
@@ -102,20 +108,20 @@ class RevocationCopy:
             log.error("revocation.copy_unreadable", extra={"problem": f"{unreadable} lines"})
             with contextlib.suppress(OSError):  # not writable: a condition of its own
                 set_aside(self._path, self._clock.now())
-        return found
+        return objects
 
     async def _deleted(self) -> set[str]:
         """The keys of revocations that were deleted in the history of this database."""
         span = Span.prefix(self._cache.kind.key_prefix)
         page = await self._store.read(span, limit=1)
-        found: set[str] = set()
+        keys: set[str] = set()
         reached = page.oldest
         async with aclosing(self._store.watch(span, after=reached)) as batches:
             while reached < page.revision:
                 batch = await anext(batches)
                 reached = batch.revision
-                found.update(event.key for event in batch.events if event.value is None)
-        return found
+                keys.update(event.key for event in batch.events if event.value is None)
+        return keys
 
     async def run(self) -> None:
         """Keep the file current until cancelled."""

@@ -46,10 +46,10 @@ def read_counted(path: Path) -> tuple[dict[str, bytes], int]:
 
     A last line without an end is not counted: a crash has truncated it.
     """
-    found: dict[str, bytes] = {}
+    objects: dict[str, bytes] = {}
     unreadable = 0
     if not path.exists():
-        return found, unreadable
+        return objects, unreadable
     size = path.stat().st_size
     if size > LONGEST:
         raise FileTooLarge(
@@ -63,10 +63,10 @@ def read_counted(path: Path) -> tuple[dict[str, bytes], int]:
             unreadable += bool(text.strip()) and text.endswith(b"\n")
             continue
         if bytes(entry.object) == b"null":
-            found.pop(entry.key, None)
+            objects.pop(entry.key, None)
         else:
-            found[entry.key] = bytes(entry.object)
-    return found, unreadable
+            objects[entry.key] = bytes(entry.object)
+    return objects, unreadable
 
 
 def write(path: Path, lines: Iterable[bytes]) -> None:

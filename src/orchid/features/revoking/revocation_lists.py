@@ -97,10 +97,10 @@ class RevocationLists:
             return None
         parts = [head]
         for index in range(1, count):
-            found = self._maps.get(self._home, stored_list.part_name(name, number, index))
-            if found is None:
+            entry = self._maps.get(self._home, stored_list.part_name(name, number, index))
+            if entry is None:
                 return None
-            parts.append(found.object)
+            parts.append(entry.object)
         return b"".join(part.binary_data.get(stored_list.DATA, b"") for part in parts)
 
 

@@ -179,13 +179,13 @@ class _Writer:
         )
 
     def _controllers(self, controllers: Iterable[ControllerRights]) -> None:
-        for one in controllers:
-            if one.in_system_namespace:
-                name = f"system:controller:{one.account}"
-                self._system_role(name, *one.rules)
-                self._bind_system(name, name, self._account(one.account))
+        for controller in controllers:
+            if controller.in_system_namespace:
+                name = f"system:controller:{controller.account}"
+                self._system_role(name, *controller.rules)
+                self._bind_system(name, name, self._account(controller.account))
             else:
-                self._controller(one.account, *one.rules)
+                self._controller(controller.account, *controller.rules)
 
     # --- builders ---------------------------------------------------------------------------------
 

@@ -46,13 +46,13 @@ async def reconcile(policy: BootstrapPolicy, objects: PolicyObjects, names: Nami
     ):
         # Concurrently: a store with group commit then waits for its disk only a few times.
         annotation = names.autoupdate_annotation
-        await asyncio.gather(*(_settle(wanted, objects, annotation) for wanted in together))
+        await asyncio.gather(*(_settle(desired, objects, annotation) for desired in together))
 
 
-async def _settle(wanted: Object, objects: PolicyObjects, annotation: str) -> None:
+async def _settle(desired: Object, objects: PolicyObjects, annotation: str) -> None:
     for attempt in range(ATTEMPTS):
         try:
-            await _once(wanted, objects, annotation)
+            await _once(desired, objects, annotation)
         except (AlreadyExists, Conflict, NotFound):
             if attempt == ATTEMPTS - 1:
                 raise
@@ -60,19 +60,19 @@ async def _settle(wanted: Object, objects: PolicyObjects, annotation: str) -> No
             return
 
 
-async def _once(wanted: Object, objects: PolicyObjects, annotation: str) -> None:
-    there = await objects.get(type(wanted), wanted.namespace, wanted.name)
-    if there is None:
-        await objects.create(wanted)
+async def _once(desired: Object, objects: PolicyObjects, annotation: str) -> None:
+    existing = await objects.get(type(desired), desired.namespace, desired.name)
+    if existing is None:
+        await objects.create(desired)
         return
-    if there.metadata.annotations.get(annotation) == "false":
+    if existing.metadata.annotations.get(annotation) == "false":
         return
-    if refers_elsewhere(wanted, there):
-        await objects.delete(there)
-        await objects.create(wanted)
+    if refers_elsewhere(desired, existing):
+        await objects.delete(existing)
+        await objects.create(desired)
         return
-    completed = complete(wanted, there)
-    if completed != there:
+    completed = complete(desired, existing)
+    if completed != existing:
         await objects.update(completed)
 
 
@@ -82,27 +82,27 @@ def refers_elsewhere(wanted: Object, there: Object) -> bool:
     return False
 
 
-def complete(wanted: Any, there: Any) -> Any:
+def complete(desired: Any, existing: Any) -> Any:
     """The existing object, completed with all of the wanted one."""
-    there = replace(there, metadata=with_marks(wanted.metadata, there.metadata))
-    match wanted:
+    existing = replace(existing, metadata=with_marks(desired.metadata, existing.metadata))
+    match desired:
         case Role():
-            return with_rules(wanted, there)
+            return with_rules(desired, existing)
         case ClusterRole():
-            if wanted.aggregation_rule is None:
-                return with_rules(wanted, there)
-            return with_selectors(wanted.aggregation_rule, there)
+            if desired.aggregation_rule is None:
+                return with_rules(desired, existing)
+            return with_selectors(desired.aggregation_rule, existing)
         case _:
-            lacking = tuple(s for s in wanted.subjects if s not in there.subjects)
-            return replace(there, subjects=there.subjects + lacking) if lacking else there
+            lacking = tuple(s for s in desired.subjects if s not in existing.subjects)
+            return replace(existing, subjects=existing.subjects + lacking) if lacking else existing
 
 
-def with_marks(wanted: ObjectMeta, there: ObjectMeta) -> ObjectMeta:
+def with_marks(desired: ObjectMeta, existing: ObjectMeta) -> ObjectMeta:
     """An operator's label wins over ours."""
     return replace(
-        there,
-        labels=wanted.labels | there.labels,
-        annotations=wanted.annotations | there.annotations,
+        existing,
+        labels=desired.labels | existing.labels,
+        annotations=desired.annotations | existing.annotations,
     )
 
 
@@ -111,9 +111,11 @@ def with_rules(wanted: Any, there: Any) -> Any:
     return replace(there, rules=(there.rules or ()) + lacking) if lacking else there
 
 
-def with_selectors(wanted: AggregationRule, there: ClusterRole) -> ClusterRole:
-    held = there.aggregation_rule.cluster_role_selectors if there.aggregation_rule else ()
-    lacking = tuple(s for s in wanted.cluster_role_selectors if s not in held)
+def with_selectors(desired: AggregationRule, existing: ClusterRole) -> ClusterRole:
+    held = existing.aggregation_rule.cluster_role_selectors if existing.aggregation_rule else ()
+    lacking = tuple(s for s in desired.cluster_role_selectors if s not in held)
     if not lacking:
-        return there
-    return replace(there, aggregation_rule=AggregationRule(cluster_role_selectors=held + lacking))
+        return existing
+    return replace(
+        existing, aggregation_rule=AggregationRule(cluster_role_selectors=held + lacking)
+    )

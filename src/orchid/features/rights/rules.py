@@ -53,12 +53,12 @@ def path_matches(pattern: str, path: str) -> bool:
     return pattern == path or (pattern.endswith(ALL) and path.startswith(pattern.rstrip(ALL)))
 
 
-def missing(held: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
+def missing(held: Iterable[PolicyRule], requested: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
     """The parts of the wanted rules that no held rule covers, combined where possible."""
     holding = _Holding(held)
     lacking: list[PolicyRule] = []
     room = MOST_PARTS
-    for rule in wanted:
+    for rule in requested:
         if holding.covers(rule):
             continue
         if count_of_parts(rule) > room:
@@ -76,12 +76,12 @@ class _Holding:
         self._rules = sorted(dict.fromkeys(rules), key=_narrowness)
         self._left = MOST_COMPARED
 
-    def covers(self, wanted: PolicyRule) -> bool:
+    def covers(self, requested: PolicyRule) -> bool:
         for own in self._rules:
             if not self._left:
                 return False
             self._left -= 1
-            if covers(own, wanted):
+            if covers(own, requested):
                 return True
         return False
 
@@ -125,13 +125,13 @@ def contains(own: Collection[str], wanted: Collection[str]) -> bool:
     return ALL in own or frozenset(own).issuperset(wanted)
 
 
-def covers_resources(own: Collection[str], wanted: Collection[str]) -> bool:
-    if contains(own, wanted):
+def covers_resources(own: Collection[str], requested: Collection[str]) -> bool:
+    if contains(own, requested):
         return True
-    known = frozenset(own)
-    for resource in wanted:
+    resources = frozenset(own)
+    for resource in requested:
         _, slash, subresource = resource.partition("/")
-        if resource not in known and not (slash and f"*/{subresource}" in known):
+        if resource not in resources and not (slash and f"*/{subresource}" in resources):
             return False
     return True
 

@@ -77,14 +77,14 @@ def read_configuration(text: bytes, kinds: Sequence[Kind[Any]]) -> dict[str, lis
     sent = _read(text)
     if errors := [str(error) for error in _errors(sent, kinds)]:
         raise InvalidEncryption("; ".join(errors))
-    found: dict[str, list[Provider]] = {}
+    by_prefix: dict[str, list[Provider]] = {}
     for group in sent.resources:
-        providers = [made for one in group.providers for made in _made(one)]
+        providers = [provider for settings in group.providers for provider in _made(settings)]
         for kind in kinds:
             # The first entry that names a kind applies to it, as in Kubernetes.
             if any(_names(word, kind) for word in group.resources):
-                found.setdefault(kind.key_prefix, providers)
-    return found
+                by_prefix.setdefault(kind.key_prefix, providers)
+    return by_prefix
 
 
 def key_names(text: bytes) -> list[str]:
@@ -95,7 +95,7 @@ def key_names(text: bytes) -> list[str]:
 def with_new_key(text: bytes) -> tuple[str, bytes]:
     """The name of a new key, and the file with it in front of all others."""
     sent = _read(text)
-    numbers = [int(found[1]) for key in _keys(sent) if (found := _numbered(key.name))]
+    numbers = [int(match[1]) for key in _keys(sent) if (match := _numbered(key.name))]
     name = f"key{max(numbers, default=0) + 1}"
     secret = base64.b64encode(secrets.token_bytes(NEW_KEY_BYTES)).decode()
     key = _Key(name=name, secret=secret)
@@ -117,11 +117,14 @@ def without_key(text: bytes, name: str) -> bytes:
     if all(key.name != name for key in _keys(sent)):
         raise InvalidEncryption(f"there is no key {name!r}")
     groups = [
-        replace(group, providers=tuple(_without(one, name) for one in group.providers))
+        replace(group, providers=tuple(_without(provider, name) for provider in group.providers))
         for group in sent.resources
     ]
     groups = [
-        replace(group, providers=tuple(one for one in group.providers if one != _Provider()))
+        replace(
+            group,
+            providers=tuple(provider for provider in group.providers if provider != _Provider()),
+        )
         for group in groups
     ]
     for group in groups:
@@ -222,8 +225,8 @@ def _errors(sent: _File, kinds: Sequence[Kind[Any]]) -> Iterator[FieldError]:
 
 
 def _provider_errors(path: Path, sent: _Provider) -> Iterator[FieldError]:
-    given = (sent.aesgcm, sent.secretbox, sent.identity)
-    if sum(one is not None for one in given) != 1:
+    choices = (sent.aesgcm, sent.secretbox, sent.identity)
+    if sum(choice is not None for choice in choices) != 1:
         yield required(path, "exactly one of aesgcm, secretbox and identity")
         return
     if sent.aesgcm is not None:
@@ -254,5 +257,5 @@ def _key_errors(path: Path, keys: Sequence[_Key], sizes: tuple[int, ...]) -> Ite
             yield invalid(path[index] / "secret", None, "must be base64")
             continue
         if size not in sizes:
-            wanted = " or ".join(map(str, sizes))
-            yield invalid(path[index] / "secret", None, f"must be {wanted} bytes, not {size}")
+            expected = " or ".join(map(str, sizes))
+            yield invalid(path[index] / "secret", None, f"must be {expected} bytes, not {size}")

@@ -185,18 +185,20 @@ class Sealing:
     def _needed(self, providers: Providers) -> list[str]:
         """Keys of current values that a file lacks."""
         return [
-            f"it lacks {one.key}, with which {one.number} values of "
-            f"{self._resources.get(one.prefix, one.prefix)} are sealed"
-            for one in self._store.needed_beside(providers)
+            f"it lacks {count.key}, with which {count.number} values of "
+            f"{self._resources.get(count.prefix, count.prefix)} are sealed"
+            for count in self._store.needed_beside(providers)
         ]
 
     def _sealed_elsewhere(self, providers: Providers) -> list[str]:
         """Keys with which other servers still seal, and that a file lacks."""
-        there = {f"{prefix}{one.key_id}" for prefix, some in providers.items() for one in some}
+        key_ids = {
+            f"{prefix}{provider.key_id}" for prefix, some in providers.items() for provider in some
+        }
         return [
             f"it lacks {key_name(id_.rpartition('/')[2])}, with which {server} seals"
             for server, keys in self._others()
-            for id_ in sorted(keys.seals - there)
+            for id_ in sorted(keys.seals - key_ids)
             if id_.startswith(tuple(providers))
         ]
 
@@ -233,10 +235,10 @@ class _SealedValues:
     def family(self) -> Family:
         samples = [
             Sample(
-                (("resource", self._resources.get(one.prefix, "other")), ("key", one.key)),
-                float(one.number),
+                (("resource", self._resources.get(count.prefix, "other")), ("key", count.key)),
+                float(count.number),
             )
-            for one in self._store.counts()
+            for count in self._store.counts()
         ]
         text = "Stored values by the key that sealed them; identity: clear text."
         return Family(VALUES, "gauge", text, samples, Joining.MOST)

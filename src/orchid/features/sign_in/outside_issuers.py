@@ -47,20 +47,20 @@ def read(settings: Settings) -> Configuration:
 
 
 def _read(settings: Settings) -> Configuration:
-    given, own = settings.given, settings.issuers
-    if given.authentication_config:
-        text = read_bounded(Path(given.authentication_config))
+    options, own = settings.given, settings.issuers
+    if options.authentication_config:
+        text = read_bounded(Path(options.authentication_config))
         return read_configuration(text, settings.names, own)
     issuer = from_flags(
-        issuer_url=given.oidc_issuer_url,
-        client_id=given.oidc_client_id,
-        username_claim=given.oidc_username_claim,
-        username_prefix=given.oidc_username_prefix,
-        groups_claim=given.oidc_groups_claim,
-        groups_prefix=given.oidc_groups_prefix,
-        required_claims=given.oidc_required_claim,
-        signing_algorithms=given.oidc_signing_algs,
-        authorities=authorities("oidc-ca-file", given.oidc_ca_file),
+        issuer_url=options.oidc_issuer_url,
+        client_id=options.oidc_client_id,
+        username_claim=options.oidc_username_claim,
+        username_prefix=options.oidc_username_prefix,
+        groups_claim=options.oidc_groups_claim,
+        groups_prefix=options.oidc_groups_prefix,
+        required_claims=options.oidc_required_claim,
+        signing_algorithms=options.oidc_signing_algs,
+        authorities=authorities("oidc-ca-file", options.oidc_ca_file),
         own_issuers=own,
     )
     return Configuration((issuer,))

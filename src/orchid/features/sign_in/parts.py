@@ -41,8 +41,8 @@ class OutsideIssuers(NamedTuple):
 
 
 def _outside_issuers(context: Context) -> OutsideIssuers:
-    given = context.settings.given
-    if not (given.authentication_config or given.oidc_issuer_url or given.oidc_client_id):
+    options = context.settings.given
+    if not (options.authentication_config or options.oidc_issuer_url or options.oidc_client_id):
         return OutsideIssuers()
     from orchid.features.sign_in import outside_issuers  # noqa: PLC0415 -- most servers have none
 
@@ -55,11 +55,11 @@ PARTS = (ServerPart(OutsideIssuers, _outside_issuers),)
 
 
 def token_authenticators(context: Context) -> Iterable[TokenAuthenticator]:
-    given, audiences = context.settings.given, context.settings.api_audiences
+    options, audiences = context.settings.given, context.settings.api_audiences
     revocations = context.port(Revocations)
-    if given.token_auth_file:
+    if options.token_auth_file:
         try:
-            path = Path(given.token_auth_file)
+            path = Path(options.token_auth_file)
             yield StaticTokenAuthenticator.load(path, audiences, revocations)
         except ValueError as problem:
             raise BadSettings(f"--token-auth-file: {problem}") from None
@@ -69,8 +69,8 @@ def token_authenticators(context: Context) -> Iterable[TokenAuthenticator]:
     oidc = context.port(OutsideIssuers).authenticator
     if oidc is not None:
         yield oidc
-    if given.authentication_token_webhook_config_file:
-        yield _webhook(context, given.authentication_token_webhook_config_file)
+    if options.authentication_token_webhook_config_file:
+        yield _webhook(context, options.authentication_token_webhook_config_file)
 
 
 def _webhook(context: Context, kubeconfig: str) -> TokenAuthenticator:

@@ -83,7 +83,7 @@ class FileKeyObjects:
         """Write the objects that differ from the files."""
         for key in self._keys.verifying.keys:
             await self._feed.fresh()
-            shown = next((one for one in self._entries() if _shows(one.object, key)), None)
+            shown = next((entry for entry in self._entries() if _shows(entry.object, key)), None)
             if shown is None:
                 await self._commit(None, self._object(key))
             elif shown.object.is_file and not self._is_current(shown.object):
@@ -97,8 +97,8 @@ class FileKeyObjects:
 
     def _state(self, key: SigningKey) -> str:
         """Active if a live server signs with the key; as before if that server may be dead."""
-        signing = [one for one in self._servers().values() if one.signs == key.key_id]
-        if key.key_id == self._keys.signs or any(one.is_renewed for one in signing):
+        signing = [server for server in self._servers().values() if server.signs == key.key_id]
+        if key.key_id == self._keys.signs or any(server.is_renewed for server in signing):
             return ACTIVE
         return key.state if signing and key.is_ready else VERIFYING
 

@@ -92,11 +92,11 @@ class TokenKeyImport:
         while True:
             await self._feed.fresh()
             stored = [entry.object for entry in self._cache.entries.values()]
-            known = {key.key_id for key in stored if not (key.is_file or key.group)}
+            key_ids = {key.key_id for key in stored if not (key.is_file or key.group)}
             try:
-                if not known:
+                if not key_ids:
                     await self._store_first(stored, signing)
-                elif missing := await self._missing(known, signing, others):
+                elif missing := await self._missing(key_ids, signing, others):
                     await self._store_verifying(stored, missing)
                 else:
                     break
@@ -113,19 +113,19 @@ class TokenKeyImport:
 
     async def _missing(
         self,
-        known: set[str],
+        key_ids: set[str],
         signing: keys.TokenKey | None,
         others: list[keys.VerificationKey],
     ) -> keys.VerificationKey | None:
         """A key of a file that no object has, and none had that was retired or revoked."""
-        found = list(others)
+        candidates = list(others)
         if signing is not None and (self._files.is_shared or self._files.is_configured):
-            found.insert(0, signing.public)
-        elif signing is not None and signing.kid not in known:
+            candidates.insert(0, signing.public)
+        elif signing is not None and signing.kid not in key_ids:
             # One server has the store to itself: it is no key that ever signed for this store.
             log.warning("tokens.file_not_used", extra={"file": self._files.signing.name})
-        for key in found:
-            if key.kid not in known and not await self._is_past(key):
+        for key in candidates:
+            if key.kid not in key_ids and not await self._is_past(key):
                 return key
         return None
 
@@ -195,14 +195,14 @@ class TokenKeyImport:
 
     async def _commit(self, key: SigningKey, secret: Secret | None, facts: list[Fact]) -> None:
         stored_key = self._kind.key("", key.name)
-        there: Entry[SigningKey] | None = self._cache.entries.get(stored_key)
-        changes = [Change(stored_key, stored_form(key), there.revision if there else ABSENT)]
+        entry: Entry[SigningKey] | None = self._cache.entries.get(stored_key)
+        changes = [Change(stored_key, stored_form(key), entry.revision if entry else ABSENT)]
         if secret is not None:
             secret_key = self._feed.of(Secret).kind.key(secret.namespace, secret.name)
             changes.append(Change(secret_key, stored_form(secret), ABSENT))
         if key.key_id not in await noted_keys(self._store, "token-key"):
-            made = {"key": key.key_id, "algorithm": key.status.algorithm}
-            facts = [Fact("token-key.made", made), *facts]
+            details = {"key": key.key_id, "algorithm": key.status.algorithm}
+            facts = [Fact("token-key.made", details), *facts]
         now = self._clock.now()
         await self._store.commit([*changes, *store_keys.pending(facts, key.metadata.uid, now)])
 

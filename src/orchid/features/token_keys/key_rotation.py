@@ -43,10 +43,10 @@ def _fetching(url: str) -> Callable[[], Awaitable[Collection[str]]]:
 
         endpoint = JsonEndpoint(Remote(url, trusting()), timeout=FETCH_SECONDS, accept=KEY_SETS)
         try:
-            found = foreign.decode(await endpoint.get(), _KeyIds)
+            document = foreign.decode(await endpoint.get(), _KeyIds)
         except AnswerRefused as problem:
             raise CallFailed(f"{url} has no key set: {problem}") from None
-        return {key.kid for key in found.keys}
+        return {key.kid for key in document.keys}
 
     return fetch
 

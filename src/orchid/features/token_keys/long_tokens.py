@@ -79,9 +79,11 @@ def holder_of(account: AccountClaims) -> Holder:
         ("Secret", account.secret),
         ("Node", None if account.pod else account.node),
     )
-    for kind, found in bound:
-        if found is not None:
-            return Holder(kind, "" if kind == "Node" else account.namespace, found.name, found.uid)
+    for kind, reference in bound:
+        if reference is not None:
+            return Holder(
+                kind, "" if kind == "Node" else account.namespace, reference.name, reference.uid
+            )
     named = account.serviceaccount
     return Holder("ServiceAccount", account.namespace, named.name, named.uid)
 
@@ -110,8 +112,8 @@ class LongTokens:
         """Count a token; return once its row is stored. Raises Unavailable if it cannot be."""
         row = f"{PREFIX}{kid}/{'/'.join(holder_of(account))}"
         day = min(expires // DAY, LAST_DAY)
-        known = _digest(row, day)
-        if known in self._stored or known in self._stored_before:
+        digest = _digest(row, day)
+        if digest in self._stored or digest in self._stored_before:
             days = self._counts.setdefault(row, {})
             days[day] = days.get(day, 0) + 1
             return
@@ -123,12 +125,12 @@ class LongTokens:
     async def _add(self, row: str, days: Days) -> None:
         for _ in range(ATTEMPTS):
             records = (await self._store.read(Span.key(row), limit=1)).records
-            there = _days(records[0]) if records else {}
+            counts = _days(records[0]) if records else {}
             for day, count in days.items():
-                there[day] = there.get(day, 0) + count
+                counts[day] = counts.get(day, 0) + count
             revision = records[0].revision if records else ABSENT
             try:
-                await self._store.commit([Change(row, msgspec.json.encode(there), revision)])
+                await self._store.commit([Change(row, msgspec.json.encode(counts), revision)])
             except RevisionConflict:
                 continue  # another server or request was faster
             self._cache(row, days)

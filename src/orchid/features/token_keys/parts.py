@@ -133,12 +133,12 @@ async def note_token_keys(context: Context) -> None:
 
 async def _import_keys(context: Context) -> None:
     """Create objects for token keys that are only in files, and the first key if there is none."""
-    given = context.settings.given
+    options = context.settings.given
     files = TokenKeyFiles(
         context.files.signing_key,
-        tuple(map(Path, given.service_account_key_file)),
-        is_configured=bool(given.service_account_signing_key_file),
-        is_shared=bool(given.etcd_servers),
+        tuple(map(Path, options.service_account_key_file)),
+        is_configured=bool(options.service_account_signing_key_file),
+        is_shared=bool(options.etcd_servers),
     )
     importing = TokenKeyImport(
         context.naming,
@@ -147,7 +147,7 @@ async def _import_keys(context: Context) -> None:
         context.store,
         context.random,
         clock=context.clock,
-        publish_time=str(given.token_key_publish_time),
+        publish_time=str(options.token_key_publish_time),
         unrecorded=context.port(AcceptedTokens).longest,
     )
     try:

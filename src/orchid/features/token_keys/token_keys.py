@@ -134,8 +134,12 @@ class StoredKeys:
         """The ids of the keys that this process can use: all that verify, but of those that may
         sign only the ones whose private key is loaded."""
         self.catch_up()
-        found = {kid: entry.object for kid, entry in self._entries.items()}
-        return [kid for kid, key in found.items() if key.state == VERIFYING or kid in self._private]
+        signing_keys = {kid: entry.object for kid, entry in self._entries.items()}
+        return [
+            kid
+            for kid, key in signing_keys.items()
+            if key.state == VERIFYING or kid in self._private
+        ]
 
     @property
     def signs(self) -> str:
@@ -184,24 +188,24 @@ class StoredKeys:
             key: entry for key, entry in self._cache.entries.items() if key.startswith(self._prefix)
         }
         objects = {entry.object.metadata.uid: entry for entry in entries.values()}
-        chosen = select([entry.object for entry in entries.values()], revoked)
-        usable = [key for key in chosen.verifying if self._load_public(key)]
+        selection = select([entry.object for entry in entries.values()], revoked)
+        usable = [key for key in selection.verifying if self._load_public(key)]
         self._entries = {key.key_id: objects[key.metadata.uid] for key in usable}
         self._load_private(usable)
-        self._choose_signer(chosen.signers)
+        self._choose_signer(selection.signers)
         self._publish(usable)
 
     def _load_public(self, key: SigningKey) -> bool:
         if key.key_id in self._public:
             return True
         try:
-            (found,) = keys.read_verification_keys(key.status.public_key.encode(), key.name)
+            (public,) = keys.read_verification_keys(key.status.public_key.encode(), key.name)
         except (Refusal, ValueError):
-            found = None
-        if found is None or found.kid != key.key_id:
+            public = None
+        if public is None or public.kid != key.key_id:
             log.error("tokens.key_unreadable", extra={"key": key.name})
             return False
-        self._public[found.kid] = found
+        self._public[public.kid] = public
         return True
 
     def _load_private(self, usable: Iterable[SigningKey]) -> None:
@@ -209,12 +213,12 @@ class StoredKeys:
         for key in usable:
             kid = key.key_id
             secret = self._secrets.get(self._names.system_namespace, key.secret_name)
-            there = self._private.get(kid)
+            private_key = self._private.get(kid)
             if secret is None:
-                if there is not None and key.state != VERIFYING:
-                    loaded[kid] = there  # the Secret is lost; the controller reports it
-            elif there is not None:
-                loaded[kid] = there
+                if private_key is not None and key.state != VERIFYING:
+                    loaded[kid] = private_key  # the Secret is lost; the controller reports it
+            elif private_key is not None:
+                loaded[kid] = private_key
             else:
                 try:
                     loaded[kid] = private_key_of(key, secret.object.data)
@@ -223,7 +227,7 @@ class StoredKeys:
         self._private = loaded
 
     def _choose_signer(self, signers: Iterable[SigningKey]) -> None:
-        key = next((one for one in signers if one.key_id in self._private), None)
+        key = next((signer for signer in signers if signer.key_id in self._private), None)
         if key is None:
             self._signer = self._legacy = None
             return

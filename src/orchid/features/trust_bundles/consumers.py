@@ -79,18 +79,18 @@ class Consumers(Running):
 
     async def _merge(self, bundle: PublishedBundle, notes: ConsumerList) -> None:
         name = stored_edition.consumers_name(bundle.name)
-        found = await self._client.find(ConfigMap, name, self._names.system_namespace)
-        if found is not None and not belongs_to(found, bundle):
+        config_map = await self._client.find(ConfigMap, name, self._names.system_namespace)
+        if config_map is not None and not belongs_to(config_map, bundle):
             about = self._client.catalog.of(ConfigMap).about(name)
             raise Conflict(about, "it belongs to another bundle")  # the publisher deletes it
-        before = stored_edition.read_consumers(found)
-        editions = {one.sequence for one in bundle.status.editions}
+        before = stored_edition.read_consumers(config_map)
+        editions = {edition.sequence for edition in bundle.status.editions}
         after = before.merged(notes, self._clock.now(), editions)
-        if found is not None and after == before:
+        if config_map is not None and after == before:
             return
         data = {stored_edition.CONSUMERS: stored_edition.write_consumers(after)}
-        if found is not None:
-            await self._client.update(replace(found, data=data))
+        if config_map is not None:
+            await self._client.update(replace(config_map, data=data))
             return
         version = self._client.catalog.of(PublishedBundle).api_version
         await self._client.create(

@@ -39,14 +39,16 @@ class ServedEdition:
         if name == PEM:
             return self.text
         key = (name, refresh_seconds if name == SPIFFE else 0)
-        made = self._forms.get(key)
-        if made is None:
+        future = self._forms.get(key)
+        if future is None:
             if name == SPIFFE:  # of an earlier hint
-                self._forms = {old: one for old, one in self._forms.items() if old[0] != name}
+                self._forms = {
+                    old: stored_form for old, stored_form in self._forms.items() if old[0] != name
+                }
             making = asyncio.to_thread(self._make, name, refresh_seconds)
-            made = self._forms[key] = asyncio.ensure_future(making)
+            future = self._forms[key] = asyncio.ensure_future(making)
         try:
-            return await asyncio.shield(made)  # the first client may disconnect, the others wait
+            return await asyncio.shield(future)  # the first client may disconnect, the others wait
         except Exception:
             self._forms.pop(key, None)
             raise
@@ -91,19 +93,19 @@ class PublishedEditions(Controller[PublishedBundle]):
         self._listed = None
         self.is_loaded = True
 
-    async def reconcile(self, found: PublishedBundle) -> None:
-        self.bundles[found.name] = found
-        status, served = found.status, self._editions.get(found.name)
+    async def reconcile(self, bundle: PublishedBundle) -> None:
+        self.bundles[bundle.name] = bundle
+        status, served = bundle.status, self._editions.get(bundle.name)
         if not status.sequence:
-            self._editions.pop(found.name, None)
+            self._editions.pop(bundle.name, None)
             return
         if served is not None and served.sequence == status.sequence:
             return
-        text = await self.stored(found.name, status.sequence, status.sha256)
+        text = await self.stored(bundle.name, status.sequence, status.sha256)
         if text is None:
             raise TryAgain(f"edition {status.sequence} is not stored")
-        self._editions[found.name] = ServedEdition(found, text)
-        self._wake(found.name)
+        self._editions[bundle.name] = ServedEdition(bundle, text)
+        self._wake(bundle.name)
 
     async def gone(self, last: PublishedBundle) -> None:
         self._drop(last.name)
@@ -116,8 +118,10 @@ class PublishedEditions(Controller[PublishedBundle]):
     async def stored(self, name: str, sequence: int, sha256: str) -> bytes | None:
         """The PEM text of an edition; None if it is missing or has another digest."""
         stored_name = stored_edition.edition_name(name, sequence)
-        found = await self._client.find(ConfigMap, stored_name, self._home)
-        text = found.data.get(stored_edition.PEM, "").encode() if found is not None else b""
+        config_map = await self._client.find(ConfigMap, stored_name, self._home)
+        text = (
+            config_map.data.get(stored_edition.PEM, "").encode() if config_map is not None else b""
+        )
         return text if text and hashlib.sha256(text).hexdigest() == sha256 else None
 
     # -- serving -----------------------------------------------------------------------------

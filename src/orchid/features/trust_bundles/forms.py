@@ -31,7 +31,11 @@ def spiffe_bundle(text: bytes, *, sequence: int, refresh_seconds: int) -> bytes:
 
     A certificate whose key has no JWK is omitted: a client would refuse the whole bundle.
     """
-    keys = [key for der, one in bundle_certificates(text) if (key := _jwk(der, one)) is not None]
+    keys = [
+        key
+        for der, certificate in bundle_certificates(text)
+        if (key := _jwk(der, certificate)) is not None
+    ]
     return msgspec.json.encode(
         {"keys": keys, "spiffe_sequence": sequence, "spiffe_refresh_hint": refresh_seconds}
     )

@@ -19,7 +19,7 @@ class BundleGauges:
 
     def _changed(self) -> Family:
         text = "When the current edition of a published bundle was made, since the epoch."
-        samples = [_sample(one, one.status.sequence) for one in self._bundles()]
+        samples = [_sample(bundle, bundle.status.sequence) for bundle in self._bundles()]
         return Family(
             "orchid_published_bundle_changed_seconds", "gauge", text, samples, Joining.MOST
         )
@@ -32,10 +32,10 @@ class BundleGauges:
     def _consumers(self) -> Family:
         text = "Named consumers of a published bundle, by whether they have its current edition."
         samples = []
-        for one in self._bundles():
-            if (found := one.status.consumers) is not None:
-                samples.append(_sample(one, found.current, ("state", "current")))
-                samples.append(_sample(one, found.behind, ("state", "behind")))
+        for bundle in self._bundles():
+            if (consumers := bundle.status.consumers) is not None:
+                samples.append(_sample(bundle, consumers.current, ("state", "current")))
+                samples.append(_sample(bundle, consumers.behind, ("state", "behind")))
         return Family("orchid_published_bundle_consumers", "gauge", text, samples, Joining.MOST)
 
     def _waiting(self) -> Family:

@@ -72,34 +72,34 @@ class TrustPages:
     async def __call__(self, exchange: Exchange) -> Response:
         if exchange.http.method not in ("GET", "HEAD"):
             raise MethodNotAllowed
-        wanted = named_by(exchange.target.path)
-        if wanted is None:
+        path = named_by(exchange.target.path)
+        if path is None:
             raise NoSuchRoute
-        if wanted.sequence is not None:
-            answer = await self._earlier(exchange, wanted.bundle, wanted.sequence)
+        if path.sequence is not None:
+            answer = await self._earlier(exchange, path.bundle, path.sequence)
         else:
-            answer = await self._current(exchange, wanted)
-        self.requests.count(wanted.form, str(answer.status))
+            answer = await self._current(exchange, path)
+        self.requests.count(path.form, str(answer.status))
         return answer
 
-    async def _current(self, exchange: Exchange, wanted: TrustPath) -> Response:
-        bundle, edition = self._found(wanted.bundle)
-        if wanted.form == SPIFFE and not bundle.spec.trust_domain:
-            raise NoSuchPage(f"{wanted.bundle} has no spec.trustDomain")
+    async def _current(self, exchange: Exchange, path: TrustPath) -> Response:
+        bundle, edition = self._found(path.bundle)
+        if path.form == SPIFFE and not bundle.spec.trust_domain:
+            raise NoSuchPage(f"{path.bundle} has no spec.trustDomain")
         seconds = self._wait(exchange)
         retry = b""
         if seconds > 0 and is_current(exchange.http, str(edition.sequence)):
             if self._editions.is_full:
                 retry = b"Retry-After: %d\r\n" % BUSY_SECONDS
             else:
-                await self._hold(exchange, wanted.bundle, seconds)
-                bundle, edition = self._found(wanted.bundle)
-        return await self._answer(exchange, wanted, bundle, edition, retry)
+                await self._hold(exchange, path.bundle, seconds)
+                bundle, edition = self._found(path.bundle)
+        return await self._answer(exchange, path, bundle, edition, retry)
 
     async def _answer(
         self,
         exchange: Exchange,
-        wanted: TrustPath,
+        path: TrustPath,
         bundle: PublishedBundle,
         edition: ServedEdition,
         retry: bytes,
@@ -107,16 +107,16 @@ class TrustPages:
         tag = b'Etag: "%d"\r\n' % edition.sequence
         cache = b"public, max-age=%d" % bundle.refresh_seconds
         unchanged = is_current(exchange.http, str(edition.sequence))
-        self._note(exchange, wanted.bundle, edition.sequence, sent=not unchanged)
+        self._note(exchange, path.bundle, edition.sequence, sent=not unchanged)
         if unchanged:
             return Response(UNCHANGED, head(exchange, tag + retry, cache=cache))
-        body = await edition.form(wanted.form, bundle.refresh_seconds)
-        content = b"Content-Type: %b\r\n" % MEDIA[wanted.form]
+        body = await edition.form(path.form, bundle.refresh_seconds)
+        content = b"Content-Type: %b\r\n" % MEDIA[path.form]
         return Response(200, head(exchange, content + tag, cache=cache), body, is_cached=True)
 
     async def _earlier(self, exchange: Exchange, name: str, sequence: int) -> Response:
         bundle, _ = self._found(name)
-        editions = {one.sequence: one.sha256 for one in bundle.status.editions}
+        editions = {edition.sequence: edition.sha256 for edition in bundle.status.editions}
         if sequence not in editions:
             raise NoSuchRoute
         tag = b'Etag: "%d"\r\n' % sequence
@@ -140,11 +140,11 @@ class TrustPages:
 
     def _wait(self, exchange: Exchange) -> float:
         """The seconds that a request may wait for a change, within its deadline."""
-        given = exchange.query.get("wait") if exchange.query else None
-        if not given or not given[0]:
+        parameter = exchange.query.get("wait") if exchange.query else None
+        if not parameter or not parameter[0]:
             return 0.0
         try:
-            asked = seconds_of(given[0])
+            asked = seconds_of(parameter[0])
         except ValueError as fault:
             raise BadRequest(f"wait: {fault}") from None
         spent = (self._clock.now() - exchange.now).total_seconds()
@@ -173,8 +173,8 @@ def named_by(path: str) -> TrustPath | None:
     bundle, slash, file = name.partition("/")
     if slash:
         number, _, ending = file.partition(".")
-        known = number.isascii() and number.isdecimal() and len(number) <= LONGEST_SEQUENCE
-        return TrustPath(bundle, PEM, int(number)) if known and ending == PEM else None
+        is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_SEQUENCE
+        return TrustPath(bundle, PEM, int(number)) if is_number and ending == PEM else None
     for form in (OPEN_PKCS12, PEM, PKCS12, SPIFFE):
         if name.endswith(f".{form}"):
             return TrustPath(name.removesuffix(f".{form}"), form)

@@ -50,13 +50,13 @@ class ConsumerList(msgspec.Struct, frozen=True):
     def merged(self, new: "ConsumerList", now: datetime, editions: set[int]) -> "ConsumerList":
         """This list with what was seen since; names beyond the limit are only counted."""
         oldest = int((now - REMEMBERED).timestamp())
-        named = {name: one for name, one in self.named.items() if one.seen >= oldest}
+        named = {name: consumer for name, consumer in self.named.items() if consumer.seen >= oldest}
         others = {number: self.others.get(number, 0) for number in editions & self.others.keys()}
-        for name, one in new.named.items():
+        for name, consumer in new.named.items():
             if name in named or len(named) < MOST_CONSUMERS:
-                named[name] = one
+                named[name] = consumer
             else:
-                others[one.sequence] = others.get(one.sequence, 0) + 1
+                others[consumer.sequence] = others.get(consumer.sequence, 0) + 1
         for number, count in new.others.items():
             others[number] = others.get(number, 0) + count
         return ConsumerList(named, others)
@@ -64,9 +64,11 @@ class ConsumerList(msgspec.Struct, frozen=True):
     def summary(self, sequence: int, now: datetime) -> BundleConsumers:
         """The fields of the status when this edition is the current one."""
         oldest = int((now - REMEMBERED).timestamp())
-        named = {name: one for name, one in self.named.items() if one.seen >= oldest}
+        named = {name: consumer for name, consumer in self.named.items() if consumer.seen >= oldest}
         behind = sorted(
-            (one.sequence, one.seen, name) for name, one in named.items() if one.sequence < sequence
+            (consumer.sequence, consumer.seen, name)
+            for name, consumer in named.items()
+            if consumer.sequence < sequence
         )
         longest = tuple(
             BundleConsumer(name=name, sequence=number, seen=datetime.fromtimestamp(seen, UTC))
@@ -109,9 +111,9 @@ def owned_map(
     return ConfigMap(metadata=meta, **content)
 
 
-def read_consumers(found: ConfigMap | None) -> ConsumerList:
+def read_consumers(config_map: ConfigMap | None) -> ConsumerList:
     """The list in a ConfigMap; an empty one if there is none, or if it cannot be read."""
-    text = found.data.get(CONSUMERS, "") if found is not None else ""
+    text = config_map.data.get(CONSUMERS, "") if config_map is not None else ""
     try:
         return msgspec.json.decode(text, type=ConsumerList)
     except msgspec.DecodeError:

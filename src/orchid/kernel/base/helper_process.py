@@ -25,7 +25,9 @@ def environment() -> dict[str, str]:
     An empty entry of PYTHONPATH (as in `PYTHONPATH=$PYTHONPATH:/opt/modules`) means the working
     directory, and is dropped.
     """
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    found = {**os.environ, "PYTHONSAFEPATH": "1"}
-    found["PYTHONPATH"] = os.pathsep.join(str(Path(each).absolute()) for each in given if each)
-    return found
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    variables = {**os.environ, "PYTHONSAFEPATH": "1"}
+    variables["PYTHONPATH"] = os.pathsep.join(
+        str(Path(each).absolute()) for each in inherited if each
+    )
+    return variables

@@ -161,18 +161,18 @@ def unpacked(data: bytes) -> list[Family]:
 
 def joined(reports: Iterable[Iterable[Family]]) -> list[Family]:
     """One family of each name, from the reports of several processes."""
-    known: dict[str, Family] = {}
+    by_name: dict[str, Family] = {}
     values: dict[str, dict[LabelPairs, float | Histogram]] = {}
     for families in reports:
         for family in families:
-            known.setdefault(family.name, family)
-            found = values.setdefault(family.name, {})
+            by_name.setdefault(family.name, family)
+            totals = values.setdefault(family.name, {})
             for labels, value in family.samples:
-                before = found.get(labels)
-                found[labels] = value if before is None else _join(family.joins, before, value)
+                before = totals.get(labels)
+                totals[labels] = value if before is None else _join(family.joins, before, value)
     return [
         family._replace(samples=[Sample(*pair) for pair in values[name].items()])
-        for name, family in known.items()
+        for name, family in by_name.items()
     ]
 
 
@@ -181,13 +181,13 @@ def lasting(families: Iterable[Family]) -> list[Family]:
     return [each for each in families if each.type != "gauge" and each.joins is Joining.SUM]
 
 
-def _join(joins: Joining, one: float | Histogram, other: float | Histogram) -> float | Histogram:
-    if isinstance(one, Histogram) and isinstance(other, Histogram):
-        total = Histogram(one.bounds, list(one.counts), one.sum)
-        total.add(other)
+def _join(joins: Joining, left: float | Histogram, right: float | Histogram) -> float | Histogram:
+    if isinstance(left, Histogram) and isinstance(right, Histogram):
+        total = Histogram(left.bounds, list(left.counts), left.sum)
+        total.add(right)
         return total
-    assert not isinstance(one, Histogram)
-    assert not isinstance(other, Histogram)
+    assert not isinstance(left, Histogram)
+    assert not isinstance(right, Histogram)
     if joins is Joining.SUM:
-        return one + other
-    return max(one, other) if joins is Joining.MOST else min(one, other)
+        return left + right
+    return max(left, right) if joins is Joining.MOST else min(left, right)

@@ -44,9 +44,9 @@ def network_of(address: str) -> str:
     if ":" not in host:
         return host
     try:
-        found = ipaddress.IPv6Address(host)
+        ipv6 = ipaddress.IPv6Address(host)
     except ValueError:
         return host
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((found, CLIENT_PREFIX), strict=False))
+    if ipv6.ipv4_mapped is not None:
+        return str(ipv6.ipv4_mapped)
+    return str(ipaddress.IPv6Network((ipv6, CLIENT_PREFIX), strict=False))

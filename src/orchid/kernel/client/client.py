@@ -152,10 +152,10 @@ class Client:
         propagation: str = "",
     ) -> None:
         """Delete an object; with a uid or a version, only that one."""
-        wanted = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if uid or resource_version:
-            options["preconditions"] = {key: value for key, value in wanted.items() if value}
+            options["preconditions"] = {key: value for key, value in preconditions.items() if value}
         if propagation:
             options["propagationPolicy"] = propagation
         path = self._path(self.catalog.of(type_), namespace, name)
@@ -174,18 +174,18 @@ class Client:
     # -- many ------------------------------------------------------------------------------
 
     async def page(
-        self, wanted: ListSelection[T], *, limit: int = PAGE, after: str = ""
+        self, selection: ListSelection[T], *, limit: int = PAGE, after: str = ""
     ) -> ListPage[T]:
         """A page; `after` is the continue token of the page before."""
-        body = await self._page(wanted, limit, after)
-        decode = _decoder(_read_as(wanted)).decode
+        body = await self._page(selection, limit, after)
+        decode = _decoder(_read_as(selection)).decode
         return ListPage([decode(item) for item in body.items], body.metadata)
 
-    async def scan(self, wanted: ListSelection[T]) -> AsyncIterator[T]:
+    async def scan(self, selection: ListSelection[T]) -> AsyncIterator[T]:
         """Every object, page by page."""
         after = ""
         while True:
-            page = await self.page(wanted, limit=SCANNED, after=after)
+            page = await self.page(selection, limit=SCANNED, after=after)
             for item in page.items:
                 yield item
             after = page.meta.continue_
@@ -194,40 +194,42 @@ class Client:
             await asyncio.sleep(0)  # let other tasks run during a long list
 
     async def follow(
-        self, wanted: ListSelection[T]
+        self, selection: ListSelection[T]
     ) -> AsyncGenerator[list[WatchedChange[T]], None]:
         """Yield existing objects (LISTED), then an empty batch, then every change, without end.
 
         Raises Expired if events may have been missed: follow again from the start. Raises
         AnswerOverLimit if the server exceeds the limits.
         """
-        decoder = _decoder(_read_as(wanted))
+        decoder = _decoder(_read_as(selection))
         position, after, listed = "", "", 0
         while True:
-            page = await self._fitting_page(wanted, after)
+            page = await self._fitting_page(selection, after)
             listed += len(page.items)
             if self._limits.listed is not None and listed > self._limits.listed:
                 raise AnswerOverLimit(f"the list has more than {self._limits.listed} objects")
             position = position or page.metadata.resource_version
-            after = page.metadata.continue_ if wanted.existing else ""
-            if wanted.existing and page.items:
+            after = page.metadata.continue_ if selection.existing else ""
+            if selection.existing and page.items:
                 yield [WatchedChange(LISTED, item, decoder) for item in page.items]
             if not after:
                 break
             await asyncio.sleep(0)
         yield []
-        async with contextlib.aclosing(self._watch(wanted, position, decoder)) as batches:
+        async with contextlib.aclosing(self._watch(selection, position, decoder)) as batches:
             async for batch in batches:
                 yield batch
 
     async def _watch(
-        self, wanted: ListSelection[T], position: str, decoder: Any
+        self, selection: ListSelection[T], position: str, decoder: Any
     ) -> AsyncGenerator[list[WatchedChange[T]], None]:
         pause = SHORTEST_PAUSE
         while True:
             latest: msgspec.Raw | bytes | None = None
             try:
-                async with self._transport.stream(self._watch_target(wanted, position)) as pieces:
+                async with self._transport.stream(
+                    self._watch_target(selection, position)
+                ) as pieces:
                     async for batch in batches(pieces, decoder, self._limits):
                         latest, pause = batch[-1].data, SHORTEST_PAUSE
                         yield [event for event in batch if event.type != BOOKMARK]
@@ -244,30 +246,30 @@ class Client:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _watch_target(self, wanted: ListSelection[Any], position: str) -> str:
+    def _watch_target(self, selection: ListSelection[Any], position: str) -> str:
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": position,
-            **wanted.query(),
+            **selection.query(),
         }
-        return self._collection(wanted) + "?" + urlencode(query)
+        return self._collection(selection) + "?" + urlencode(query)
 
-    async def _fitting_page(self, wanted: ListSelection[Any], after: str) -> RawList:
+    async def _fitting_page(self, selection: ListSelection[Any], after: str) -> RawList:
         """The next page; if its objects are too large together, with one of them."""
-        limit = self._limits.page if wanted.existing else 1
+        limit = self._limits.page if selection.existing else 1
         try:
-            return await self._page(wanted, limit, after)
+            return await self._page(selection, limit, after)
         except AnswerOverLimit:
             if limit == 1:
                 raise
-            return await self._page(wanted, 1, after)
+            return await self._page(selection, 1, after)
 
-    async def _page(self, wanted: ListSelection[Any], limit: int, after: str) -> RawList:
-        query = {"limit": str(limit), **wanted.query()}
+    async def _page(self, selection: ListSelection[Any], limit: int, after: str) -> RawList:
+        query = {"limit": str(limit), **selection.query()}
         if after:
             query["continue"] = after
-        answer = await self._sent("GET", f"{self._collection(wanted)}?{urlencode(query)}")
+        answer = await self._sent("GET", f"{self._collection(selection)}?{urlencode(query)}")
         return await read_page(answer.body, limit, self._limits)
 
     # -- transport -------------------------------------------------------------------------
@@ -288,8 +290,8 @@ class Client:
         answer = await self._transport.send(method, path, body, media)
         if answer.status >= 300:  # noqa: PLR2004 -- no success
             raise error_of(answer, self._limits)
-        found: T = _decoder(type_).decode(answer.body)
-        return found
+        decoded: T = _decoder(type_).decode(answer.body)
+        return decoded
 
     async def _sent(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
         answer = await self._transport.send(method, target, body, media)

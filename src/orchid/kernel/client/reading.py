@@ -55,12 +55,12 @@ class WatchedChange(msgspec.Struct, Generic[T], eq=False):
 
     @property
     def object(self) -> T:
-        found = self._object
-        if found is None:
+        decoded = self._object
+        if decoded is None:
             entry = self._entry
-            found = self._decoder.decode(self.data) if entry is None else entry.object
-            self._object = found
-        return found
+            decoded = self._decoder.decode(self.data) if entry is None else entry.object
+            self._object = decoded
+        return decoded
 
 
 class RawList(msgspec.Struct):
@@ -83,14 +83,14 @@ async def read_page(body: bytes, limit: int, limits: AnswerLimits) -> RawList:
     if limits.values is None:
         return _list(body)
     if len(body) > LARGE:
-        found = await asyncio.to_thread(_counted, _list, body, limits)
+        page = await asyncio.to_thread(_counted, _list, body, limits)
     else:
-        found = _counted(_list, body, limits)
-    if len(found.items) > limit:
-        raise AnswerOverLimit(f"the page has {len(found.items)} objects, not at most {limit}")
-    for position in found.metadata.continue_, found.metadata.resource_version:
+        page = _counted(_list, body, limits)
+    if len(page.items) > limit:
+        raise AnswerOverLimit(f"the page has {len(page.items)} objects, not at most {limit}")
+    for position in page.metadata.continue_, page.metadata.resource_version:
         require_short(position)
-    return found
+    return page
 
 
 def _counted(decode: Decode[V], data: bytes, limits: AnswerLimits) -> V:
@@ -181,11 +181,11 @@ def error_of(answer: Answer, limits: AnswerLimits) -> ApiError:
 
 def from_status(status: Status) -> ApiError:
     """The error of the server, rebuilt from its Status."""
-    known = _BY_REASON.get((status.code, status.reason))
-    if known is None and status.code == Expired.code:
-        known = Expired
-    error = ApiError.__new__(known or ApiError)
+    class_ = _BY_REASON.get((status.code, status.reason))
+    if class_ is None and status.code == Expired.code:
+        class_ = Expired
+    error = ApiError.__new__(class_ or ApiError)
     ApiError.__init__(error, status.message, status.details)
-    if known is None:
+    if class_ is None:
         error.code, error.reason = status.code, status.reason
     return error

@@ -73,9 +73,9 @@ def refuse_exposed(path: Path, status: os.stat_result) -> None:
     if status.st_uid == _ROOT and us != _ROOT and not directory:
         forbidden ^= stat.S_IRGRP
     if status.st_mode & forbidden:
-        mode, wanted = stat.S_IMODE(status.st_mode), "0700" if directory else "0600"
+        mode, needed = stat.S_IMODE(status.st_mode), "0700" if directory else "0600"
         raise ExposedKeyFile(
-            f"{what} can be reached by others (mode {mode:04o}); run: chmod {wanted} {path}"
+            f"{what} can be reached by others (mode {mode:04o}); run: chmod {needed} {path}"
         )
 
 

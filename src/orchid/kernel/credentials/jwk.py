@@ -50,10 +50,10 @@ class AccountKey(msgspec.Struct, frozen=True):
 
 def read_jwk(jwk: Jwk) -> AccountKey:
     """The key of a JWK; raises UnreadableKey or UnsupportedKey."""
-    given = {name: text for name, text in msgspec.structs.asdict(jwk).items() if text}
-    if any(len(text) > LONGEST_MEMBER for text in given.values()):
+    texts = {name: text for name, text in msgspec.structs.asdict(jwk).items() if text}
+    if any(len(text) > LONGEST_MEMBER for text in texts.values()):
         raise UnsupportedKey(f"RSA keys must have 2048 to {LARGEST_RSA} bits")
-    public = jwk_public(given)
+    public = jwk_public(texts)
     key = VerificationKey.of(public)
     if isinstance(public, rsa.RSAPublicKey) and public.key_size > LARGEST_RSA:
         raise UnsupportedKey(f"RSA keys must have 2048 to {LARGEST_RSA} bits")

@@ -258,15 +258,15 @@ def find_private_key(data: bytes, source: str, *, proves_primes: bool = True) ->
 
 def read_verification_keys(data: bytes, source: str = "key data") -> tuple[VerificationKey, ...]:
     """All keys in PEM text, in order, without duplicates."""
-    found: dict[str, VerificationKey] = {}
+    keys: dict[str, VerificationKey] = {}
     for block in pem.split(data):
         public = _public_from(block, source)
         if public is not None:
             key = VerificationKey.of(public)
-            found.setdefault(key.kid, key)
-    if not found:
+            keys.setdefault(key.kid, key)
+    if not keys:
         raise UnreadableKey(f"{source} does not contain a usable key or certificate in PEM form")
-    return tuple(found.values())
+    return tuple(keys.values())
 
 
 def read_jwks(document: object, algorithms: Collection[str]) -> tuple[VerificationKey, ...]:
@@ -280,11 +280,11 @@ def read_jwks(document: object, algorithms: Collection[str]) -> tuple[Verificati
         raise UnreadableKey("the key set has no list of keys")
     if len(entries) > _MAX_JWKS_KEYS:
         raise UnreadableKey(f"the key set has more than {_MAX_JWKS_KEYS} keys")
-    found: list[VerificationKey] = []
+    keys: list[VerificationKey] = []
     for entry in entries:
         if isinstance(entry, Mapping) and entry.get("use", "sig") == "sig":
-            found.extend(_from_jwk(entry, algorithms))
-    return tuple(found)
+            keys.extend(_from_jwk(entry, algorithms))
+    return tuple(keys)
 
 
 def _from_jwk(entry: Mapping[str, Any], permitted: Collection[str]) -> list[VerificationKey]:
@@ -424,10 +424,10 @@ def _uint(value: int, size: int = 0) -> str:
 
 def _coordinate(text: str, curve: ec.EllipticCurve) -> int:
     """A number no larger than the curve has: the library takes seconds for a huge one."""
-    found = _int(text)
-    if found.bit_length() > curve.key_size:
+    number = _int(text)
+    if number.bit_length() > curve.key_size:
         raise UnsupportedKey("a coordinate of the key is larger than its curve")
-    return found
+    return number
 
 
 def _int(text: str) -> int:

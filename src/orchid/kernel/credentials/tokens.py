@@ -274,7 +274,7 @@ class KeySet:
         by_id: dict[str, list[VerificationKey]] = {}
         for key in self.keys:
             by_id.setdefault(key.kid, []).append(key)
-        self._by_id = {kid: tuple(found) for kid, found in by_id.items()}
+        self._by_id = {kid: tuple(candidates) for kid, candidates in by_id.items()}
 
     def candidates(self, kid: str) -> tuple[VerificationKey, ...]:
         """The keys to try: those of the id, or all if the token has no key id."""
@@ -328,9 +328,9 @@ class Verifier(Generic[C]):
         self.kids = _kids(self._issuers)
         if removed:
             self._cache = {
-                digest: known
-                for digest, known in self._cache.items()
-                if (known.issuer, known.kid) not in removed
+                digest: verified
+                for digest, verified in self._cache.items()
+                if (verified.issuer, verified.kid) not in removed
             }
 
     def verify(self, token: str | bytes, now: float) -> Verified[C]:
@@ -435,11 +435,11 @@ def _read_header(header: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         # Two parsers of the same token must never see different claims.
         raise ValueError("duplicate member")
-    return found
+    return members
 
 
 def _no_constants(_: str) -> NoReturn:
@@ -472,10 +472,10 @@ def _seconds(payload: Payload, name: str) -> int | None:
         raise MalformedClaims(f"the claim {name} is not a time") from None
 
 
-def _convert(value: Mapping[str, Any], wanted: type[C]) -> C:
+def _convert(value: Mapping[str, Any], type_: type[C]) -> C:
     try:
         present = {key: member for key, member in value.items() if member is not None}
-        return msgspec.convert(present, wanted)
+        return msgspec.convert(present, type_)
     except msgspec.ValidationError:
         raise MalformedClaims("a claim of the token has the wrong type") from None
 

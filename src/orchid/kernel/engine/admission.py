@@ -29,12 +29,12 @@ class _AskedOf(dict[Kind[Any], _Asked]):
         self._policies = policies
 
     def __missing__(self, kind: Kind[Any]) -> _Asked:
-        concerned = [one for one in self._policies if one.concerns(kind)]
+        concerned = [policy for policy in self._policies if policy.concerns(kind)]
         asked = self[kind] = _Asked(
-            tuple(one for one in concerned if issubclass(kind.type, one.admits)),
-            tuple(one for one in concerned if issubclass(kind.type, one.reviews)),
-            tuple(one for one in concerned if issubclass(kind.type, one.accompanies)),
-            tuple(one for one in concerned if issubclass(kind.type, one.accompanies_new)),
+            tuple(policy for policy in concerned if issubclass(kind.type, policy.admits)),
+            tuple(policy for policy in concerned if issubclass(kind.type, policy.reviews)),
+            tuple(policy for policy in concerned if issubclass(kind.type, policy.accompanies)),
+            tuple(policy for policy in concerned if issubclass(kind.type, policy.accompanies_new)),
         )
         return asked
 
@@ -62,8 +62,8 @@ class Admission:
     async def companions(
         self, request: Request, kind: Kind[Any], new: Object, old: Object | None
     ) -> tuple[Object, ...]:
-        found: tuple[Object, ...] = ()
+        accompanying: tuple[Object, ...] = ()
         asked = self.asked[kind]
         for policy in asked.accompanying if old is not None else asked.accompanying_new:
-            found += await policy.companions(request, kind, new, old)
-        return found
+            accompanying += await policy.companions(request, kind, new, old)
+        return accompanying

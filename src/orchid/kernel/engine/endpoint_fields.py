@@ -73,17 +73,17 @@ def _complement(kind: Kind[Any], writes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unwritten(schema: Fields, prefix: str, writes: tuple[str, ...]) -> list[str]:
-    found = []
-    for name, known in schema.fields.items():
+    paths = []
+    for name, field in schema.fields.items():
         path = prefix + name
         if path in writes or path in ("kind", "apiVersion", "metadata"):
             continue
-        inner = known.node
+        inner = field.node
         if isinstance(inner, Fields) and any(w.startswith(path + ".") for w in writes):
-            found += _unwritten(inner, path + ".", writes)
+            paths += _unwritten(inner, path + ".", writes)
         else:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 @functools.cache
@@ -94,9 +94,9 @@ def _parts_of(kind: Kind[Any], paths: tuple[str, ...]) -> Parts:
         parts, schema = tree, kind.schema
         *outer, last = path.split(".")
         for name in outer:
-            known = schema.fields[name]
-            assert isinstance(known.node, Fields)
-            parts, schema = parts.setdefault(known.python_name, {}), known.node
+            field = schema.fields[name]
+            assert isinstance(field.node, Fields)
+            parts, schema = parts.setdefault(field.python_name, {}), field.node
         parts[schema.fields[last].python_name] = None
     return tree
 
@@ -105,8 +105,8 @@ def _with_parts(parts: Parts, new: Any, old: Any) -> Any:
     """A value with these parts of another."""
     taken = {}
     for name, inner in parts.items():
-        there = getattr(old, name)
-        taken[name] = _with_parts(inner, getattr(new, name), there) if inner else there
+        old_part = getattr(old, name)
+        taken[name] = _with_parts(inner, getattr(new, name), old_part) if inner else old_part
     return replace(new, **taken)
 
 

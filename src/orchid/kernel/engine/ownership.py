@@ -125,11 +125,11 @@ def outline_of(schema: Fields, leaving_out: tuple[str, ...] = ()) -> Outline:
     return _of_fields(schema, "", leaving_out, {})
 
 
-def _of(node: Node, path: str, left_out: tuple[str, ...], made: dict[int, Outline]) -> Outline:
+def _of(node: Node, path: str, left_out: tuple[str, ...], outlines: dict[int, Outline]) -> Outline:
     if isinstance(node, Fields):
-        return _of_fields(node, path + ".", left_out, made)
+        return _of_fields(node, path + ".", left_out, outlines)
     if isinstance(node, Mapping):
-        return _of_mapping(_of(node.values, path, left_out, made))
+        return _of_mapping(_of(node.values, path, left_out, outlines))
     if isinstance(node, Anything):
         return _of_anything
     if isinstance(node, Sequence) and not node.atomic:
@@ -145,26 +145,26 @@ class _Members(dict[str, Outline | None]):
 
 
 def _of_fields(
-    node: Fields, prefix: str, left_out: tuple[str, ...], made: dict[int, Outline]
+    node: Fields, prefix: str, left_out: tuple[str, ...], outlines: dict[int, Outline]
 ) -> Outline:
     inside = [path for path in left_out if path.startswith(prefix)]
-    if not inside and id(node) in made:
-        return made[id(node)]  # a type may be recursive
+    if not inside and id(node) in outlines:
+        return outlines[id(node)]  # a type may be recursive
     members = _Members()
 
     def outline(value: Any) -> Hashable:
-        found: list[Any] = []
+        parts: list[Any] = []
         for name, item in value.items():
             look = members[name]
             # An empty value is described by its type alone.
-            found += (name, look(item) if item and look is not None else type(item))
-        return tuple(found)
+            parts += (name, look(item) if item and look is not None else type(item))
+        return tuple(parts)
 
     if not inside:
-        made[id(node)] = outline
+        outlines[id(node)] = outline
     for name, field in node.fields.items():
         path = prefix + name
-        members[name] = None if path in left_out else _of(field.node, path, left_out, made)
+        members[name] = None if path in left_out else _of(field.node, path, left_out, outlines)
     return outline
 
 

@@ -141,15 +141,15 @@ class ExpressionInput:
             self._note(value)
             return value
         if isinstance(value, (list, tuple)):
-            return [self._copy(one, levels - 1) for one in value] if value else []
+            return [self._copy(item, levels - 1) for item in value] if value else []
         if value is None or isinstance(value, (bool, datetime)):
             return value
         if isinstance(value, (int, float)):
             return _number(value)
         if isinstance(value, (dict, Mapping)):
             self._note(*value)
-            return {key: self._copy(one, levels - 1) for key, one in value.items()}
-        return [self._copy(one, levels - 1) for one in value]
+            return {key: self._copy(item, levels - 1) for key, item in value.items()}
+        return [self._copy(item, levels - 1) for item in value]
 
     def _note(self, *texts: str) -> None:
         for text in texts:
@@ -176,14 +176,14 @@ class Expression:
         self._program = program
         self._variables = variables
 
-    def cost(self, given: ExpressionInput) -> int:
+    def cost(self, input_: ExpressionInput) -> int:
         """Upper bound of the characters moved by an evaluation; raises Failed.
 
         Loops multiply, up to the library's own limit, and their bodies run in every step. An
         addition may double a string; in a loop over the result of another loop, all strings.
         """
         try:
-            values, characters, longest = given.size
+            values, characters, longest = input_.size
         except ValueUnfit as unfit:
             raise self._failed(str(unfit)) from None
         written, count = len(self.source), self._functions
@@ -207,9 +207,9 @@ class Expression:
         result = self._evaluated(given)
         return self._bounded((result.value(),))[0] if _is_text(result) else None
 
-    def texts(self, given: ExpressionInput) -> tuple[str, ...] | None:
+    def texts(self, input_: ExpressionInput) -> tuple[str, ...] | None:
         """A string or a list of strings; null is none, and empty ones are omitted."""
-        result = self._evaluated(given)
+        result = self._evaluated(input_)
         kind = result.type().name()
         if kind == "NULL":
             return ()
@@ -218,14 +218,14 @@ class Expression:
             raise self._failed("the result is too large")
         if not all(map(_is_text, items)):
             return None
-        found = (item.value() for item in items)
-        return self._bounded(tuple(text for text in found if text))
+        strings = (item.value() for item in items)
+        return self._bounded(tuple(text for text in strings if text))
 
-    def _evaluated(self, given: ExpressionInput) -> Any:
+    def _evaluated(self, input_: ExpressionInput) -> Any:
         try:
-            if self._separators and given.most_pieces(self._separators) > MOST_VALUES:
+            if self._separators and input_.most_pieces(self._separators) > MOST_VALUES:
                 raise ValueUnfit("a text falls into too many pieces")
-            result = self._program.eval(self._activation(given))
+            result = self._program.eval(self._activation(input_))
             if result.type().name() != "ERROR":
                 return result
             problem = _safe_message(str(result.value()), self.source)
@@ -278,11 +278,11 @@ class Compiler:
     def signing_condition(self, source: str, sample: Mapping[str, Any]) -> Expression:
         """A condition over a certificate request with these fields, its user, and `now`."""
         _refuse_long_rule(source)
-        known = {**USER_FIELDS, REQUEST: tuple(sample)}
+        fields = {**USER_FIELDS, REQUEST: tuple(sample)}
         user = {"username": "", "uid": "", "groups": [""], "extra": {}}
         tried = {REQUEST: sample, USER: user, NOW: _NO_TIME}
-        made = self._compile(source, ABOUT_SIGNING, tried)
-        return _condition(_with_known_fields(made, known))
+        expression = self._compile(source, ABOUT_SIGNING, tried)
+        return _condition(_with_known_fields(expression, fields))
 
     def exchange_condition(self, source: str) -> Expression:
         """A condition over the claims of a token that is exchanged, and `now`."""
@@ -292,9 +292,9 @@ class Compiler:
     def _compile(
         self, source: str, variables: tuple[str, ...], sample: Mapping[str, Any] | None = None
     ) -> Expression:
-        known = self._compiled.get((variables, source))
-        if known is not None:
-            return known
+        compiled = self._compiled.get((variables, source))
+        if compiled is not None:
+            return compiled
         if len(source) > MOST_CHARACTERS:
             raise ExpressionUnusable(f"must have at most {MOST_CHARACTERS} characters")
         if len(_DOUBLING.findall(source)) > MOST_DOUBLINGS:
@@ -308,12 +308,12 @@ class Compiler:
             raise ExpressionUnusable(_complaint(str(raised))) from None
         if program.return_type().name().startswith("optional"):
             raise ExpressionUnusable("evaluates to an optional value; end it with orValue")
-        made = Expression(source, environment, program, variables)
-        _try(made, program, sample or {variables[0]: {}})
+        expression = Expression(source, environment, program, variables)
+        _try(expression, program, sample or {variables[0]: {}})
         if len(self._compiled) >= MOST_KEPT:
             self._compiled.clear()
-        self._compiled[variables, source] = made
-        return made
+        self._compiled[variables, source] = expression
+        return expression
 
 
 def _refuse_long_rule(source: str) -> None:
@@ -322,9 +322,9 @@ def _refuse_long_rule(source: str) -> None:
         raise ExpressionUnusable(text)
 
 
-def _try(made: Expression, program: Any, sample: Mapping[str, Any]) -> None:
+def _try(expression: Expression, program: Any, sample: Mapping[str, Any]) -> None:
     """The library finds some errors only when a program first runs."""
-    if made.cost(ExpressionInput(sample)) > _CHEAP_TRIAL:
+    if expression.cost(ExpressionInput(sample)) > _CHEAP_TRIAL:
         return
     try:
         tried = program.eval(data=dict(sample))
@@ -344,7 +344,12 @@ def _search_cost(pattern: str, text: int) -> int:
     many = sum(map(pattern.count, (".", "\\", "[^")))
     very_many = pattern.count("\\p") + pattern.count("\\P")
     size = len(pattern) + _CLASS * many + _LARGE_CLASS * very_many
-    counts = (int(one) for found in _REPEATED.findall(pattern) for one in found.split(",") if one)
+    counts = (
+        int(count)
+        for counted in _REPEATED.findall(pattern)
+        for count in counted.split(",")
+        if count
+    )
     times: int = max(counts, default=1) ** (1 + len(_REPEATED_AGAIN.findall(pattern)))
     return size * times * (_MADE_READY + _SEARCHED * text)
 
@@ -373,10 +378,10 @@ def _environment(variables: tuple[str, ...]) -> Any:
     )
 
 
-def _with_known_fields(expression: Expression, known: Mapping[str, tuple[str, ...]]) -> Expression:
+def _with_known_fields(expression: Expression, fields: Mapping[str, tuple[str, ...]]) -> Expression:
     """Refuse unknown fields: with a misspelt one the condition would never hold."""
     for operand, field in sorted(expression.selects):
-        if operand in known and field not in known[operand]:
+        if operand in fields and field not in fields[operand]:
             raise ExpressionUnusable(f"compilation failed: undefined field '{field}'")
     return expression
 
@@ -424,12 +429,12 @@ def _safe_message(error: str, source: str) -> str:
 
 def _aliases(source: str) -> dict[str, str]:
     """Escaped names in an expression: `kubernetes__dot__io` for the dotted one."""
-    found = {}
+    aliases = {}
     for name in _NAME.findall(source):
         meant = _unescaped(name)
         if meant is not None and meant != name:
-            found[name] = meant
-    return found
+            aliases[name] = meant
+    return aliases
 
 
 def _unescaped(name: str) -> str | None:
@@ -437,17 +442,17 @@ def _unescaped(name: str) -> str | None:
         return name[2:-2]
     if any(word not in _ESCAPED for word in _ESCAPE.findall(name)):
         return None
-    return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], name)
+    return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], name)
 
 
 def _renamed(value: Any, aliases: Mapping[str, str]) -> Any:
     if isinstance(value, list):
-        return [_renamed(one, aliases) for one in value]
+        return [_renamed(item, aliases) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {key: _renamed(one, aliases) for key, one in value.items()}
+    renamed = {key: _renamed(item, aliases) for key, item in value.items()}
     for name, meant in aliases.items():
-        found.pop(name, None)
-        if meant in found:
-            found[name] = found[meant]
-    return found
+        renamed.pop(name, None)
+        if meant in renamed:
+            renamed[name] = renamed[meant]
+    return renamed

@@ -45,22 +45,22 @@ class Evaluator:
         self._seconds = seconds
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    def is_cheap(self, expression: Expression, given: ExpressionInput) -> bool:
+    def is_cheap(self, expression: Expression, input_: ExpressionInput) -> bool:
         """Whether `here` may evaluate the expression."""
         try:
-            return expression.cost(given) <= CHEAP
+            return expression.cost(input_) <= CHEAP
         except Failed:
             return True  # it fails the same way when it is evaluated
 
-    def here(self, expression: Expression, given: ExpressionInput) -> Result:
+    def here(self, expression: Expression, input_: ExpressionInput) -> Result:
         """The result of a cheap expression."""
         try:
-            return expression.holds(given)
+            return expression.holds(input_)
         except Failed as failed:
             return failed
 
     async def elsewhere(
-        self, expressions: Sequence[Expression], given: ExpressionInput
+        self, expressions: Sequence[Expression], input_: ExpressionInput
     ) -> list[Result]:
         """The results of expressions that share one process and its limits.
 
@@ -68,14 +68,17 @@ class Evaluator:
         """
         question = json.dumps(
             {
-                "sources": [one.source for one in expressions],
+                "sources": [expression.source for expression in expressions],
                 "sample": self._sample,
-                "given": {**given.value, NOW: given.value[NOW].isoformat()},
+                "given": {**input_.value, NOW: input_.value[NOW].isoformat()},
             }
         )
         async with self._turns:
             answers = await asyncio.to_thread(_ask, question, self._seconds)
-        return [Failed(one["failed"]) if "failed" in one else one["holds"] for one in answers]
+        return [
+            Failed(expression["failed"]) if "failed" in expression else expression["holds"]
+            for expression in answers
+        ]
 
 
 def _ask(question: str, seconds: float) -> list[dict[str, Any]]:
@@ -100,17 +103,17 @@ def _ask(question: str, seconds: float) -> list[dict[str, Any]]:
         ) from None
     except subprocess.TimeoutExpired:
         raise NotEvaluated(f"its rules were not evaluated within {seconds:g} seconds") from None
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    return answers
 
 
 def _answers(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    given = {**question["given"], NOW: datetime.fromisoformat(question["given"][NOW])}
+    input_ = {**question["given"], NOW: datetime.fromisoformat(question["given"][NOW])}
     compiler = Compiler()
     for source in question["sources"]:
         expression = compiler.signing_condition(source, question["sample"])
         try:
-            yield {"holds": expression.holds(ExpressionInput(given))}
+            yield {"holds": expression.holds(ExpressionInput(input_))}
         except Failed as failed:
             yield {"failed": str(failed)}
 

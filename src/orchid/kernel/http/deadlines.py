@@ -63,7 +63,7 @@ class Deadlines(dict[Expiring, float]):
         """Expire all whose deadline has passed, and wait for the next."""
         self._stop_timer()
         loop, now = asyncio.get_running_loop(), self._monotonic()
-        for late in [one for one, moment in self.items() if moment <= now]:
+        for late in [expiring for expiring, moment in self.items() if moment <= now]:
             del self[late]
             loop.call_soon(late.expire)  # so that a failure does not stop the others
         if self:

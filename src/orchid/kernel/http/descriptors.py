@@ -20,16 +20,16 @@ OTHER_FILES: Final = 500  # the store, the log, outgoing connections
 
 def fitted(limits: ConnectionLimits) -> ConnectionLimits:
     """Limits for which the descriptors suffice."""
-    wanted = limits.max_connections + OTHER_FILES
-    there = raised_to(wanted)
-    if there >= wanted:
+    needed = limits.max_connections + OTHER_FILES
+    available = raised_to(needed)
+    if available >= needed:
         return limits
-    connections = max(1, there - min(OTHER_FILES, there // 2))
+    connections = max(1, available - min(OTHER_FILES, available // 2))
     log.info(
         "listener.fewer_connections: %d in place of %d, because the hard limit of open files is %d",
         connections,
         limits.max_connections,
-        there,
+        available,
     )
     share = connections / limits.max_connections
     return msgspec.structs.replace(
@@ -40,12 +40,12 @@ def fitted(limits: ConnectionLimits) -> ConnectionLimits:
     )
 
 
-def raised_to(wanted: int) -> int:
+def raised_to(needed: int) -> int:
     """Raise the open-file soft limit to `wanted` or the hard limit; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return needed
+    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     except (OSError, ValueError):  # some systems have another limit beside this one

@@ -356,22 +356,22 @@ class Listener:
 async def bind(host: str, port: int) -> list[socket.socket]:
     """Bind every address of a host; all get the same port, also a free one."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(
+    addresses = await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     bound: list[socket.socket] = []
     try:
-        for family, kind, protocol, _name, address in dict.fromkeys(found):
-            one = socket.socket(family, kind, protocol)
-            bound.append(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for family, kind, protocol, _name, address in dict.fromkeys(addresses):
+            listening = socket.socket(family, kind, protocol)
+            bound.append(listening)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind((address[0], port, *address[2:]))
-            port = port or one.getsockname()[1]
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind((address[0], port, *address[2:]))
+            port = port or listening.getsockname()[1]
     except OSError:
-        for one in bound:
-            one.close()
+        for listening in bound:
+            listening.close()
         raise
     return bound
 

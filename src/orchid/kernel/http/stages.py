@@ -113,11 +113,11 @@ class Stages:
             self._serve(received)
             return
         # Unauthenticated clients cause no store query.
-        known = [channel for channel in received if channel.known]
-        if len(known) < len(received):
+        authenticated = [channel for channel in received if channel.known]
+        if len(authenticated) < len(received):
             self._serve([channel for channel in received if not channel.known])
-        if known:
-            self._writes.wait_for(known)
+        if authenticated:
+            self._writes.wait_for(authenticated)
 
     def _next_received(self) -> list[StagedChannel]:
         received = self._received[:TOGETHER]

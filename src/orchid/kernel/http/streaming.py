@@ -176,12 +176,12 @@ class PendingRecognition:
 
     async def _run(self, rest: Coroutine[Any, Any, CallerStatus]) -> None:
         try:
-            found = await rest
+            status = await rest
         except Exception:  # the request itself will fail in the same way, and report it
-            found = CallerStatus.UNKNOWN
+            status = CallerStatus.UNKNOWN
         take, self._take = self._take, None
         if take is not None:
-            take(found)
+            take(status)
 
 
 T = TypeVar("T")

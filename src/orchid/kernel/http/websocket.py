@@ -51,13 +51,13 @@ def handshake(http: HttpRequest, secret_prefix: str) -> bytes | int:
         return _BAD_REQUEST
     if not headers.get("origin"):
         return _FORBIDDEN
-    chosen = [name for name in _offered(http) if not name.startswith(secret_prefix)]
-    if len(chosen) > 1:
+    protocols = [name for name in _offered(http) if not name.startswith(secret_prefix)]
+    if len(protocols) > 1:
         return _BAD_REQUEST
     digest = hashlib.sha1(key.encode("ascii") + _GUID, usedforsecurity=False).digest()
     lines = [b"Upgrade: websocket", b"Connection: Upgrade"]
     lines.append(b"Sec-WebSocket-Accept: " + base64.b64encode(digest))
-    lines += [b"Sec-WebSocket-Protocol: " + name.encode("latin-1") for name in chosen]
+    lines += [b"Sec-WebSocket-Protocol: " + name.encode("latin-1") for name in protocols]
     return b"".join(line + b"\r\n" for line in lines)
 
 

@@ -114,8 +114,8 @@ class ApiConnection:
         try:
             self._http.request(method, self._prefix + url, data, sent)
             answer = self._http.getresponse()
-            found = answer.read(self._largest + 1)
-            if len(found) > self._largest:
+            content = answer.read(self._largest + 1)
+            if len(content) > self._largest:
                 raise AnswerTooLarge
             # A truncated response is not an error for read(), and anybody on the path can truncate
             # one.
@@ -126,7 +126,7 @@ class ApiConnection:
             if isinstance(error, TimeoutError):
                 self._limit.left()  # raises if the whole call took too long
             raise
-        return ApiReply(answer.status, found, answer.headers)
+        return ApiReply(answer.status, content, answer.headers)
 
     def stream(self, url: str) -> Iterator[tuple[int, bytes]]:
         """The lines of an endless response, each with its status, over a connection of its own.

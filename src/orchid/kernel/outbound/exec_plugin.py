@@ -146,10 +146,10 @@ def _status(printed: bytes, plugin: _Plugin, now: datetime.datetime) -> Mapping[
 
 def _moment(text: Any) -> datetime.datetime:
     try:
-        found = datetime.datetime.fromisoformat(str(text))
+        moment = datetime.datetime.fromisoformat(str(text))
     except ValueError:
         raise ValueError("expirationTimestamp is not a time") from None
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
 
 
 def _with(access: ServerAccess, status: Mapping[str, Any]) -> ServerAccess:

@@ -20,10 +20,10 @@ def decode(body: bytes, type_: type[T], *, most: int = MOST_VALUES) -> T:
     """The document; raises AnswerRefused if it is too large, or not of the type."""
     require_few_marks(body, most)
     try:
-        found: T = msgspec.json.decode(body, type=type_)
+        decoded: T = msgspec.json.decode(body, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise AnswerRefused("the answer is not the JSON that was expected") from None
-    return found
+    return decoded
 
 
 def require_few_marks(body: bytes | msgspec.Raw, most: int) -> None:

@@ -77,16 +77,18 @@ def read(
     """The access of the chosen context, or the current one."""
     documents = [_Document(path, inside) for path in paths]
     where = ":".join(map(str, paths))
-    wanted = context or next((name for each in documents if (name := each.current)), "")
-    if not wanted:
+    name_of_context = context or next((name for each in documents if (name := each.current)), "")
+    if not name_of_context:
         raise UnusableKubeconfig(f"{where}: no current-context is set")
-    return _access(documents, wanted, plugins=plugins)
+    return _access(documents, name_of_context, plugins=plugins)
 
 
-def _access(documents: Sequence["_Document"], wanted: str, *, plugins: bool) -> ServerAccess:
-    _, chosen = _named(documents, "contexts", "context", wanted)
-    clusters, cluster = _named(documents, "clusters", "cluster", _text(chosen, "cluster"))
-    user_name = _text(chosen, "user")
+def _access(
+    documents: Sequence["_Document"], name_of_context: str, *, plugins: bool
+) -> ServerAccess:
+    _, context = _named(documents, "contexts", "context", name_of_context)
+    clusters, cluster = _named(documents, "clusters", "cluster", _text(context, "cluster"))
+    user_name = _text(context, "user")
     users, user = _named(documents, "users", "user", user_name) if user_name else (clusters, {})
     for word in _UNUSABLE if plugins else ("exec", *_UNUSABLE):
         if user.get(word):
@@ -105,17 +107,17 @@ def _access(documents: Sequence["_Document"], wanted: str, *, plugins: bool) -> 
     if bool(certificate) != bool(key):
         raise UnusableKubeconfig(f"{users.path} needs both client-certificate and client-key")
     token_file = users.located(user, "tokenFile")
-    given = users.text(user, "token")
+    token = users.text(user, "token")
     return ServerAccess(
         server=clusters.text(cluster, "server"),
         user=user_name,
-        namespace=_text(chosen, "namespace"),
+        namespace=_text(context, "namespace"),
         authority=clusters.material(cluster, "certificate-authority"),
         server_name=clusters.text(cluster, "tls-server-name"),
         insecure=cluster.get("insecure-skip-tls-verify") is True,
         certificate=certificate,
         key=SecretValue(key.decode("latin-1")) if key else None,
-        given_token=fit_token(given, str(users.path)) if given else None,
+        given_token=fit_token(token, str(users.path)) if token else None,
         token_file=token_file,
         plugin=users.plugin(user),
         files=(

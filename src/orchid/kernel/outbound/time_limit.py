@@ -68,9 +68,9 @@ class TimedSocket(ssl.SSLSocket):
 
 def dial(host: str, port: int, limit: TimeLimit) -> socket.socket:
     """Connect to the first address of a host that accepts; each gets its share of the time."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: OSError = ConnectionError("the name has no address")
-    for index, (family, kind, protocol, _, address) in enumerate(found):
+    for index, (family, kind, protocol, _, address) in enumerate(addresses):
         left = limit.left()
         try:
             connection = socket.socket(family, kind, protocol)
@@ -78,7 +78,7 @@ def dial(host: str, port: int, limit: TimeLimit) -> socket.socket:
             problem = error
             continue
         try:
-            connection.settimeout(None if left is None else left / (len(found) - index))
+            connection.settimeout(None if left is None else left / (len(addresses) - index))
             connection.connect(address)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:

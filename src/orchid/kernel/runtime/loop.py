@@ -206,14 +206,14 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
 
     def take(self, event: WatchedChange[T]) -> None:
         """Queue the object of an event. Called for every event, so it must be fast."""
-        found = event.object
-        key = (found.namespace, found.name)
+        object_ = event.object
+        key = (object_.namespace, object_.name)
         if event.type != DELETED:
-            self.queue.add(key, found)
+            self.queue.add(key, object_)
             return
         self.queue.drop(key)
         if self.minds_deletions:
-            self.queue.add(key, Gone(found))
+            self.queue.add(key, Gone(object_))
 
     def shown(self, key: Key) -> str:
         return "/".join(filter(None, key))

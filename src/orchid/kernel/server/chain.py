@@ -192,9 +192,9 @@ class Chain:
 
     def _shorten_deadline(self, exchange: Exchange) -> None:
         """`?timeout=5s` may shorten the deadline of a request, never lengthen it."""
-        http, given = exchange.http, exchange.query.get("timeout")
-        if given and given[0] and exchange.target.verb != "watch":
-            asked = duration(given[0])
+        http, texts = exchange.http, exchange.query.get("timeout")
+        if texts and texts[0] and exchange.target.verb != "watch":
+            asked = duration(texts[0])
             if 0 < asked < http.timeout:
                 http.timeout = asked
 
@@ -205,14 +205,14 @@ def _log_fields(exchange: Exchange, answer: Response | Stream, took: float) -> d
     The presented token is removed from text of the client.
     """
     http, caller, token = exchange.http, exchange.caller, presented_token(exchange.http)
-    chosen = {"method": http.method, "path": http.path, "audit_id": exchange.audit_id}
+    shown = {"method": http.method, "path": http.path, "audit_id": exchange.audit_id}
     if token:
-        chosen = {name: text.replace(token, MASK) for name, text in chosen.items()}
+        shown = {name: text.replace(token, MASK) for name, text in shown.items()}
     return {
-        "method": chosen["method"],
-        "path": chosen["path"],
+        "method": shown["method"],
+        "path": shown["path"],
         "status": answer.status,
         "user": caller.user.username if caller is not None else "",
         "ms": round(took * 1000, 1),
-        "audit_id": chosen["audit_id"],
+        "audit_id": shown["audit_id"],
     }

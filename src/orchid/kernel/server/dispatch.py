@@ -360,17 +360,17 @@ class Dispatch:
         *,
         offered: tuple[str, ...] = SERVED,
     ) -> None:
-        accept, known = exchange.head.client.accept, exchange.head.client.forms
+        accept, forms = exchange.head.client.accept, exchange.head.client.forms
         if not accept:
             return
         has_table = bool(kind.columns) and (endpoint is None or endpoint.has_table)
-        form = known.get((offered, has_table))
+        form = forms.get((offered, has_table))
         if form is None:
             require_route_accepts(accept, offered)
             form = form_of(accept, table=has_table, transforms=True)
             if form is None:
                 raise not_acceptable(SERVED)
-            known[offered, has_table] = form
+            forms[offered, has_table] = form
         exchange.form = form
 
     async def _entry_answer(self, exchange: Exchange, code: int, entry: Entry[Any]) -> Response:
@@ -478,8 +478,8 @@ def unsupported_media(served: Iterable[str] = SERVED) -> UnsupportedMedia:
 
 
 def patch_media_type(exchange: Exchange) -> str:
-    given = exchange.http.headers.get("content-type", "")
-    media = given.partition(";")[0]
+    content_type = exchange.http.headers.get("content-type", "")
+    media = content_type.partition(";")[0]
     if media in MEDIA_TYPES:
         return media
     if media.strip() in MEDIA_TYPES or any(m in MEDIA_TYPES for m in media.split(",")):

@@ -351,8 +351,10 @@ class Fairness:
         self, key: tuple[str, tuple[str, ...], str], user: UserInfo, target: Target
     ) -> Flow:
         if len(self._flows) >= MOST_FLOWS:
-            self._flows = {known: flow for known, flow in self._flows.items() if not flow.is_idle}
-        schema = next(one for one in self._schemas if one.matches(user, target))
+            self._flows = {
+                flow_key: flow for flow_key, flow in self._flows.items() if not flow.is_idle
+            }
+        schema = next(candidate for candidate in self._schemas if candidate.matches(user, target))
         flow = self._flows[key] = Flow(self.levels[schema.level], self._headers[schema.name])
         return flow
 

@@ -73,7 +73,7 @@ class LoopWatchdog:
     def _beat(self) -> None:
         now = self._monotonic()
         late = max(0.0, now - self._due)
-        found, self._found = self._found, ""
+        culprit, self._found = self._found, ""
         self._due = now + BEAT
         self.lag.observe(late)
         self._notify(late)
@@ -81,7 +81,7 @@ class LoopWatchdog:
             self.held.count()
             if now - self._said >= SAY_AT_MOST_EVERY:
                 self._said = now
-                by = found or IDLE
+                by = culprit or IDLE
                 # A busy machine is no fault of the server.
                 level = logging.WARNING if late > LONG else logging.INFO
                 level = logging.DEBUG if by == IDLE else level

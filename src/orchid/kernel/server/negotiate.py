@@ -138,9 +138,9 @@ def form_of(
 
 def _fitted(clause: Clause, media: str, *, table: bool, transforms: bool) -> Form | None:
     transform, version = Transform.NONE, ""
-    wanted = (clause.get("as"), clause.get("g"), clause.get("v"))
-    if any(wanted):
-        fitting = _transform(wanted, media, table=table) if transforms else None
+    parameters = (clause.get("as"), clause.get("g"), clause.get("v"))
+    if any(parameters):
+        fitting = _transform(parameters, media, table=table) if transforms else None
         if fitting is None:
             return None
         transform, version = fitting
@@ -153,9 +153,9 @@ def _fitted(clause: Clause, media: str, *, table: bool, transforms: bool) -> For
 
 
 def _transform(
-    wanted: tuple[str, str, str], media: str, *, table: bool
+    parameters: tuple[str, str, str], media: str, *, table: bool
 ) -> tuple[Transform, str] | None:
-    kind, group, version = wanted
+    kind, group, version = parameters
     if group not in META_GROUPS or version not in ("v1", "v1beta1"):
         return None
     if kind == Transform.TABLE:
@@ -195,9 +195,9 @@ def media_type_of(content_type: str) -> str:
     parameters = semicolon + rest
     if not _PARAMETERS(parameters):
         return ""
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in _PARAMETER(parameters):
-        if given.setdefault(name.lower(), value) != value:
+        if values.setdefault(name.lower(), value) != value:
             return ""
     return media.strip().lower()
 

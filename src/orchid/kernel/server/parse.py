@@ -251,16 +251,16 @@ def both(sent: DeleteOptions, asked: DeleteOptions) -> DeleteOptions:
 
 def _agreed(sent: W, asked: W) -> W:
     """Either may omit a value; if both have one, they must agree."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in msgspec.structs.fields(sent):
-        one, other = getattr(sent, field.name), getattr(asked, field.name)
-        if isinstance(one, Wire) and isinstance(other, Wire):
-            one = other = _agreed(one, other)
-        if one != other and field.default not in (one, other):
-            said = f"{field.encode_name}: the body says {one} and the query says {other}"
+        from_body, from_query = getattr(sent, field.name), getattr(asked, field.name)
+        if isinstance(from_body, Wire) and isinstance(from_query, Wire):
+            from_body = from_query = _agreed(from_body, from_query)
+        if from_body != from_query and field.default not in (from_body, from_query):
+            said = f"{field.encode_name}: the body says {from_body} and the query says {from_query}"
             raise BadRequest(said)
-        found[field.name] = other if one == field.default else one
-    return replace(sent, **found)
+        values[field.name] = from_query if from_body == field.default else from_body
+    return replace(sent, **values)
 
 
 def delete_option_errors(
@@ -288,6 +288,6 @@ def _unreadable_errors(options: DeleteOptions, collection: bool) -> Iterator[Fie
         "preconditions": options.preconditions is not None,
         "propagationPolicy": options.propagation_policy is not None,
     }
-    for name, given in others.items():
-        if given:
+    for name, is_set in others.items():
+        if is_set:
             yield invalid(IGNORE, True, f"cannot be set together with .{name}")

@@ -35,16 +35,16 @@ def list_body(kind: Kind[Any], meta: ListMeta, listed: Listed[Any], form: Form) 
 
 def entry_message(entry: Entry[Any]) -> bytes:
     forms = entry.shared_forms()
-    found = forms.get(_WHOLE)
-    if found is None:
-        found = forms[_WHOLE] = message_of(entry.kind.type).encode(entry.object)
-    return found
+    message = forms.get(_WHOLE)
+    if message is None:
+        message = forms[_WHOLE] = message_of(entry.kind.type).encode(entry.object)
+    return message
 
 
 def entry_metadata(entry: Entry[Any]) -> bytes:
     forms = entry.shared_forms()
-    found = forms.get(_METADATA)
-    if found is None:
+    encoded = forms.get(_METADATA)
+    if encoded is None:
         message = message_of(ObjectMeta).encode(entry.meta)
-        found = forms[_METADATA] = metadata_message(message)
-    return found
+        encoded = forms[_METADATA] = metadata_message(message)
+    return encoded

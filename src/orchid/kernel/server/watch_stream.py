@@ -76,13 +76,13 @@ class EventForm:
         forms = change.forms
         if forms is None:
             forms = change.forms = {}
-        found = forms.get(key)
-        if found is None:
+        chunk = forms.get(key)
+        if chunk is None:
             if entry.kind is not self.kind:
                 entry = entry.served_as(self.kind)
             events = ((type_, entry),) if self.transform is Transform.NONE else ()
-            found = forms[key] = Chunk(self.event(type_, entry), events)
-        return found
+            chunk = forms[key] = Chunk(self.event(type_, entry), events)
+        return chunk
 
     def _transformed(self, entry: Entry[Any]) -> bytes:
         if self.transform is not Transform.TABLE:

@@ -73,10 +73,10 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def stores_token_keys(self) -> bool:
         """Whether token keys are SigningKey objects; otherwise they are files."""
-        given = self.given
-        if given.token_keys:
-            return given.token_keys == STORED
-        has_files = given.service_account_signing_key_file or given.service_account_key_file
+        options = self.given
+        if options.token_keys:
+            return options.token_keys == STORED
+        has_files = options.service_account_signing_key_file or options.service_account_key_file
         return not has_files and not self.is_unsealed
 
     @property
@@ -91,33 +91,33 @@ class Settings(msgspec.Struct, frozen=True):
         return Path(given) if given else self.data_dir / default
 
 
-def check(given: Given) -> Settings:
+def check(options: Given) -> Settings:
     """Validate the given settings; raises BadSettings."""
-    _refuse_contradictions(given)
-    for section in given.sections:
-        given.of(section).refuse_contradictions(given)
-    host, port = given.listen.parts
-    issuers = given.service_account_issuer or (_url(given.advertise_address or host, port),)
+    _refuse_contradictions(options)
+    for section in options.sections:
+        options.of(section).refuse_contradictions(options)
+    host, port = options.listen.parts
+    issuers = options.service_account_issuer or (_url(options.advertise_address or host, port),)
     checked = Settings(
-        given=given,
-        data_dir=Path(given.data_dir),
+        given=options,
+        data_dir=Path(options.data_dir),
         host=host,
         port=port,
-        names=SETS[given.naming],
+        names=SETS[options.naming],
         issuers=issuers,
-        api_audiences=given.api_audiences or issuers[:1],
-        request_timeout=given.request_timeout.seconds,
-        shutdown_grace=given.shutdown_grace.seconds,
-        history=given.history.seconds,
-        longest_token=int(given.service_account_max_token_expiration.seconds),
-        signing_duration=given.cluster_signing_duration.seconds,
-        issued_retention=given.issued_retention.seconds,
-        jwks_max_age=given.service_account_jwks_max_age.seconds,
-        token_key_rotation=given.token_key_rotation.seconds,
-        token_key_publish_time=given.token_key_publish_time.seconds,
-        token_webhook_ttl=given.authentication_token_webhook_cache_ttl.seconds,
-        webhook_allowed_ttl=given.authorization_webhook_cache_authorized_ttl.seconds,
-        webhook_refused_ttl=given.authorization_webhook_cache_unauthorized_ttl.seconds,
+        api_audiences=options.api_audiences or issuers[:1],
+        request_timeout=options.request_timeout.seconds,
+        shutdown_grace=options.shutdown_grace.seconds,
+        history=options.history.seconds,
+        longest_token=int(options.service_account_max_token_expiration.seconds),
+        signing_duration=options.cluster_signing_duration.seconds,
+        issued_retention=options.issued_retention.seconds,
+        jwks_max_age=options.service_account_jwks_max_age.seconds,
+        token_key_rotation=options.token_key_rotation.seconds,
+        token_key_publish_time=options.token_key_publish_time.seconds,
+        token_webhook_ttl=options.authentication_token_webhook_cache_ttl.seconds,
+        webhook_allowed_ttl=options.authorization_webhook_cache_authorized_ttl.seconds,
+        webhook_refused_ttl=options.authorization_webhook_cache_unauthorized_ttl.seconds,
     )
     if checked.stores_token_keys and checked.is_unsealed:
         raise BadSettings(
@@ -127,50 +127,51 @@ def check(given: Given) -> Settings:
     return checked
 
 
-def _refuse_contradictions(given: Given) -> None:
+def _refuse_contradictions(options: Given) -> None:
     """Refuse values that contradict each other."""
-    if not given.listen:
+    if not options.listen:
         raise BadSettings("--listen: '' is not an address and a port, like 127.0.0.1:6443")
-    if unknown := [mode for mode in given.authorization_mode if mode not in AUTHORIZERS]:
-        known = ", ".join(AUTHORIZERS)
-        raise BadSettings(f"--authorization-mode: {unknown[0]!r} is none of {known}")
-    if not given.authorization_mode:
+    if unknown := [mode for mode in options.authorization_mode if mode not in AUTHORIZERS]:
+        authorizers = ", ".join(AUTHORIZERS)
+        raise BadSettings(f"--authorization-mode: {unknown[0]!r} is none of {authorizers}")
+    if not options.authorization_mode:
         raise BadSettings("--authorization-mode: at least one authorizer is needed")
     for name, least in LEAST.items():
-        if getattr(given, name) < least:
+        if getattr(options, name) < least:
             raise BadSettings(f"--{name.replace('_', '-')}: at least {least} is needed")
-    _issuers(given)
-    own_pairs(given, SETS[given.naming])
+    _issuers(options)
+    own_pairs(options, SETS[options.naming])
     for pair in PAIRS:
-        go_together(given, *pair)
-    _front_proxy(given)
-    _ages(given)
+        go_together(options, *pair)
+    _front_proxy(options)
+    _ages(options)
 
 
-def _issuers(given: Given) -> None:
+def _issuers(options: Given) -> None:
     """Refuse issuers and hosts that clients could not use."""
-    for issuer in given.service_account_issuer:
+    for issuer in options.service_account_issuer:
         # As in Kubernetes, a word without a colon is an issuer, too.
         if not (is_plain_url(issuer) if ":" in issuer else is_plain(issuer)):
             raise BadSettings(
                 f"--service-account-issuer: {issuer!r} is not a URL like https://id.example.org"
             )
-    if given.advertise_address and not is_plain(given.advertise_address):
+    if options.advertise_address and not is_plain(options.advertise_address):
         raise BadSettings(
-            f"--advertise-address: {given.advertise_address!r} is not a host name or an IP address"
+            f"--advertise-address: {options.advertise_address!r} "
+            "is not a host name or an IP address"
         )
 
 
-def _ages(given: Given) -> None:
+def _ages(options: Given) -> None:
     """Refuse durations that are too short for others."""
-    if given.token_key_publish_time.seconds < given.service_account_jwks_max_age.seconds:
+    if options.token_key_publish_time.seconds < options.service_account_jwks_max_age.seconds:
         raise BadSettings(
             "--token-key-publish-time: must not be below --service-account-jwks-max-age, for which "
             "verifiers cache the published keys"
         )
     # CRLs of revoked signers are computed from these records.
     least = LISTED_AFTER_END.total_seconds()
-    if given.issued_retention.seconds < least:
+    if options.issued_retention.seconds < least:
         raise BadSettings(
             f"--issued-retention: at least {least / 3600:.0f}h: a revocation list has a "
             "certificate for that long after it expired"
@@ -184,9 +185,9 @@ def _url(host: str, port: int) -> str:
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _front_proxy(given: Given) -> None:
+def _front_proxy(options: Given) -> None:
     """Refuse headers of a front proxy without its CA: they could not be verified."""
-    if given.requestheader_client_ca_file:
+    if options.requestheader_client_ca_file:
         return
     for name in (
         "requestheader_allowed_names",
@@ -195,7 +196,7 @@ def _front_proxy(given: Given) -> None:
         "requestheader_group_headers",
         "requestheader_extra_headers_prefix",
     ):
-        if getattr(given, name):
+        if getattr(options, name):
             flag = name.replace("_", "-")
             raise BadSettings(
                 f"--{flag} needs --requestheader-client-ca-file, which verifies the front proxy"

@@ -76,16 +76,16 @@ class DataDirectory(msgspec.Struct, frozen=True):
 
 def located(settings: Settings) -> DataDirectory:
     """The paths of all files; creates nothing."""
-    root, given = settings.data_dir, settings.given
+    root, options = settings.data_dir, settings.given
     return DataDirectory(
         path=root,
-        serving_certificate=settings.path(given.tls_cert_file, "serving.crt"),
-        serving_key=settings.path(given.tls_private_key_file, "serving.key"),
+        serving_certificate=settings.path(options.tls_cert_file, "serving.crt"),
+        serving_key=settings.path(options.tls_private_key_file, "serving.key"),
         ca_certificate=root / "ca.crt",
         ca_key=root / "ca.key",
-        signing_key=settings.path(given.service_account_signing_key_file, "token-signing.key"),
-        ledger_keys=tuple(map(Path, given.ledger_key_file)) or (root / "ledger.key",),
-        encryption=settings.path(given.encryption_provider_config, "encryption.yaml"),
+        signing_key=settings.path(options.service_account_signing_key_file, "token-signing.key"),
+        ledger_keys=tuple(map(Path, options.ledger_key_file)) or (root / "ledger.key",),
+        encryption=settings.path(options.encryption_provider_config, "encryption.yaml"),
         kubeconfig=root / "admin.kubeconfig",
         database=root / "orchid.db",
     )
@@ -93,16 +93,16 @@ def located(settings: Settings) -> DataDirectory:
 
 def certificate_files(settings: Settings, files: DataDirectory) -> list[CertificateFile]:
     """All certificate files that a server with these settings uses for itself."""
-    given = settings.given
+    options = settings.given
     signing = {
-        **{each.metric: each.certificate for each in signing_files(given, settings.names)},
-        "etcd-client": given.etcd_certfile,
+        **{each.metric: each.certificate for each in signing_files(options, settings.names)},
+        "etcd-client": options.etcd_certfile,
     }
     bundles = {
-        "client-ca": given.client_ca_file,
-        "front-proxy-ca": given.requestheader_client_ca_file,
-        "oidc-ca": given.oidc_ca_file,
-        "etcd-ca": given.etcd_cafile,
+        "client-ca": options.client_ca_file,
+        "front-proxy-ca": options.requestheader_client_ca_file,
+        "oidc-ca": options.oidc_ca_file,
+        "etcd-ca": options.etcd_cafile,
     }
     return [
         CertificateFile("serving", files.serving_certificate),
@@ -122,16 +122,16 @@ def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False)
     Only for the server that has the store open: its lock excludes a second server. `shares`: also
     files that servers over one etcd share, and that a start would take from the store.
     """
-    root, given = settings.data_dir, settings.given
+    root, options = settings.data_dir, settings.given
     make(settings)
     files = located(settings)
     try:
         authority = _first_authority(files, settings, now, shares=shares)
         if shares or not settings.stores_token_keys:
             make_signing_key(files, settings)
-        if not given.ledger_key_file and not (own := files.ledger_keys[0]).exists():
+        if not options.ledger_key_file and not (own := files.ledger_keys[0]).exists():
             write_private(own, keys.encode_private(Ed25519PrivateKey.generate()).encode())
-        if shares or not (given.encryption_provider_config or given.etcd_servers):
+        if shares or not (options.encryption_provider_config or options.etcd_servers):
             make_encryption(files, settings)
         if authority is not None:
             renew_from(files, authority, settings, now)
@@ -149,8 +149,8 @@ def refused_credentials(settings: Settings, files: DataDirectory) -> Iterator[st
     """
     for find in (unverified_tokens, unaccepted_clients):
         try:
-            if found := find(settings, files):
-                yield found
+            if refused := find(settings, files):
+                yield refused
         except (Refusal, ValueError):
             continue
 
@@ -172,16 +172,16 @@ def unverified_tokens(settings: Settings, files: DataDirectory) -> str:
 
 def unaccepted_clients(settings: Settings, files: DataDirectory) -> str:
     """Whether the authority of client certificates is not one that clients may have."""
-    given, names = settings.given, settings.names
-    if not given.client_ca_file:
+    options, names = settings.given, settings.names
+    if not options.client_ca_file:
         return ""
-    pairs = {pair.signer: pair.certificate for pair in signing_files(given, names)}
+    pairs = {pair.signer: pair.certificate for pair in signing_files(options, names)}
     signing = Path(pairs[names.client_signer] or pairs[""] or files.ca_certificate)
     signer, *_ = certificates.parse_blocks(read_bounded(signing))
-    if signer in certificates.parse_blocks(read_bounded(Path(given.client_ca_file))):
+    if signer in certificates.parse_blocks(read_bounded(Path(options.client_ca_file))):
         return ""
     return (
-        f"client certificates that this server signs are refused by it: {given.client_ca_file} "
+        f"client certificates that this server signs are refused by it: {options.client_ca_file} "
         f"does not contain {signing}"
     )
 
@@ -209,14 +209,14 @@ def renew_from(
     return _kubeconfig(files, authority, settings, now, trusted) or serving
 
 
-def write_authorities(files: DataDirectory, found: Sequence[x509.Certificate]) -> bool:
+def write_authorities(files: DataDirectory, current: Sequence[x509.Certificate]) -> bool:
     """Write the certificates of the cluster CA's keys, unless they are there; return whether."""
     try:
-        if certificates.parse_blocks(read_bounded(files.ca_certificate)) == list(found):
+        if certificates.parse_blocks(read_bounded(files.ca_certificate)) == list(current):
             return False
     except Refusal:
         pass  # there is no such file yet, or it is damaged
-    write_private(files.ca_certificate, encoded_authorities(found))
+    write_private(files.ca_certificate, encoded_authorities(current))
     return True
 
 
@@ -238,9 +238,9 @@ def file_authority(files: DataDirectory) -> Authority | None:
         return Authority.load(chain, key)
     except Refusal:
         pass  # it has several keys
-    for one in certificates.parse_blocks(chain):
+    for certificate in certificates.parse_blocks(chain):
         try:
-            return Authority.load(encoded_authorities([one]), key)
+            return Authority.load(encoded_authorities([certificate]), key)
         except Refusal:
             continue  # of another key
     return None
@@ -383,8 +383,8 @@ def _serves(
     leaf = _good_leaf(read_bounded(files.serving_certificate), key, authority, now)
     if leaf is None:
         return False
-    found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
-    return set(names) <= set(found.dns_names) and set(addresses) <= set(found.ip_addresses)
+    contents = certificates.read_contents(certificates.read(certificates.encode(leaf)))
+    return set(names) <= set(contents.dns_names) and set(addresses) <= set(contents.ip_addresses)
 
 
 def _good_leaf(
@@ -413,8 +413,8 @@ def _kubeconfig(
 ) -> bool:
     """Write the administrator's kubeconfig, unless the one in place is good."""
     marker = f"# expires {{}} server {settings.url}"
-    wanted = settings.url, _b64(trusted)
-    if files.kubeconfig.exists() and _gives_access(files.kubeconfig, authority, wanted, now):
+    expected = settings.url, _b64(trusted)
+    if files.kubeconfig.exists() and _gives_access(files.kubeconfig, authority, expected, now):
         return False
     issued = authority.issue_client(ADMIN, groups=(MASTERS,), lifetime=YEAR, now=now)
     text = kubeconfig_text(
@@ -432,16 +432,16 @@ def _kubeconfig(
 
 
 def _gives_access(
-    path: Path, authority: Authority, wanted: tuple[str, str], now: datetime.datetime
+    path: Path, authority: Authority, expected: tuple[str, str], now: datetime.datetime
 ) -> bool:
     """Whether the kubeconfig has a good certificate for the server; `wanted`: URL and its CAs."""
-    text, (url, trusted) = read_bounded(path, 1 << 20).decode(errors="replace"), wanted
-    found = dict(_EMBEDDED.findall(text))
-    is_current = found.pop("certificate-authority", "") == trusted
+    text, (url, trusted) = read_bounded(path, 1 << 20).decode(errors="replace"), expected
+    embedded = dict(_EMBEDDED.findall(text))
+    is_current = embedded.pop("certificate-authority", "") == trusted
     if not is_current or text.partition("\n")[0].split()[3:] != ["server", url]:
         return False
     try:
-        data = {name: base64.b64decode(value, validate=True) for name, value in found.items()}
+        data = {name: base64.b64decode(value, validate=True) for name, value in embedded.items()}
     except ValueError:
         return False
     chain, key = data.get("client-certificate", b""), data.get("client-key", b"")

@@ -43,10 +43,10 @@ def written_in(type_: type[Given], path: Path | None) -> dict[str, Any]:
         raise BadSettings(f"--config: {problem.strerror}: {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise BadSettings(f"--config: {path} is not TOML: {problem}") from None
-    known = [field.encode_name for field in msgspec.structs.fields(type_)]
+    names = [field.encode_name for field in msgspec.structs.fields(type_)]
     for name in written:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise BadSettings(f"--config: {path}: there is no setting {name!r}{hint}")
     return written

@@ -29,23 +29,23 @@ class SigningFiles(NamedTuple):
     key: str
 
 
-def signing_files(given: Given, names: Naming) -> list[SigningFiles]:
+def signing_files(options: Given, names: Naming) -> list[SigningFiles]:
     """Every pair of flags, the shared one first."""
     return [
         SigningFiles(
             signer=getattr(names, field) if field else "",
             metric=metric,
             flag=f"cluster-signing-{word}".rstrip("_-").replace("_", "-"),
-            certificate=getattr(given, f"cluster_signing_{word}cert_file"),
-            key=getattr(given, f"cluster_signing_{word}key_file"),
+            certificate=getattr(options, f"cluster_signing_{word}cert_file"),
+            key=getattr(options, f"cluster_signing_{word}key_file"),
         )
         for word, (field, metric) in _PAIRS.items()
     ]
 
 
-def own_pairs(given: Given, names: Naming) -> Mapping[str, tuple[Path, Path]]:
+def own_pairs(options: Given, names: Naming) -> Mapping[str, tuple[Path, Path]]:
     """The files of signers with an authority of their own; raises BadSettings."""
-    shared, *others = signing_files(given, names)
+    shared, *others = signing_files(options, names)
     for each in others:
         if bool(each.certificate) != bool(each.key):
             raise BadSettings(f"--{each.flag}-cert-file and --{each.flag}-key-file go together")

@@ -183,14 +183,14 @@ class EncryptedStore:
         first.
         """
         providers = self._providers[prefix]
-        encrypting = [one for one in providers if one.mark]
+        encrypting = [provider for provider in providers if provider.mark]
         candidates = encrypting if providers[0].mark else providers
-        for one in candidates:
-            if self.is_shared(prefix, one):
-                return one
-        for one in encrypting:
-            if self.has_sealed(prefix, one):
-                return one
+        for provider in candidates:
+            if self.is_shared(prefix, provider):
+                return provider
+        for provider in encrypting:
+            if self.has_sealed(prefix, provider):
+                return provider
         return candidates[0]
 
     def has_sealed(self, prefix: str, provider: Provider) -> bool:
@@ -206,11 +206,11 @@ class EncryptedStore:
 
     def stale_keys(self, limit: int) -> list[str]:
         """Some keys whose values should be written again."""
-        found: list[str] = []
+        keys: list[str] = []
         for prefix in self._prefixes:
-            left = limit - len(found)
-            found += self._values.not_by(prefix, self.sealer(prefix).key_id, left) if left else []
-        return found
+            left = limit - len(keys)
+            keys += self._values.not_by(prefix, self.sealer(prefix).key_id, left) if left else []
+        return keys
 
     async def reseal(self, key: str) -> bool:
         """Write a value again if another key sealed it; return whether it was written."""
@@ -226,18 +226,18 @@ class EncryptedStore:
 
     def counts(self) -> list[SealedCount]:
         """The number of values by prefix and key, also of keys that are not here."""
-        found: Counter[tuple[str, str]] = Counter()
+        totals: Counter[tuple[str, str]] = Counter()
         for prefix, sealed_by, count in self._values.counts():
-            found[prefix, key_name(sealed_by)] += count
+            totals[prefix, key_name(sealed_by)] += count
         for locked in self._values.locked.values():
-            found[locked.prefix, locked.key] += 1
-        return [SealedCount(prefix, name, count) for (prefix, name), count in found.items()]
+            totals[locked.prefix, locked.key] += 1
+        return [SealedCount(prefix, name, count) for (prefix, name), count in totals.items()]
 
     def needed_beside(self, providers: Providers) -> Iterator[SealedCount]:
         """Keys that have sealed current values and are not among other providers."""
         for prefix, sealed_by, count in self._values.counts():
-            there = {one.key_id for one in providers.get(prefix, ())} or {IDENTITY}
-            if count and sealed_by not in there:
+            key_ids = {provider.key_id for provider in providers.get(prefix, ())} or {IDENTITY}
+            if count and sealed_by not in key_ids:
                 yield SealedCount(prefix, key_name(sealed_by), count)
 
     def missing_keys(self, is_unreadable: Callable[[str], bool]) -> set[str]:
@@ -252,8 +252,8 @@ class EncryptedStore:
         would not help.
         """
         return any(
-            one.mark not in self._working and is_unreadable(key)
-            for key, one in self._values.locked.items()
+            value.mark not in self._working and is_unreadable(key)
+            for key, value in self._values.locked.items()
         )
 
     # -- the store ---------------------------------------------------------------------------

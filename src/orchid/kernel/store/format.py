@@ -45,21 +45,21 @@ def decode(value: bytes | None, where: str) -> StoreFormat:
         raise StoreUnusable(f"{where} is damaged: its record {KEY} cannot be read") from None
 
 
-def refuse_newer(found: StoreFormat, where: str) -> None:
+def refuse_newer(stated: StoreFormat, where: str) -> None:
     """Raise NewerFormat for a format that this version does not know."""
-    if found.format <= FORMAT:
+    if stated.format <= FORMAT:
         return
-    needed = f"Orchid {found.needs} or later" if found.needs else "a later version of Orchid"
+    needed = f"Orchid {stated.needs} or later" if stated.needs else "a later version of Orchid"
     raise NewerFormat(
-        f"{where} has format {found.format}, written by {found.author}: it needs {needed}. This is "
-        f"Orchid {__version__}, which knows formats up to {FORMAT}"
+        f"{where} has format {stated.format}, written by {stated.author}: it needs {needed}. "
+        f"This is Orchid {__version__}, which knows formats up to {FORMAT}"
     )
 
 
 def update(records: Mapping[str, Record]) -> list[Change]:
     """The change after which the record names this version; none if it does so already."""
     value = msgspec.json.encode(CURRENT)
-    found = records.get(KEY)
-    if found is not None and found.value == value:
+    record = records.get(KEY)
+    if record is not None and record.value == value:
         return []
-    return [Change(KEY, value, found.revision if found else ABSENT)]
+    return [Change(KEY, value, record.revision if record else ABSENT)]

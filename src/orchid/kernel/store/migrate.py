@@ -95,18 +95,18 @@ async def migrate(
     if (await target.read(Span.all(), limit=1)).records:
         raise NotMigrated("the target is not empty")
     start = await source.revision()
-    wanted = await _add_up(source, start, _Sum(mark), Progress("count", 0, 0), report)
-    await _copy(source, start, target, wanted.records, report)
+    expected = await _add_up(source, start, _Sum(mark), Progress("count", 0, 0), report)
+    await _copy(source, start, target, expected.records, report)
     end = await target.revision()
-    found = await _add_up(target, end, _Sum(mark), Progress("verify", 0, wanted.records), report)
+    copied = await _add_up(target, end, _Sum(mark), Progress("verify", 0, expected.records), report)
     if await source.revision() != start:
         raise NotMigrated("the source was written to meanwhile; the copy is not complete")
     if await target.revision() != end:
         raise NotMigrated("the target was written to meanwhile; it is not a copy")
-    if (wanted.records, wanted.digest()) != (found.records, found.digest()):
-        raise NotMigrated(f"{found.records} records arrived of {wanted.records}, or they differ")
+    if (expected.records, expected.digest()) != (copied.records, copied.digest()):
+        raise NotMigrated(f"{copied.records} records arrived of {expected.records}, or they differ")
     await target.compact(end)
-    return Migrated(found.records, found.digest(), start, end, found.sealed)
+    return Migrated(copied.records, copied.digest(), start, end, copied.sealed)
 
 
 async def mark_moved(store: Store, where: str) -> None:

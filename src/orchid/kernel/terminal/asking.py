@@ -29,9 +29,9 @@ def asks(arguments: Arguments) -> Arguments:
     return add
 
 
-def insist(chosen: argparse.Namespace, question: str) -> None:
+def insist(arguments: argparse.Namespace, question: str) -> None:
     """Return only if the user means it."""
-    if chosen.yes:
+    if arguments.yes:
         return
     meant = confirmed(question)
     if meant is None:

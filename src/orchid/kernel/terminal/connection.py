@@ -133,7 +133,7 @@ def add_flags(
 
 
 def connect(
-    chosen: argparse.Namespace,
+    arguments: argparse.Namespace,
     identity: tuple[bytes, SecretValue] | None = None,
     *,
     only_for_plugin: bool = False,
@@ -143,8 +143,8 @@ def connect(
     `identity`: a certificate and its key, instead of the credential in the kubeconfig; or only
     instead of its plugin, for that plugin itself.
     """
-    found = kubeconfig_file.find(chosen.kubeconfig, os.environ)
-    access = kubeconfig_file.load(found, chosen.context, runs_plugin=identity is None)
+    kubeconfig = kubeconfig_file.find(arguments.kubeconfig, os.environ)
+    access = kubeconfig_file.load(kubeconfig, arguments.context, runs_plugin=identity is None)
     if identity is not None and (access.plugin is not None or not only_for_plugin):
         certificate, key = identity
         access = ServerAccess(
@@ -156,7 +156,9 @@ def connect(
             certificate=certificate,
             key=key,
         )
-    return ServerConnection(access, found, is_meant=bool(chosen.context) or not found.is_ambient)
+    return ServerConnection(
+        access, kubeconfig, is_meant=bool(arguments.context) or not kubeconfig.is_ambient
+    )
 
 
 class ServerConnection:
@@ -165,15 +167,15 @@ class ServerConnection:
     def __init__(
         self,
         access: ServerAccess,
-        found: FoundKubeconfig,
+        kubeconfig: FoundKubeconfig,
         *,
         is_meant: bool = True,
         is_ours: bool = True,
     ) -> None:
         """`is_ours`: an Orchid, not the API server of a cluster."""
         self.access = access
-        self.source = str(found)
-        self.files = found.paths
+        self.source = str(kubeconfig)
+        self.files = kubeconfig.paths
         self._is_meant = is_meant
         self._is_ours = is_ours
         self._has_named_server = False
@@ -182,7 +184,7 @@ class ServerConnection:
         try:
             self._api = ApiConnection(access)
         except (UnusableKubeconfig, UnusableTls) as problem:
-            raise Complaint(f"{found}: {problem}", USAGE) from None
+            raise Complaint(f"{kubeconfig}: {problem}", USAGE) from None
 
     def close(self) -> None:
         self._api.close()
@@ -203,7 +205,7 @@ class ServerConnection:
             raise self._unreachable(error) from None
         if answer.status not in SUCCESS:
             raise CommandRefused(answer.status, self._refusal(answer.status, decoded(answer.data)))
-        return [printable(_warning_text(one)) for one in answer.headers.get_all("Warning") or ()]
+        return [printable(_warning_text(text)) for text in answer.headers.get_all("Warning") or ()]
 
     def post_form(self, target: str, fields: Sequence[tuple[str, str]]) -> Json:
         """Send a form to an OAuth endpoint; its errors have another format."""
@@ -241,12 +243,12 @@ class ServerConnection:
 
     def listed(self, target: str, query: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
         """All items of a list, and its resourceVersion, for a watch."""
-        found: list[Json] = []
+        items: list[Json] = []
         version = ""
         for page in self._pages(target, query):
-            found += page.get("items") or ()
+            items += page.get("items") or ()
             version = page.get("metadata", {}).get("resourceVersion", "")
-        return found, version
+        return items, version
 
     def _pages(self, target: str, query: Mapping[str, str] | None) -> Iterator[Json]:
         onwards = ""
@@ -258,7 +260,7 @@ class ServerConnection:
             if kind := str(page.get("kind", "")).removesuffix("List"):
                 # As in other answers; in a list, the server leaves them out.
                 named = {"apiVersion": page.get("apiVersion"), "kind": kind}
-                page["items"] = [{**named, **one} for one in page.get("items") or ()]
+                page["items"] = [{**named, **item} for item in page.get("items") or ()]
             yield page
             onwards = page.get("metadata", {}).get("continue", "")
             if not onwards:

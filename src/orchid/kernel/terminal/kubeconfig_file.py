@@ -43,20 +43,20 @@ class FoundKubeconfig(msgspec.Struct, frozen=True):
 
 
 def find(
-    given: Path | None, environ: Mapping[str, str], here: Path | None = None
+    path_of_flag: Path | None, environ: Mapping[str, str], here: Path | None = None
 ) -> FoundKubeconfig:
     """Select the file; the error lists all searched paths."""
-    if given is not None:
-        if not given.is_file():
-            raise Complaint(f"--kubeconfig: there is no file {given}", USAGE)
-        return FoundKubeconfig((given,), FLAG)
+    if path_of_flag is not None:
+        if not path_of_flag.is_file():
+            raise Complaint(f"--kubeconfig: there is no file {path_of_flag}", USAGE)
+        return FoundKubeconfig((path_of_flag,), FLAG)
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if listed:
-        there = tuple(path for path in listed if path.is_file())
-        if not there:
+        existing = tuple(path for path in listed if path.is_file())
+        if not existing:
             named = os.pathsep.join(map(str, listed))
             raise Complaint(f"$KUBECONFIG names {named}, and there is no such file", USAGE)
-        return FoundKubeconfig(there, ENVIRONMENT)
+        return FoundKubeconfig(existing, ENVIRONMENT)
     beside = here / BESIDE if here else BESIDE
     at_home = Path(environ.get("HOME") or "~").expanduser().joinpath(*CLIENT_CONFIG)
     for path, why in ((beside, FOUND), (at_home, HOME)):
@@ -69,18 +69,18 @@ def find(
     )
 
 
-def load(found: FoundKubeconfig, context: str = "", *, runs_plugin: bool = True) -> ServerAccess:
+def load(located: FoundKubeconfig, context: str = "", *, runs_plugin: bool = True) -> ServerAccess:
     """The access of the chosen context, or the current one, with the credential of its plugin."""
     inside = None
-    if found.why == FOUND:
-        (path,) = found.paths
+    if located.why == FOUND:
+        (path,) = located.paths
         inside = path.parent
         _refuse_planted(path)
     try:
-        access = kubeconfig.read(found.paths, context, inside=inside, plugins=inside is None)
+        access = kubeconfig.read(located.paths, context, inside=inside, plugins=inside is None)
         return exec_plugin.logged_in(access, times.now()) if runs_plugin else access
     except UnusableKubeconfig as problem:
-        raise Complaint(f"{problem} ({found.why})", USAGE) from None
+        raise Complaint(f"{problem} ({located.why})", USAGE) from None
 
 
 def _refuse_planted(path: Path) -> None:

@@ -17,13 +17,13 @@ SECTION = 1
 
 def pages(parser: argparse.ArgumentParser) -> dict[str, str]:
     """The text of every page, by the name of its file."""
-    found = {f"{parser.prog}.{SECTION}": page(parser)}
+    texts = {f"{parser.prog}.{SECTION}": page(parser)}
     for name, command in subparsers(parser).items():
-        found[f"{parser.prog}-{name}.{SECTION}"] = page(command)
+        texts[f"{parser.prog}-{name}.{SECTION}"] = page(command)
         for action in subparsers(command):
             shown = f".so man{SECTION}/{parser.prog}-{name}.{SECTION}\n"
-            found[f"{parser.prog}-{name}-{action}.{SECTION}"] = shown
-    return found
+            texts[f"{parser.prog}-{name}-{action}.{SECTION}"] = shown
+    return texts
 
 
 def page(parser: argparse.ArgumentParser) -> str:

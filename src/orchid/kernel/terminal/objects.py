@@ -44,35 +44,37 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
 
 
 def show_list(
-    chosen: argparse.Namespace,
+    arguments: argparse.Namespace,
     server: ServerConnection,
     target: str,
     declared: Sequence[ListColumn],
     *,
     empty: str,
     query: Mapping[str, str] | None = None,
-    keep: Keep = lambda one: True,
+    keep: Keep = lambda object_: True,
     order: Callable[[Json], Any] | None = None,
 ) -> int:
     """List objects as the flags request; with --watch continue until interrupted."""
-    if chosen.watch and chosen.output == "csv":
+    if arguments.watch and arguments.output == "csv":
         raise Complaint("--watch does not go with -o csv", USAGE)
-    found, version = server.listed(target, query)
-    found = [one for one in found if keep(one)]
+    objects, version = server.listed(target, query)
+    objects = [object_ for object_ in objects if keep(object_)]
     if order is not None:
-        found.sort(key=order)
-    shown = [each for each in declared if chosen.output in ("wide", "csv") or not each.is_wide]
-    rows = [[each.value(one) for each in shown] for one in found]
+        objects.sort(key=order)
+    shown = [each for each in declared if arguments.output in ("wide", "csv") or not each.is_wide]
+    rows = [[each.value(object_) for each in shown] for object_ in objects]
     titles = [each.title for each in shown]
-    if not chosen.watch:
-        if chosen.output == "csv":
+    if not arguments.watch:
+        if arguments.output == "csv":
             say_csv([title.lower() for title in titles], rows)
-        elif not print_for_programs(chosen.output, [with_computed(one, shown) for one in found]):
-            table(titles, rows, empty=empty, is_wide=chosen.output == "wide")
+        elif not print_for_programs(
+            arguments.output, [with_computed(object_, shown) for object_ in objects]
+        ):
+            table(titles, rows, empty=empty, is_wide=arguments.output == "wide")
         return 0
-    printer = _Printer(chosen.output, shown, [titles, *(_texts(row) for row in rows)])
-    for one in found:
-        printer.show("", one)
+    printer = _Printer(arguments.output, shown, [titles, *(_texts(row) for row in rows)])
+    for object_ in objects:
+        printer.show("", object_)
 
     def show(change: str, one: Json) -> None:
         if keep(one):
@@ -99,19 +101,19 @@ class _Printer:
         if form in ("text", "wide"):
             self._line([each.title for each in shown])
 
-    def show(self, change: str, one: Json) -> None:
+    def show(self, change: str, object_: Json) -> None:
         if self._form in ("text", "wide"):
             if change == "DELETED":
-                say(f"deleted {name_of(one)}")
+                say(f"deleted {name_of(object_)}")
             else:
-                self._line(_texts([each.value(one) for each in self._shown]))
+                self._line(_texts([each.value(object_) for each in self._shown]))
         elif self._form == "json":
-            computed = with_computed(one, self._shown)
+            computed = with_computed(object_, self._shown)
             say(json.dumps(without_managed_fields(computed), ensure_ascii=False))
         else:
             if self._form == "yaml":
                 say("---")
-            print_for_programs(self._form, with_computed(one, self._shown))
+            print_for_programs(self._form, with_computed(object_, self._shown))
 
     def _line(self, texts: Sequence[str]) -> None:
         padded = [f"{text:<{width}}" for text, width in zip(texts, self._widths, strict=True)]
@@ -128,12 +130,12 @@ def _follow(
     """Print changes until the server ends the watch; return the version to continue from."""
     try:
         for event in server.watch(target, version, query):
-            one = event.get("object") or {}
+            object_ = event.get("object") or {}
             if event.get("type") == "ERROR":
-                raise CommandRefused(int(one.get("code") or 0), str(one.get("message", "")))
-            version = (one.get("metadata") or {}).get("resourceVersion") or version
+                raise CommandRefused(int(object_.get("code") or 0), str(object_.get("message", "")))
+            version = (object_.get("metadata") or {}).get("resourceVersion") or version
             if event.get("type") != "BOOKMARK":
-                show(str(event.get("type", "")), one)
+                show(str(event.get("type", "")), object_)
     except CommandRefused as refused:
         if refused.status != GONE:
             raise

@@ -14,7 +14,7 @@ def older_servers(server: ServerConnection, now: datetime.datetime) -> list[str]
     names = server.names
     home = path("namespaces", names.system_namespace)
     leases = server.items(path("apis", names.coordination, "v1") + home + "/leases")
-    found = []
+    older = []
     for lease in leases:
         name = lease["metadata"]["name"]
         marks = lease["metadata"].get("annotations") or {}
@@ -22,5 +22,5 @@ def older_servers(server: ServerConnection, now: datetime.datetime) -> list[str]
         is_live = renewed is not None and abs(now - renewed) < LIVE
         is_server = name.startswith(f"{names.component}-server-")
         if is_server and is_live and not marks.get(f"{names.identity}/serves"):
-            found.append(name)
-    return found
+            older.append(name)
+    return older

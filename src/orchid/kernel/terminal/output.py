@@ -82,8 +82,8 @@ def print_for_programs(form: str, value: Any) -> bool:
 
         say(yaml_text.dump(value).decode().rstrip("\n"))
     elif form == "name":
-        for one in value if isinstance(value, list) else [value]:
-            say(name_of(one))
+        for item in value if isinstance(value, list) else [value]:
+            say(name_of(item))
     else:
         return False
     return True
@@ -200,8 +200,8 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
         if _draw_ragged(console, titles, rows, widths):
             return True
         for row in rows:
-            known = [(name, cell) for name, cell in zip(titles, row, strict=True) if cell.text]
-            facts((name.capitalize(), cell) for name, cell in known)
+            filled = [(name, cell) for name, cell in zip(titles, row, strict=True) if cell.text]
+            facts((name.capitalize(), cell) for name, cell in filled)
             say("")
         return True
     from rich.box import SIMPLE_HEAD

@@ -60,14 +60,14 @@ def add_subcommands(
         subparser.set_defaults(act=act)
 
 
-def run_subcommand(chosen: argparse.Namespace) -> int:
+def run_subcommand(arguments: argparse.Namespace) -> int:
     """Run the selected subcommand, with the server of the flags."""
-    act: Act = chosen.act
-    return act(chosen, connect(chosen))
+    act: Act = arguments.act
+    return act(arguments, connect(arguments))
 
 
 def for_each(
-    chosen: argparse.Namespace, names: Iterable[str], work: Callable[[str], tuple[str, Json]]
+    arguments: argparse.Namespace, names: Iterable[str], work: Callable[[str], tuple[str, Json]]
 ) -> int:
     """Call `work` for each name and print the result; a failure does not stop the others."""
     answers, failed = [], False
@@ -79,21 +79,21 @@ def for_each(
             failed = True
             continue
         answers.append(answer)
-        if chosen.output == "text":
+        if arguments.output == "text":
             say(done)
-    print_for_programs(chosen.output, answers)
+    print_for_programs(arguments.output, answers)
     return REFUSED if failed else 0
 
 
 def delete_each(
-    chosen: argparse.Namespace,
+    arguments: argparse.Namespace,
     server: ServerConnection,
     path_of: Callable[[ServerConnection, str], str],
 ) -> int:
     """Delete the named objects after a confirmation; `path_of` returns the path of each."""
-    insist(chosen, f"Delete {', '.join(map(printable, chosen.names))}?")
+    insist(arguments, f"Delete {', '.join(map(printable, arguments.names))}?")
     return for_each(
-        chosen,
-        chosen.names,
+        arguments,
+        arguments.names,
         lambda name: (f"deleted {name}", server.delete(path_of(server, name))),
     )

@@ -88,9 +88,9 @@ async def entries(source: LogSource, size: int) -> AsyncIterator[bytes]:
 async def inclusion_proof(source: LogSource, index: int, size: int) -> list[bytes]:
     """The inclusion proof of an entry in the log of `size` entries."""
     subtrees = inclusion(index, size)
-    wanted = tiles.tiles_for(subtrees, size)
-    found = {tile: await _tile(source, tile) for tile in wanted}
-    return [tiles.subtree_hash(each, size, found.__getitem__) for each in subtrees]
+    needed = tiles.tiles_for(subtrees, size)
+    hashes = {tile: await _tile(source, tile) for tile in needed}
+    return [tiles.subtree_hash(each, size, hashes.__getitem__) for each in subtrees]
 
 
 async def require_growth(source: LogSource, old: Checkpoint, new: Checkpoint) -> None:
@@ -98,9 +98,9 @@ async def require_growth(source: LogSource, old: Checkpoint, new: Checkpoint) ->
     if old.size > new.size:
         raise LogRefused(f"the log was rolled back: it had {old.size} entries and has {new.size}")
     subtrees = consistency(old.size, new.size)
-    wanted = tiles.tiles_for(subtrees, new.size)
-    found = {tile: await _tile(source, tile) for tile in wanted}
-    proof = [tiles.subtree_hash(each, new.size, found.__getitem__) for each in subtrees]
+    needed = tiles.tiles_for(subtrees, new.size)
+    hashes = {tile: await _tile(source, tile) for tile in needed}
+    proof = [tiles.subtree_hash(each, new.size, hashes.__getitem__) for each in subtrees]
     try:
         check_consistency(old.size, old.root, new.size, new.root, proof)
     except ProofRefused:
@@ -128,10 +128,10 @@ async def _take(source: LogSource, edge: Edge, tile: Tile, visit: Callable[[byte
     found_entries = await _available_entries(source, tile)
     leaves = [leaf_hash(entry) for entry in found_entries]
     for position, expected in enumerate(hashes):
-        found = leaves[position] if position < len(leaves) else None
-        if found == expected:
+        leaf = leaves[position] if position < len(leaves) else None
+        if leaf == expected:
             continue
-        if len(leaves) < tile.width and (found is None or found in hashes[position + 1 :]):
+        if len(leaves) < tile.width and (leaf is None or leaf in hashes[position + 1 :]):
             count = f"{tile.path} has {len(leaves)} of {tile.width} entries"
             raise LogRefused(f"entry {first + position} is missing: {count}")
         raise LogRefused(f"entry {first + position} does not match its hash in the log")
@@ -145,9 +145,11 @@ async def _take(source: LogSource, edge: Edge, tile: Tile, visit: Callable[[byte
 
 
 async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:
-    found = tiles.split(await _tile(source, tile))
-    for position, (given, computed) in enumerate(zip(found, tiles.split(expected), strict=True)):
-        if given != computed:
+    stored = tiles.split(await _tile(source, tile))
+    for position, (stored_hash, computed) in enumerate(
+        zip(stored, tiles.split(expected), strict=True)
+    ):
+        if stored_hash != computed:
             span = FULL**tile.level
             first = (tile.index * FULL + position) * span
             raise LogRefused(
@@ -157,11 +159,11 @@ async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:
 
 async def bundle_entries(source: LogSource, tile: Tile) -> list[bytes]:
     """The entries in a bundle; raises LogRefused unless it has the expected number."""
-    found = _unbundled(tile, await source.tile(tile) or b"")
-    if len(found) != tile.width:
-        first = tile.index * FULL + len(found)
-        raise LogRefused(f"entry {first} is missing: {tile.path} has {len(found)} entries")
-    return found
+    entries = _unbundled(tile, await source.tile(tile) or b"")
+    if len(entries) != tile.width:
+        first = tile.index * FULL + len(entries)
+        raise LogRefused(f"entry {first} is missing: {tile.path} has {len(entries)} entries")
+    return entries
 
 
 async def _available_entries(source: LogSource, tile: Tile) -> list[bytes]:
@@ -175,11 +177,11 @@ async def _available_entries(source: LogSource, tile: Tile) -> list[bytes]:
     )  # the log has a bundle of the first width, not the second
     while most - least > 1:
         width = (least + most) // 2
-        found = await source.tile(Tile(ENTRIES, tile.index, width))
-        if found is None:
+        bundle = await source.tile(Tile(ENTRIES, tile.index, width))
+        if bundle is None:
             most = width
         else:
-            least, data = width, found
+            least, data = width, bundle
     return _unbundled(tile, data)
 
 

@@ -63,7 +63,9 @@ class NoteVerifier:
         """The text of a note with a valid signature of this key."""
         text, signatures = _parse(note)
         mine = [
-            given[4:] for name, given in signatures if (name, given[:4]) == (self.name, self.id)
+            signature_line[4:]
+            for name, signature_line in signatures
+            if (name, signature_line[:4]) == (self.name, self.id)
         ]
         if not mine:
             raise NoteRefused(f"the note is not signed by {self.name}+{self.id.hex()}")
@@ -139,13 +141,13 @@ def _parse(note: bytes) -> tuple[str, list[tuple[str, bytes]]]:
 
 
 def _signature(line: str) -> tuple[str, bytes]:
-    found = _SIGNATURE.fullmatch(line)
-    if found is None:
+    match = _SIGNATURE.fullmatch(line)
+    if match is None:
         raise NoteRefused("a line under the note is not a signature")
-    signature = _decoded(found[2])
+    signature = _decoded(match[2])
     if len(signature) <= 4:  # noqa: PLR2004 -- of the key's id
         raise NoteRefused("a signature of the note is too short")
-    return found[1], signature
+    return match[1], signature
 
 
 def _decoded(encoded: str) -> bytes:

@@ -51,20 +51,20 @@ def check_inclusion(
     _check_hashes(proof)
     if not 0 <= index < size:
         raise ProofRefused(f"a log of {size} entries has no entry {index}")
-    position, last, found = index, size - 1, leaf
+    position, last, computed = index, size - 1, leaf
     for beside in proof:
         if last == 0:
             raise ProofRefused("the inclusion proof is too long")
         if position & 1 or position == last:
-            found = node_hash(beside, found)
+            computed = node_hash(beside, computed)
             while not position & 1 and position:
                 position, last = position >> 1, last >> 1
         else:
-            found = node_hash(found, beside)
+            computed = node_hash(computed, beside)
         position, last = position >> 1, last >> 1
     if last:
         raise ProofRefused("the inclusion proof is too short")
-    if found != root:
+    if computed != root:
         raise ProofRefused(f"entry {index} is not in the log of {size} entries with this root")
 
 

@@ -53,10 +53,10 @@ class Tile(msgspec.Struct, frozen=True):
     @classmethod
     def at(cls, path: str) -> "Tile":
         """The tile of a path; raises BadTile for all but the canonical spelling."""
-        found = _PATH.fullmatch(path)
-        if found is None:
+        match = _PATH.fullmatch(path)
+        if match is None:
             raise BadTile(f"not the path of a tile: {path!r}")
-        level, number, width = found.groups()
+        level, number, width = match.groups()
         tile = cls(
             ENTRIES if level == "entries" else int(level),
             int(number.replace("x", "").replace("/", "")),

@@ -61,38 +61,38 @@ def with_condition(
     conditions: Sequence[Condition], new: Condition, now: datetime
 ) -> tuple[Condition, ...]:
     """The conditions with this one; its transition time is now if its status differs."""
-    before = next((one for one in conditions if one.type == new.type), None)
+    before = next((condition for condition in conditions if condition.type == new.type), None)
     since = before.last_transition_time if before and before.status == new.status else None
     timed = replace(new, last_transition_time=since or whole_seconds(now))
     if before is None:
         return (*conditions, timed)
-    return tuple(timed if one.type == new.type else one for one in conditions)
+    return tuple(timed if condition.type == new.type else condition for condition in conditions)
 
 
-def with_conditions(one: T, conditions: Iterable[Condition], now: datetime) -> T:
+def with_conditions(object_: T, conditions: Iterable[Condition], now: datetime) -> T:
     """The object with these conditions, as observed at its generation."""
-    status = cast("Any", one).status
+    status = cast("Any", object_).status
     changed = status.conditions
     for condition in conditions:
-        observed = replace(condition, observed_generation=one.metadata.generation)
+        observed = replace(condition, observed_generation=object_.metadata.generation)
         changed = with_condition(changed, observed, now)
-    return replace(one, status=replace(status, conditions=changed))
+    return replace(object_, status=replace(status, conditions=changed))
 
 
 def condition_errors(conditions: Sequence[Condition], path: Path) -> Iterator[FieldError]:
     seen: set[str] = set()
-    for index, one in enumerate(conditions):
+    for index, condition in enumerate(conditions):
         at = path[index]
-        if not one.type:
+        if not condition.type:
             yield required(at / "type")
-        elif one.type in seen:
-            yield duplicate(at / "type", one.type)
-        seen.add(one.type)
-        if one.status not in (TRUE, FALSE, UNKNOWN):
-            yield unsupported(at / "status", one.status, (TRUE, FALSE, UNKNOWN))
+        elif condition.type in seen:
+            yield duplicate(at / "type", condition.type)
+        seen.add(condition.type)
+        if condition.status not in (TRUE, FALSE, UNKNOWN):
+            yield unsupported(at / "status", condition.status, (TRUE, FALSE, UNKNOWN))
         for name, text in (
-            ("reason", one.reason),
-            ("lastTransitionTime", one.last_transition_time),
+            ("reason", condition.reason),
+            ("lastTransitionTime", condition.last_transition_time),
         ):
             if not text:
                 yield required(at / name)

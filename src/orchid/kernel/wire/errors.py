@@ -203,12 +203,12 @@ class Invalid(ApiError):
     code, reason = 422, "Invalid"
 
     def __init__(self, about: ErrorSubject, errors: Iterable[FieldError]) -> None:
-        found = gathered(errors)
+        reported = gathered(errors)
         about = about._replace(name=shown(about.name))
         message = f"{about} {quote(about.name)} is invalid"
-        if found:
-            message += f": {aggregate(found)}"
-        super().__init__(message, about.details(*(error.cause() for error in found)))
+        if reported:
+            message += f": {aggregate(reported)}"
+        super().__init__(message, about.details(*(error.cause() for error in reported)))
 
 
 class Unprocessable(ApiError):

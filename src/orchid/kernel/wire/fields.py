@@ -113,14 +113,14 @@ def immutable(path: Path, new: Any, old: Any) -> Iterator[FieldError]:
 
 def gathered(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
     """The errors that fit a response; the others are not even computed."""
-    found = []
+    kept = []
     room = MOST_TEXT
     for error in errors:
-        found.append(error)
+        kept.append(error)
         room -= len(error.path.text) + len(error.problem)
         if room <= 0:
             break
-    return tuple(found)
+    return tuple(kept)
 
 
 def aggregate(errors: Iterable[FieldError]) -> str:

@@ -60,7 +60,7 @@ def with_stored_decision(new: Conditions, old: Conditions) -> Conditions:
     if new == old:
         return new
     for type_ in (APPROVED, DENIED):
-        stored = [there for there in old if there.type == type_]
+        stored = [condition for condition in old if condition.type == type_]
         if stored and len(stored) == list(map(TYPE, new)).count(type_):
             following = iter(stored)
             new = tuple(next(following) if sent.type == type_ else sent for sent in new)
@@ -76,9 +76,9 @@ def timed(new: Conditions, old: Conditions, now: datetime) -> Conditions:
         return new
     moment = whole_seconds(now)
     since = {
-        (there.type, there.status): there.last_transition_time
-        for there in reversed(old)
-        if there.last_transition_time
+        (condition.type, condition.status): condition.last_transition_time
+        for condition in reversed(old)
+        if condition.last_transition_time
     }
     return tuple(
         replace(
@@ -114,8 +114,8 @@ def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
 def status_errors(
     condition: CertificateSigningRequestCondition, path: Path
 ) -> Iterator[FieldError]:
-    known = condition.type in (APPROVED, DENIED, FAILED)
-    supported = (TRUE,) if known else (FALSE, TRUE, UNKNOWN)
+    is_decision = condition.type in (APPROVED, DENIED, FAILED)
+    supported = (TRUE,) if is_decision else (FALSE, TRUE, UNKNOWN)
     if not condition.status:
         yield required(path)
     elif condition.status not in supported:

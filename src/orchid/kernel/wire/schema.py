@@ -146,11 +146,11 @@ def confidential_paths(node: Node) -> Iterator[str]:
     elif isinstance(node, Sequence):
         yield from confidential_paths(node.items)
     elif isinstance(node, Fields):
-        for name, known in node.fields.items():
-            if known.confidential:
+        for name, field in node.fields.items():
+            if field.confidential:
                 yield name
             else:
-                yield from (f"{name}.{rest}" for rest in confidential_paths(known.node))
+                yield from (f"{name}.{rest}" for rest in confidential_paths(field.node))
 
 
 def _words(hint: Any) -> tuple[Any, ...]:

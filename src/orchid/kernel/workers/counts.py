@@ -94,12 +94,12 @@ class WorkerCounts:
 
     async def gather(self, own: list[Family]) -> list[list[Family]]:
         try:
-            found = await self._parent.link.ask(
+            gathered = await self._parent.link.ask(
                 Gathered, lambda number: Gather(number, packed(own))
             )
         except StoreUnavailable:
             return []  # the parent is gone, and this worker ends with it
-        return [unpacked(counts) for counts in found.counts]
+        return [unpacked(counts) for counts in gathered.counts]
 
     def reset(self) -> None:
         self._parent.link.send(ResetCounts())

@@ -417,11 +417,11 @@ class RemoteStore:
         while True:
             self._check_open()
             left = limit - len(records) if limit else RECORDS_PER_READ
-            found = await self._page(span, at, min(left, RECORDS_PER_READ))
-            records += found.records
-            if not found.more or len(records) == limit:
-                return Page(records, found.revision, more=found.more, oldest=found.oldest)
-            at, span = found.revision, span.after(found.records[-1].key)
+            page = await self._page(span, at, min(left, RECORDS_PER_READ))
+            records += page.records
+            if not page.more or len(records) == limit:
+                return Page(records, page.revision, more=page.more, oldest=page.oldest)
+            at, span = page.revision, span.after(page.records[-1].key)
 
     async def _page(self, span: Span, at: Revision, limit: int) -> FoundMessage:
         return await self.link.ask(
@@ -430,10 +430,10 @@ class RemoteStore:
 
     async def _replay(self, span: Span, after: Revision) -> Batch:
         self._check_open()
-        found = await self.link.ask(
+        history = await self.link.ask(
             HistoryMessage, lambda number: Replay(number, span.start, span.end, after)
         )
-        return Batch(found.events, found.revision)
+        return Batch(history.events, history.revision)
 
     def _obey(self, direction: Open | Count | ResetCounts) -> None:
         if isinstance(direction, Open):

@@ -167,10 +167,12 @@ class StoreServer:
     def commit(self, session: "Session", message: Commits) -> None:
         """Pass commits to the store; they are answered when it has made them, without a task."""
         if message.delete is None:
-            made = asyncio.ensure_future(self._store.commit_each(message.commits))
+            committing = asyncio.ensure_future(self._store.commit_each(message.commits))
         else:
-            made = asyncio.ensure_future(self._commit_with_range(message.commits, message.delete))
-        made.add_done_callback(partial(self._committed, session, message.number))
+            committing = asyncio.ensure_future(
+                self._commit_with_range(message.commits, message.delete)
+            )
+        committing.add_done_callback(partial(self._committed, session, message.number))
 
     async def _commit_with_range(
         self, commits: Sequence[Sequence[Change]], delete: DeleteRange
@@ -179,15 +181,15 @@ class StoreServer:
         return [await self._store.commit(changes, delete)]
 
     def _committed(
-        self, session: "Session", number: int, made: "asyncio.Future[list[Outcome]]"
+        self, session: "Session", number: int, committing: "asyncio.Future[list[Outcome]]"
     ) -> None:
-        if made.cancelled():
+        if committing.cancelled():
             return
-        error = made.exception()
+        error = committing.exception()
         if error is not None:
             session.answer(_refused(number, error))
             return
-        outcomes = made.result()
+        outcomes = committing.result()
         made_at = (each for each in reversed(outcomes) if isinstance(each, Revision))
         newest = next(made_at, 0)  # they were made in order
         self._answer_at(newest, session, outcomes_of(number, outcomes))

@@ -157,27 +157,27 @@ class ServiceAccountTokenAuthenticator:
             verified = await self._open_with_new_key(token, seconds)
         except TokenRefused as refusal:
             raise Rejected(str(refusal)) from None
-        found = verified.claims
-        if isinstance(found, LegacyClaims):
-            return await self._authenticate_legacy(found, verified.kid, token, audiences)
-        meant = found.claims.aud
+        contents = verified.claims
+        if isinstance(contents, LegacyClaims):
+            return await self._authenticate_legacy(contents, verified.kid, token, audiences)
+        meant = contents.claims.aud
         good = (
             audiences if meant and meant == audiences else self._shared_audiences(meant, audiences)
         )
-        await self.refuse_ended(verified, found, now, seconds)
+        await self.refuse_ended(verified, contents, now, seconds)
         notes: tuple[tuple[str, str], ...] = ()
-        if not meant or found.account.warnafter is not None:
-            notes = self._notes(found, seconds)
+        if not meant or contents.account.warnafter is not None:
+            notes = self._notes(contents, seconds)
         if notes or good != meant:
-            return Authenticated(found.user, good, notes=notes, key_id=verified.kid)
-        if found.accepted is None:
-            found.accepted = Authenticated(
-                found.user,
+            return Authenticated(contents.user, good, notes=notes, key_id=verified.kid)
+        if contents.accepted is None:
+            contents.accepted = Authenticated(
+                contents.user,
                 good,
-                still_valid=self._recheck(verified, found),
+                still_valid=self._recheck(verified, contents),
                 key_id=verified.kid,
             )
-        return found.accepted
+        return contents.accepted
 
     async def signed(self, token: str) -> AccountToken | None:
         """A token that a key of this server signed and that has not expired; None for others.
@@ -212,10 +212,10 @@ class ServiceAccountTokenAuthenticator:
             raise Rejected(str(refusal)) from None
 
     async def refuse_ended(
-        self, verified: Verified[Any], found: BoundToken, now: datetime, seconds: float
+        self, verified: Verified[Any], bound: BoundToken, now: datetime, seconds: float
     ) -> None:
         """Refuse a token that has expired, whose objects are gone, or that is revoked."""
-        acceptance = found.acceptance
+        acceptance = bound.acceptance
         if acceptance is None or not acceptance.since <= seconds <= acceptance.until:
             acceptance = None
             try:
@@ -224,50 +224,50 @@ class ServiceAccountTokenAuthenticator:
                 raise Rejected(str(refusal)) from None
         await self._feed.fresh_for_request()
         if acceptance is None or not acceptance.still_valid():
-            found.acceptance = self._check_objects(verified, found, now)
+            bound.acceptance = self._check_objects(verified, bound, now)
         self.verifications[verified.kid] += 1
 
     def _check_objects(
-        self, verified: Verified[Any], found: BoundToken, now: datetime
+        self, verified: Verified[Any], bound: BoundToken, now: datetime
     ) -> Acceptance | None:
         """Check all objects of a token; return the acceptance, if it may be cached."""
-        there = self._refuse_gone(found.account, now)
+        objects = self._refuse_gone(bound.account, now)
         if self._keys is not None:
-            there += (self._keys.require(verified.kid),)
+            objects += (self._keys.require(verified.kid),)
         revocations, generation = None, 0
         if self._revocations is not None:
-            account = found.account.namespace, found.account.serviceaccount.name
-            issued_at = found.claims.iat or 0
-            self._revocations.refuse_token(account, found.claims.jti, issued_at, verified.issuer)
-            if found.account.exchange is not None:
-                actor = found.claims.act or Actor()
-                self._revocations.refuse_origin(actor.iss, found.account.exchange, issued_at)
+            account = bound.account.namespace, bound.account.serviceaccount.name
+            issued_at = bound.claims.iat or 0
+            self._revocations.refuse_token(account, bound.claims.jti, issued_at, verified.issuer)
+            if bound.account.exchange is not None:
+                actor = bound.claims.act or Actor()
+                self._revocations.refuse_origin(actor.iss, bound.account.exchange, issued_at)
             revocations = self._revocations.cache
             generation = revocations.generation
-        if any(entry.identity.deletion_timestamp is not None for _, entry in there):
+        if any(entry.identity.deletion_timestamp is not None for _, entry in objects):
             return None  # it can end without any change
         since, until = verified.valid_times()
-        return Acceptance(since, until, there, revocations, generation)
+        return Acceptance(since, until, objects, revocations, generation)
 
-    async def still_valid(self, verified: Verified[Any], found: BoundToken) -> bool:
+    async def still_valid(self, verified: Verified[Any], bound: BoundToken) -> bool:
         """Whether a token that was accepted would be accepted again now."""
         if verified.kid not in self._verifier.kids:
             return False
         now = self._clock.now()
         try:
-            await self.refuse_ended(verified, found, now, now.timestamp())
+            await self.refuse_ended(verified, bound, now, now.timestamp())
         except Rejected:
             return False
         return True
 
     def _recheck(
-        self, verified: Verified[Any], found: BoundToken
+        self, verified: Verified[Any], bound: BoundToken
     ) -> Callable[[], Awaitable[bool]] | bool:
         """The check for repeated headers; False if the token may need a warning."""
-        if found.account.warnafter is not None:
+        if bound.account.warnafter is not None:
             return False
         # Copies that do not refer to each other avoid a reference cycle.
-        bare = BoundToken(found.claims, found.account, found.user)
+        bare = BoundToken(bound.claims, bound.account, bound.user)
         return functools.partial(self.still_valid, replace(verified, claims=None), bare)
 
     async def _authenticate_legacy(
@@ -279,32 +279,32 @@ class ServiceAccountTokenAuthenticator:
         await self._feed.fresh_for_request()
         if self._keys is not None:
             self._keys.require(kid)
-        found = self._legacy.judge(claims, token)
-        notes = ((self._no_audience_key, claims.sub), *found.notes)
-        return Authenticated(found.user, good, found.warnings, notes, key_id=kid)
+        identity = self._legacy.judge(claims, token)
+        notes = ((self._no_audience_key, claims.sub), *identity.notes)
+        return Authenticated(identity.user, good, identity.warnings, notes, key_id=kid)
 
-    def _shared_audiences(self, meant: Audiences, wanted: Audiences) -> Audiences:
-        good = shared(meant or self._audiences, wanted)
+    def _shared_audiences(self, meant: Audiences, requested: Audiences) -> Audiences:
+        good = shared(meant or self._audiences, requested)
         if not good and self._audiences:
             raise Rejected(
                 f"token audiences {_listed(meant or self._audiences)} is invalid "
-                f"for the target audiences {_listed(wanted)}"
+                f"for the target audiences {_listed(requested)}"
             )
         return good
 
     def _refuse_gone(self, account: AccountClaims, now: datetime) -> tuple[CachedObject, ...]:
         """Refuse a token whose account or bound object is gone or has another uid."""
         namespace = account.namespace
-        there = [self._refuse_account(namespace, account.serviceaccount, now)]
+        objects = [self._refuse_account(namespace, account.serviceaccount, now)]
         if account.secret is not None:
-            there.append(_refuse_object(self._secrets, namespace, account.secret, "secret", now))
+            objects.append(_refuse_object(self._secrets, namespace, account.secret, "secret", now))
         if account.pod is not None:
-            there.append(_refuse_object(self._pods, namespace, account.pod, "pod", now))
+            objects.append(_refuse_object(self._pods, namespace, account.pod, "pod", now))
         elif account.node is not None:
-            there.append(_refuse_object(self._nodes, "", account.node, "node", now))
+            objects.append(_refuse_object(self._nodes, "", account.node, "node", now))
         if account.exchange is not None:
-            there.append(self._refuse_policy(namespace, account.exchange.policy))
-        return tuple(there)
+            objects.append(self._refuse_policy(namespace, account.exchange.policy))
+        return tuple(objects)
 
     def _refuse_policy(self, namespace: str, claimed: Reference) -> CachedObject:
         """Refuse an exchanged token whose policy is deleted, or is being deleted."""
@@ -328,13 +328,13 @@ class ServiceAccountTokenAuthenticator:
             raise Rejected(f"service account {namespace}/{claimed.name} has been deleted")
         return self._accounts, entry
 
-    def _notes(self, found: BoundToken, seconds: float) -> tuple[tuple[str, str], ...]:
+    def _notes(self, bound: BoundToken, seconds: float) -> tuple[tuple[str, str], ...]:
         notes = []
-        if not found.claims.aud:
-            notes.append((self._no_audience_key, found.claims.sub))
-        late = seconds - (found.account.warnafter or seconds)
+        if not bound.claims.aud:
+            notes.append((self._no_audience_key, bound.claims.sub))
+        late = seconds - (bound.account.warnafter or seconds)
         if late > 0:
-            text = f"subject: {found.claims.sub}, seconds after warning threshold: {int(late)}"
+            text = f"subject: {bound.claims.sub}, seconds after warning threshold: {int(late)}"
             notes.append((self._stale_key, text))
         return tuple(notes)
 
@@ -362,7 +362,7 @@ class _Reader:
     def _extra_of(self, claims: Claims, account: AccountClaims) -> dict[str, tuple[str, ...]]:
         pod = account.pod or Reference()
         node = account.node or Reference()
-        found = {
+        texts = {
             "credential-id": f"JTI={claims.jti}" if claims.jti else "",
             "node-name": node.name,
             "node-uid": node.uid if node.name else "",
@@ -370,8 +370,8 @@ class _Reader:
             "pod-uid": pod.uid if pod.name else "",
         }
         if account.exchange is not None:
-            found |= _exchanged(account.exchange, claims.act or Actor())
-        return {self._extra[word]: (value,) for word, value in found.items() if value}
+            texts |= _exchanged(account.exchange, claims.act or Actor())
+        return {self._extra[word]: (value,) for word, value in texts.items() if value}
 
 
 def _exchanged(exchange: ExchangeClaims, actor: Actor) -> dict[str, str]:

@@ -57,41 +57,44 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", "-n", default="", help="only those in it (default: all)")
 
 
-def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
     def make(given: str) -> tuple[str, Json]:
         namespace, name = account_of(given, server.access.namespace)
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         return f"made {namespace}/{name}", server.post(_url(namespace), body)
 
-    return for_each(chosen, chosen.accounts, make)
+    return for_each(arguments, arguments.accounts, make)
 
 
-def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return show_list(chosen, server, _url(chosen.namespace), COLUMNS, empty="no accounts")
+def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(arguments, server, _url(arguments.namespace), COLUMNS, empty="no accounts")
 
 
-def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    namespace, name = account_of(chosen.account, server.access.namespace)
-    found = server.get(_url(namespace, name))
-    if print_for_programs(chosen.output, found):
+def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    namespace, name = account_of(arguments.account, server.access.namespace)
+    account = server.get(_url(namespace, name))
+    if print_for_programs(arguments.output, account):
         return 0
     subject = grants.account(namespace, name)
     held = [grants.described(each) for each in grants.of_subject(server, subject)]
     facts(
         [
-            ("Account", name_of(found)),
+            ("Account", name_of(account)),
             ("User", grants.username(namespace, name)),
-            ("UID", found["metadata"].get("uid", "")),
-            ("Made", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
-            ("Secrets", [each.get("name", "") for each in found.get("secrets") or ()] or ["none"]),
+            ("UID", account["metadata"].get("uid", "")),
+            ("Made", f"{times.age(account['metadata'].get('creationTimestamp'))} ago"),
+            (
+                "Secrets",
+                [each.get("name", "") for each in account.get("secrets") or ()] or ["none"],
+            ),
             ("Roles", held or ["none of its own"]),
         ]
     )
     return 0
 
 
-def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    insist(chosen, f"Delete {', '.join(chosen.accounts)}? Their tokens end at once.")
+def _delete(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    insist(arguments, f"Delete {', '.join(arguments.accounts)}? Their tokens end at once.")
 
     def delete(given: str) -> tuple[str, Json]:
         namespace, name = account_of(given, server.access.namespace)
@@ -99,7 +102,7 @@ def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
         _remark_roles(server, namespace, name)
         return f"deleted {namespace}/{name}", deleted
 
-    return for_each(chosen, chosen.accounts, delete)
+    return for_each(arguments, arguments.accounts, delete)
 
 
 def _remark_roles(server: ServerConnection, namespace: str, name: str) -> None:

@@ -81,45 +81,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.out is not None and chosen.target in ("show", "review", "exchange"):
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.out is not None and arguments.target in ("show", "review", "exchange"):
         raise Complaint("--out is for the token of an account", USAGE)
-    if chosen.target == "show":
-        return _show(chosen)
-    if chosen.target == "exchange":
-        return token_exchange.run(chosen)
-    token_exchange.refuse_flags(chosen)
-    if chosen.token is not None or chosen.verify:
+    if arguments.target == "show":
+        return _show(arguments)
+    if arguments.target == "exchange":
+        return token_exchange.run(arguments)
+    token_exchange.refuse_flags(arguments)
+    if arguments.token is not None or arguments.verify:
         raise Complaint("a token can be given, and --verify asked for, with `show` alone", USAGE)
-    if chosen.target == "review":
-        return _review(chosen)
-    return _request(chosen)
+    if arguments.target == "review":
+        return _review(arguments)
+    return _request(arguments)
 
 
 # -- get -----------------------------------------------------------------------------------
 
 
-def _request(chosen: argparse.Namespace) -> int:
-    if chosen.lifetime is not None and chosen.lifetime < SHORTEST:
+def _request(arguments: argparse.Namespace) -> int:
+    if arguments.lifetime is not None and arguments.lifetime < SHORTEST:
         raise Complaint("--for: a token lasts at least 10m", USAGE)
-    server = connect(chosen)
-    namespace, name = account_of(chosen.target, server.access.namespace)
+    server = connect(arguments)
+    namespace, name = account_of(arguments.target, server.access.namespace)
     answer = request(
         server,
         namespace,
         name,
-        audiences=chosen.audience,
-        seconds=chosen.lifetime,
-        bound=chosen.bound_to,
+        audiences=arguments.audience,
+        seconds=arguments.lifetime,
+        bound=arguments.bound_to,
     )
-    if chosen.lifetime is not None and chosen.lifetime > LONG and chosen.bound_to is None:
+    if arguments.lifetime is not None and arguments.lifetime > LONG and arguments.bound_to is None:
         remark(
-            f"a token for {times.span(chosen.lifetime)} is of use to whom it leaks until it is "
+            f"a token for {times.span(arguments.lifetime)} is of use to whom it leaks until it is "
             f"revoked: orchid revoke account/{namespace}/{name}"
         )
-    if print_for_programs(chosen.output, answer):
+    if print_for_programs(arguments.output, answer):
         return 0
-    print_or_write(answer["status"]["token"] + "\n", chosen.out)
+    print_or_write(answer["status"]["token"] + "\n", arguments.out)
     expires = times.parse(answer["status"].get("expirationTimestamp"))
     if expires is not None and sys.stdout.isatty():
         remark(f"expires {times.until(expires)}")
@@ -164,18 +164,18 @@ def bound_object(text: str) -> Json:
 # -- show ----------------------------------------------------------------------------------
 
 
-def _show(chosen: argparse.Namespace) -> int:
-    if chosen.lifetime is not None or chosen.bound_to is not None:
+def _show(arguments: argparse.Namespace) -> int:
+    if arguments.lifetime is not None or arguments.bound_to is not None:
         raise Complaint("--for and --bound-to go with NAMESPACE/ACCOUNT, not with show", USAGE)
-    token = given_token(chosen.token)
+    token = given_token(arguments.token)
     header, claims = decode(token)
     review: Json | None = None
-    if chosen.verify:
-        review = _verified(connect(chosen), token, chosen.audience, claims)
+    if arguments.verify:
+        review = _verified(connect(arguments), token, arguments.audience, claims)
     good = review is None or review.get("authenticated") is True
     verified = None if review is None else good
-    found = {"header": header, "claims": claims, "verified": verified, "review": review}
-    if not print_for_programs(chosen.output, found):
+    report = {"header": header, "claims": claims, "verified": verified, "review": review}
+    if not print_for_programs(arguments.output, report):
         facts([*_verdict(review), *_described(header, claims)])
     return 0 if good else REFUSED
 
@@ -242,21 +242,23 @@ def verify(server: ServerConnection, token: str, audiences: list[str]) -> Json:
     return status
 
 
-def _review(chosen: argparse.Namespace) -> int:
+def _review(arguments: argparse.Namespace) -> int:
     """Review the tokens of standard input, a batch of them in a call."""
-    if chosen.lifetime is not None or chosen.bound_to is not None:
+    if arguments.lifetime is not None or arguments.bound_to is not None:
         raise Complaint("--for and --bound-to go with NAMESPACE/ACCOUNT, not with review", USAGE)
     if sys.stdin.isatty():
         raise Complaint("no tokens: give a file with a token a line on standard input", USAGE)
     tokens = [line.strip() for line in sys.stdin if line.strip()]
     if not tokens:
         raise Complaint("no tokens: standard input is empty", USAGE)
-    server = connect(chosen)
-    results = [one for batch in _batches(tokens) for one in _reviewed(server, batch, chosen)]
-    if not print_for_programs(chosen.output, results):
-        rows = [[str(number), *_cells(one)] for number, one in enumerate(results, start=1)]
+    server = connect(arguments)
+    results = [
+        review for batch in _batches(tokens) for review in _reviewed(server, batch, arguments)
+    ]
+    if not print_for_programs(arguments.output, results):
+        rows = [[str(number), *_cells(review)] for number, review in enumerate(results, start=1)]
         table(("LINE", "VALID", "USER", "REASON"), rows, empty="")
-    return 0 if all(one.get("authenticated") for one in results) else REFUSED
+    return 0 if all(review.get("authenticated") for review in results) else REFUSED
 
 
 def _batches(tokens: list[str]) -> Iterator[list[str]]:
@@ -273,12 +275,12 @@ def _batches(tokens: list[str]) -> Iterator[list[str]]:
 
 
 def _reviewed(
-    server: ServerConnection, tokens: list[str], chosen: argparse.Namespace
+    server: ServerConnection, tokens: list[str], arguments: argparse.Namespace
 ) -> list[Json]:
     body = {
         "apiVersion": f"{server.names.identity}/v1beta1",
         "kind": "TokenReviewBatch",
-        "spec": {"tokens": tokens, "audiences": chosen.audience},
+        "spec": {"tokens": tokens, "audiences": arguments.audience},
     }
     url = path("apis", server.names.identity, "v1beta1", "tokenreviewbatches")
     results: list[Json] = server.post(url, body)["status"]["results"]

@@ -74,26 +74,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--explain", action="store_true", help="show why; issue no token")
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.token is not None or chosen.verify or chosen.bound_to is not None:
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.token is not None or arguments.verify or arguments.bound_to is not None:
         raise Complaint("exchange takes neither TOKEN nor --verify nor --bound-to", USAGE)
-    if sum((chosen.source is not None, chosen.github, chosen.gitlab is not None)) > 1:
+    if sum((arguments.source is not None, arguments.github, arguments.gitlab is not None)) > 1:
         raise Complaint("--from, --github and --gitlab exclude each other", USAGE)
-    if chosen.explain:
-        return _explain(chosen)
-    server = _anonymous(chosen)
-    answer = _exchanged(server, _url(chosen), _form(chosen, server))
+    if arguments.explain:
+        return _explain(arguments)
+    server = _anonymous(arguments)
+    answer = _exchanged(server, _url(arguments), _form(arguments, server))
     if os.environ.get(EXEC_INFO):
         say(json.dumps(_credential(answer)))
-    elif not print_for_programs(chosen.output, answer):
+    elif not print_for_programs(arguments.output, answer):
         say(answer["access_token"])
     return 0
 
 
-def refuse_flags(chosen: argparse.Namespace) -> None:
+def refuse_flags(arguments: argparse.Namespace) -> None:
     """Refuse flags of the exchange with another action."""
-    given = (chosen.account, chosen.source, chosen.github, chosen.gitlab, chosen.explain)
-    if any(given) or chosen.server or chosen.certificate_authority or chosen.outside_audience:
+    values = (
+        arguments.account,
+        arguments.source,
+        arguments.github,
+        arguments.gitlab,
+        arguments.explain,
+    )
+    if (
+        any(values)
+        or arguments.server
+        or arguments.certificate_authority
+        or arguments.outside_audience
+    ):
         raise Complaint("that flag goes with `orchid token exchange` alone", USAGE)
 
 
@@ -110,28 +121,28 @@ def _exchanged(server: ServerConnection, url: str, form: list[tuple[str, str]]) 
         raise
 
 
-def _url(chosen: argparse.Namespace) -> str:
-    if not chosen.account:
+def _url(arguments: argparse.Namespace) -> str:
+    if not arguments.account:
         return "/oauth2/token"
-    return f"/oauth2/token?account={quote('/'.join(_account(chosen)), safe='/')}"
+    return f"/oauth2/token?account={quote('/'.join(_account(arguments)), safe='/')}"
 
 
-def _account(chosen: argparse.Namespace) -> tuple[str, str]:
-    namespace, slash, name = chosen.account.partition("/")
+def _account(arguments: argparse.Namespace) -> tuple[str, str]:
+    namespace, slash, name = arguments.account.partition("/")
     if not slash or not namespace or not name or "/" in name:
-        raise Complaint(f"--account: {chosen.account!r} is not NAMESPACE/NAME", USAGE)
+        raise Complaint(f"--account: {arguments.account!r} is not NAMESPACE/NAME", USAGE)
     return namespace, name
 
 
-def _form(chosen: argparse.Namespace, server: ServerConnection) -> list[tuple[str, str]]:
+def _form(arguments: argparse.Namespace, server: ServerConnection) -> list[tuple[str, str]]:
     fields = [
         ("grant_type", GRANT),
         ("subject_token_type", TYPE),
-        ("subject_token", _outside_token(chosen, server.access.server)),
-        *(("audience", audience) for audience in chosen.audience or _own_audience(server)),
+        ("subject_token", _outside_token(arguments, server.access.server)),
+        *(("audience", audience) for audience in arguments.audience or _own_audience(server)),
     ]
-    if chosen.lifetime is not None:
-        fields.append((EXPIRES_PARAMETER, str(int(chosen.lifetime))))
+    if arguments.lifetime is not None:
+        fields.append((EXPIRES_PARAMETER, str(int(arguments.lifetime))))
     return fields
 
 
@@ -148,26 +159,26 @@ def _own_audience(server: ServerConnection) -> list[str]:
         return []
 
 
-def _anonymous(chosen: argparse.Namespace) -> ServerConnection:
+def _anonymous(arguments: argparse.Namespace) -> ServerConnection:
     """A connection without a credential: the server by its flags, or of a kubeconfig."""
-    if not chosen.server:
-        found = kubeconfig_file.find(chosen.kubeconfig, os.environ)
-        known = kubeconfig_file.load(found, chosen.context)
+    if not arguments.server:
+        kubeconfig = kubeconfig_file.find(arguments.kubeconfig, os.environ)
+        configured = kubeconfig_file.load(kubeconfig, arguments.context)
         access = ServerAccess(
-            server=known.server,
-            authority=known.authority,
-            server_name=known.server_name,
-            insecure=known.insecure,
+            server=configured.server,
+            authority=configured.authority,
+            server_name=configured.server_name,
+            insecure=configured.insecure,
         )
-        return ServerConnection(access, found)
+        return ServerConnection(access, kubeconfig)
     authority = b""
-    if chosen.certificate_authority is not None:
+    if arguments.certificate_authority is not None:
         try:
-            authority = read_bounded(chosen.certificate_authority)
+            authority = read_bounded(arguments.certificate_authority)
         except Refusal as refusal:
             raise Complaint(f"--certificate-authority: {refusal}", USAGE) from None
     return ServerConnection(
-        ServerAccess(server=chosen.server, authority=authority), FoundKubeconfig((), SERVER_FLAG)
+        ServerAccess(server=arguments.server, authority=authority), FoundKubeconfig((), SERVER_FLAG)
     )
 
 
@@ -187,17 +198,19 @@ def _credential(answer: Json) -> Json:
 # -- the outside token -----------------------------------------------------------------------------
 
 
-def _outside_token(chosen: argparse.Namespace, server: str) -> str:
-    if chosen.github:
-        return _of_github(chosen.outside_audience or server)
-    if chosen.gitlab is not None:
-        found = os.environ.get(chosen.gitlab, "")
-        if not found:
-            raise Complaint(f"${chosen.gitlab} is not set: add it to id_tokens of the job", USAGE)
-        return found
-    if chosen.source is not None:
+def _outside_token(arguments: argparse.Namespace, server: str) -> str:
+    if arguments.github:
+        return _of_github(arguments.outside_audience or server)
+    if arguments.gitlab is not None:
+        job_token = os.environ.get(arguments.gitlab, "")
+        if not job_token:
+            raise Complaint(
+                f"${arguments.gitlab} is not set: add it to id_tokens of the job", USAGE
+            )
+        return job_token
+    if arguments.source is not None:
         try:
-            text = read_bounded(chosen.source, LARGEST).decode("utf-8", "replace")
+            text = read_bounded(arguments.source, LARGEST).decode("utf-8", "replace")
         except Refusal as refusal:
             raise Complaint(f"--from: {refusal}", USAGE) from None
     else:
@@ -244,24 +257,24 @@ def _of_github(audience: str) -> str:
 # -- explanations ----------------------------------------------------------------------------------
 
 
-def _explain(chosen: argparse.Namespace) -> int:
-    if not chosen.account:
+def _explain(arguments: argparse.Namespace) -> int:
+    if not arguments.account:
         raise Complaint("--explain needs --account, whose namespace has the policies", USAGE)
-    namespace, name = _account(chosen)
-    server = connect(chosen)
+    namespace, name = _account(arguments)
+    server = connect(arguments)
     identity = server.names.identity
     body = {
         "apiVersion": f"{identity}/v1alpha1",
         "kind": "TokenExchangeReview",
         "spec": {
-            "token": _outside_token(chosen, server.access.server),
+            "token": _outside_token(arguments, server.access.server),
             "account": name,
-            "audiences": [*chosen.audience],
+            "audiences": [*arguments.audience],
         },
     }
     url = path("apis", identity, "v1alpha1", "namespaces", namespace, "tokenexchangereviews")
     status: Json = server.post(url, body)["status"]
-    if not print_for_programs(chosen.output, status):
+    if not print_for_programs(arguments.output, status):
         _show(status)
     return 0 if status["allowed"] else REFUSED
 

@@ -55,8 +55,8 @@ class CleanTokenSecrets(Sweeper):
 
     def _is_unused(self, secret: Secret, today: date) -> bool:
         meta = secret.metadata
-        made = meta.creation_timestamp
-        if meta.deletion_timestamp or made is None or made.date() + self._period >= today:
+        created = meta.creation_timestamp
+        if meta.deletion_timestamp or created is None or created.date() + self._period >= today:
             return False
         label = meta.labels.get(self._names.last_used_label)
         if label is None:
@@ -68,7 +68,7 @@ class CleanTokenSecrets(Sweeper):
         marks = secret.metadata.annotations
         name = marks.get(self._names.account_name_annotation, "")
         account = await self._client.find(ServiceAccount, name, secret.namespace) if name else None
-        if account is None or all(one.name != secret.name for one in account.secrets):
+        if account is None or all(reference.name != secret.name for reference in account.secrets):
             return False
         async for pod in self._client.scan(ListSelection(Pod, secret.namespace)):
             if secret.name in mounted_secrets(pod):
@@ -102,14 +102,14 @@ class CleanTokenSecrets(Sweeper):
 
 def mounted_secrets(pod: Pod) -> set[str]:
     """The Secrets that a Pod mounts as volumes."""
-    found: set[str] = set()
+    names: set[str] = set()
     volumes: Any = pod.spec.get("volumes")
     for volume in volumes if isinstance(volumes, list | tuple) else ():
         source = volume.get("secret") if isinstance(volume, dict) else None
         name = source.get("secretName") if isinstance(source, dict) else None
         if isinstance(name, str):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 CONTROLLER = ControllerDeclaration(

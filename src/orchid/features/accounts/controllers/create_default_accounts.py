@@ -27,12 +27,14 @@ class CreateDefaultAccounts(Controller[Namespace]):
         accounts = ListSelection(ServiceAccount, existing=False, read_as=Object)
         self.triggers = (Trigger(accounts, namespace_of_deleted),)
 
-    async def reconcile(self, found: Namespace) -> None:
-        if not is_active(found):
+    async def reconcile(self, namespace: Namespace) -> None:
+        if not is_active(namespace):
             return
-        if await self._client.find(ServiceAccount, DEFAULT_ACCOUNT, found.name):
+        if await self._client.find(ServiceAccount, DEFAULT_ACCOUNT, namespace.name):
             return
-        account = ServiceAccount(metadata=ObjectMeta(name=DEFAULT_ACCOUNT, namespace=found.name))
+        account = ServiceAccount(
+            metadata=ObjectMeta(name=DEFAULT_ACCOUNT, namespace=namespace.name)
+        )
         try:
             await self._client.create(account)
         except AlreadyExists:

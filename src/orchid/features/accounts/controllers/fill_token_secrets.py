@@ -49,27 +49,27 @@ class FillTokenSecrets(Controller[Secret]):
     def rests_on(self) -> object:
         return self._root_ca()
 
-    async def reconcile(self, found: Secret) -> None:
-        if found.type != self._names.token_secret_type or found.metadata.deletion_timestamp:
+    async def reconcile(self, secret: Secret) -> None:
+        if secret.type != self._names.token_secret_type or secret.metadata.deletion_timestamp:
             return
-        account = await self._account(found)
+        account = await self._account(secret)
         if account is None:
-            await self._client.delete_gone(Secret, found)
+            await self._client.delete_gone(Secret, secret)
             return
-        filled = await self._filled(found, account)
-        if filled != found:
+        filled = await self._filled(secret, account)
+        if filled != secret:
             try:
                 await self._client.update(filled)
             except NotFound:
                 return
-            self._events.record(self.name, account, "TokenWritten", f"Secret {found.name} filled.")
+            self._events.record(self.name, account, "TokenWritten", f"Secret {secret.name} filled.")
 
     async def gone(self, last: Secret) -> None:
         """Remove a deleted Secret from the list of its account."""
         account = await self._account(last)
         if account is None:
             return
-        left = tuple(one for one in account.secrets if one.name != last.name)
+        left = tuple(reference for reference in account.secrets if reference.name != last.name)
         if left != account.secrets:
             await self._client.update(replace(account, secrets=left))
 
@@ -119,8 +119,8 @@ class FillTokenSecrets(Controller[Secret]):
         if not is_deletion(event):
             return
         account: Object = event.object
-        wanted = replace(self.follows, namespace=account.namespace)
-        async for secret in self._client.scan(wanted):
+        selection = replace(self.follows, namespace=account.namespace)
+        async for secret in self._client.scan(selection):
             named = secret.metadata.annotations.get(self._names.account_name_annotation)
             if named == account.name:
                 yield (secret.namespace, secret.name)

@@ -155,10 +155,10 @@ class RequestToken:
         return replace(new, metadata=metadata, spec=spec)
 
     def _shortened(self, new: TokenRequest, request: Request) -> TokenRequest:
-        wanted, longest = new.spec.expiration_seconds or 0, self._issuer.longest_seconds
-        if wanted <= longest:
+        requested, longest = new.spec.expiration_seconds or 0, self._issuer.longest_seconds
+        if requested <= longest:
             return new
-        request.warn(f"requested expiration of {wanted} seconds shortened to {longest} seconds")
+        request.warn(f"requested expiration of {requested} seconds shortened to {longest} seconds")
         return replace(new, spec=replace(new.spec, expiration_seconds=longest))
 
 

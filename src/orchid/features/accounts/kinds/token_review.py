@@ -125,12 +125,12 @@ class ReviewToken:
         token = text.strip(BLANKS).partition(" ")[0]
         if not token:
             raise BadRequest("token is required for TokenReview in authentication")
-        wanted = audiences or self._api_audiences
+        expected = audiences or self._api_audiences
         try:
-            found = await self._tokens.authenticate_token(token, wanted)
+            identity = await self._tokens.authenticate_token(token, expected)
         except Rejected as refusal:
             return refused(*refusal.reasons)
-        return accepted(found, wanted) if found else refused()
+        return accepted(identity, expected) if identity else refused()
 
 
 class ReviewTokens:
@@ -185,7 +185,7 @@ def declare(
     monotonic: Callable[[], float],
 ) -> tuple[Kind[TokenReview], Kind[TokenReviewBatch]]:
     review = ReviewToken(tokens, api_audiences)
-    one = Kind(
+    kind = Kind(
         type=TokenReview,
         group=names.authentication,
         version="v1",
@@ -209,16 +209,16 @@ def declare(
         verbs=("create",),
         largest_body=LARGEST_BATCH,
     )
-    return one, batch
+    return kind, batch
 
 
-def accepted(found: Authenticated, wanted: tuple[str, ...]) -> TokenReviewStatus:
-    audiences = wanted if found.audiences == wanted else ()
-    if found.audiences is not None and not audiences:
-        audiences = tuple(filter(frozenset(found.audiences).__contains__, wanted))
+def accepted(identity: Authenticated, requested: tuple[str, ...]) -> TokenReviewStatus:
+    audiences = requested if identity.audiences == requested else ()
+    if identity.audiences is not None and not audiences:
+        audiences = tuple(filter(frozenset(identity.audiences).__contains__, requested))
         if not audiences:
             raise InternalError("error validating audiences")
-    return TokenReviewStatus(authenticated=True, user=found.user, audiences=audiences)
+    return TokenReviewStatus(authenticated=True, user=identity.user, audiences=audiences)
 
 
 def refused(*reasons: str) -> TokenReviewStatus:

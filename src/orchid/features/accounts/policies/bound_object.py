@@ -30,9 +30,9 @@ class BoundObject(AdmissionPolicy):
             await self._refuse_unseen(request, new.spec.bound_object_ref)
         return new
 
-    async def _refuse_unseen(self, request: Request, wanted: BoundObjectReference) -> None:
-        plural = _PLURALS.get(wanted.kind)
-        if plural is None or not wanted.name:
+    async def _refuse_unseen(self, request: Request, reference: BoundObjectReference) -> None:
+        plural = _PLURALS.get(reference.kind)
+        if plural is None or not reference.name:
             return  # no token can be bound to it; the issuer refuses it without a lookup
         target = Target(
             verb="get",
@@ -40,8 +40,8 @@ class BoundObject(AdmissionPolicy):
             version="v1",
             resource=plural,
             namespace="" if plural == "nodes" else request.namespace,
-            name=wanted.name,
+            name=reference.name,
         )
         decision = await self._authorizer.authorize(request.user, target)
         if not decision.allowed:
-            raise NotFound(ErrorSubject("", plural, wanted.name))
+            raise NotFound(ErrorSubject("", plural, reference.name))

@@ -115,9 +115,9 @@ class PodAccount(AdmissionPolicy):
 
     def _with_token(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Mount the volume into each container that has no mount at that path yet."""
-        known = [str(volume.get("name", "")) for volume in items(spec.get("volumes"))]
-        there = next((name for name in known if name.startswith(self._prefix)), None)
-        name = there or self._prefix + self._random.suffix()
+        names = [str(volume.get("name", "")) for volume in items(spec.get("volumes"))]
+        existing = next((name for name in names if name.startswith(self._prefix)), None)
+        name = existing or self._prefix + self._random.suffix()
         mounted = {
             sort: [self._mounting(container, name) for container in spec[sort]]
             for sort in ("initContainers", "containers")
@@ -126,7 +126,7 @@ class PodAccount(AdmissionPolicy):
         if all(mounted[sort] == spec[sort] for sort in mounted):
             return spec
         volumes = spec.get("volumes") or []
-        if there is None:
+        if existing is None:
             volumes = [*volumes, {"name": name, "projected": self._token_volume()}]
         return {**spec, "volumes": volumes, **mounted}
 

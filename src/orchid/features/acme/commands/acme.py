@@ -57,18 +57,18 @@ def _key_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _key(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    namespace, name = account_of(chosen.account, server.access.namespace)
-    directory = _directory(server, _authority(server, chosen.authority))
+def _key(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    namespace, name = account_of(arguments.account, server.access.namespace)
+    directory = _directory(server, _authority(server, arguments.authority))
     account = server.get(path("api", "v1", "namespaces", namespace, "serviceaccounts", name))
     grants.grant(server, ROLE, grants.account(namespace, name), "")
-    kid, key = _create(server, account, chosen.lifetime)
-    made = {"server": directory, "kid": kid, "hmacKey": key, "account": f"{namespace}/{name}"}
-    if print_for_programs(chosen.output, made):
+    kid, key = _create(server, account, arguments.lifetime)
+    credential = {"server": directory, "kid": kid, "hmacKey": key, "account": f"{namespace}/{name}"}
+    if print_for_programs(arguments.output, credential):
         return 0
     remark(
         f"clients can create accounts for {namespace}/{name} with this key for "
-        f"{times.span(chosen.lifetime)}; ca.crt is the CA of this server"
+        f"{times.span(arguments.lifetime)}; ca.crt is the CA of this server"
     )
     say(lines(directory, kid, key))
     return 0
@@ -100,14 +100,16 @@ NAME {{
 def _authority(server: ServerConnection, name: str) -> str:
     if name:
         return name
-    found = [
-        one["metadata"]["name"] for one in server.items(ca.url(server)) if "acme" in one["spec"]
+    names = [
+        authority["metadata"]["name"]
+        for authority in server.items(ca.url(server))
+        if "acme" in authority["spec"]
     ]
-    if len(found) == 1:
-        only: str = found[0]
+    if len(names) == 1:
+        only: str = names[0]
         return only
-    if found:
-        raise Complaint(f"which authority? give --authority, one of {', '.join(sorted(found))}")
+    if names:
+        raise Complaint(f"which authority? give --authority, one of {', '.join(sorted(names))}")
     raise Complaint("no authority has ACME: make one with orchid ca new --acme")
 
 
@@ -118,8 +120,8 @@ def _directory(server: ServerConnection, authority: str) -> str:
     status, text = server.text(path("acme", authority, "directory"))
     if status != 200:  # noqa: PLR2004 -- success
         raise Complaint(f"{authority} has no ACME: set spec.acme of the authority")
-    found: str = json.loads(text)["newNonce"]
-    return found.removesuffix("new-nonce") + "directory"
+    url: str = json.loads(text)["newNonce"]
+    return url.removesuffix("new-nonce") + "directory"
 
 
 def _create(server: ServerConnection, account: Json, seconds: int) -> tuple[str, str]:

@@ -149,11 +149,11 @@ def contact_errors(contact: tuple[str, ...]) -> Iterator[FieldError]:
     path = SPEC / "contact"
     if len(contact) > MOST_CONTACTS:
         yield too_many(path, len(contact), MOST_CONTACTS)
-    for index, one in enumerate(contact[:MOST_CONTACTS]):
-        if len(one) > LONGEST_CONTACT:
+    for index, url in enumerate(contact[:MOST_CONTACTS]):
+        if len(url) > LONGEST_CONTACT:
             yield too_long(path[index], LONGEST_CONTACT, "character")
-        elif not _is_contact(one) or ":" not in one:
-            yield invalid(path[index], one, "must be a URL, such as mailto:team@example.com")
+        elif not _is_contact(url) or ":" not in url:
+            yield invalid(path[index], url, "must be a URL, such as mailto:team@example.com")
 
 
 def with_defaults(new: AcmeAccount) -> AcmeAccount:
@@ -173,8 +173,8 @@ def declare(names: Naming) -> Kind[AcmeAccount]:
         defaults=with_defaults,
         columns=COLUMNS,
         selectable={
-            "spec.thumbprint": lambda one: one.spec.thumbprint,
-            "spec.serviceAccountName": lambda one: one.spec.service_account_name,
+            "spec.thumbprint": lambda account: account.spec.thumbprint,
+            "spec.serviceAccountName": lambda account: account.spec.service_account_name,
         },
     )
 

@@ -93,7 +93,7 @@ class AcmeOrder(Object):
 
     def difference(self, request: SigningRequest) -> str:
         """Names that a certificate request and the order do not share, as text; "" if equal."""
-        ordered = {(one.type, one.value) for one in self.spec.identifiers}
+        ordered = {(identifier.type, identifier.value) for identifier in self.spec.identifiers}
         named = {(DNS, name.lower()) for name in request.dns_names}
         named |= {(IP, str(address)) for address in request.ip_addresses}
         subject = request.subject
@@ -126,10 +126,10 @@ class Rules(Strategy[AcmeOrder]):
             yield required(path)
         elif len(spec.identifiers) > MOST_IDENTIFIERS:
             yield too_many(path, len(spec.identifiers), MOST_IDENTIFIERS)
-        for index, one in enumerate(spec.identifiers[:MOST_IDENTIFIERS]):
-            if one.type not in TYPES:
-                yield unsupported(path[index] / "type", one.type, TYPES)
-            if not one.value:
+        for index, identifier in enumerate(spec.identifiers[:MOST_IDENTIFIERS]):
+            if identifier.type not in TYPES:
+                yield unsupported(path[index] / "type", identifier.type, TYPES)
+            if not identifier.value:
                 yield required(path[index] / "value")
 
     def validate_update(self, new: AcmeOrder, old: AcmeOrder) -> Iterator[FieldError]:
@@ -156,7 +156,7 @@ def declare(names: Naming) -> Kind[AcmeOrder]:
         writes=("metadata", "spec"),
         creates=("metadata", "spec"),
         columns=COLUMNS,
-        selectable={"spec.account": lambda one: one.spec.account},
+        selectable={"spec.account": lambda order: order.spec.account},
         endpoints=(Endpoint("status", writes=("metadata", "status"), rules=StatusRules()),),
     )
 

@@ -33,10 +33,10 @@ def verify_binding(
     if header.url != url or not header.kid or header.jwk is not None or header.nonce:
         text = "the header of the binding must have kid and the url of the request, and no nonce"
         raise malformed(text)
-    found = keys.find(header.kid)
-    secret = found.secret if found is not None else b"\0"
-    wanted = hmac.new(secret, jws.signed, HASHES[header.alg]).digest()
-    if not hmac.compare_digest(wanted, jws.signature) or found is None:
+    external_key = keys.find(header.kid)
+    secret = external_key.secret if external_key is not None else b"\0"
+    expected = hmac.new(secret, jws.signed, HASHES[header.alg]).digest()
+    if not hmac.compare_digest(expected, jws.signature) or external_key is None:
         raise unauthorized(REFUSED)
     try:
         bound = read_jwk_text(jws.payload)
@@ -44,4 +44,4 @@ def verify_binding(
         raise malformed("the payload of the binding is not a JWK") from None
     if bound.thumbprint != account_key.thumbprint:
         raise malformed("the binding is for another account key")
-    return found
+    return external_key

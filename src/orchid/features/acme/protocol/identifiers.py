@@ -24,36 +24,38 @@ class Identifier(msgspec.Struct, frozen=True):
 
 
 def checked(
-    given: Sequence[Identifier], authority: CertificateAuthority
+    identifiers: Sequence[Identifier], authority: CertificateAuthority
 ) -> tuple[AcmeIdentifier, ...]:
     """The names of an order in their usual form, each once; raises AcmeProblem."""
-    if not 0 < len(given) <= MOST_IDENTIFIERS:
+    if not 0 < len(identifiers) <= MOST_IDENTIFIERS:
         raise malformed(f"an order has 1 to {MOST_IDENTIFIERS} identifiers")
-    return tuple(dict.fromkeys(_checked(one, authority) for one in given))
+    return tuple(dict.fromkeys(_checked(identifier, authority) for identifier in identifiers))
 
 
-def _checked(given: Identifier, authority: CertificateAuthority) -> AcmeIdentifier:
+def _checked(identifier: Identifier, authority: CertificateAuthority) -> AcmeIdentifier:
     terms = authority.spec.issues
-    if given.type not in TYPES:
+    if identifier.type not in TYPES:
         text = f"identifiers have the type {' or '.join(TYPES)}"
         raise AcmeProblem("unsupportedIdentifier", text)
-    if given.type not in terms.names:
-        raise _rejected(given, f"the authority issues no certificates with {given.type} names")
-    if len(given.value) > LONGEST_VALUE:
+    if identifier.type not in terms.names:
+        raise _rejected(
+            identifier, f"the authority issues no certificates with {identifier.type} names"
+        )
+    if len(identifier.value) > LONGEST_VALUE:
         raise malformed(f"an identifier has at most {LONGEST_VALUE} characters")
-    if given.type == IP:
+    if identifier.type == IP:
         try:
-            address = ipaddress.ip_address(given.value)
+            address = ipaddress.ip_address(identifier.value)
         except ValueError:
             raise malformed("an identifier is not an IP address") from None
         if getattr(address, "scope_id", None):
             raise malformed("an identifier is an IP address with a zone")
         return AcmeIdentifier(type=IP, value=str(address))
-    value = given.value.lower()
+    value = identifier.value.lower()
     try:
         refuse_bad_host(value, wildcards=terms.wildcards)
     except NotPermitted as refusal:
-        raise _rejected(given, str(refusal)) from None
+        raise _rejected(identifier, str(refusal)) from None
     return AcmeIdentifier(type=DNS, value=value)
 
 

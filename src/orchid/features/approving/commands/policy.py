@@ -81,9 +81,9 @@ run = run_subcommand
 # -- list, show, apply, delete -------------------------------------------------------------
 
 
-def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(
-        chosen,
+        arguments,
         server,
         _url(server, "approvalpolicies"),
         COLUMNS,
@@ -99,17 +99,17 @@ def _ready(policy: Json) -> Cell:
     return Cell("no", "bad")
 
 
-def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.kernel.wire.codec import yaml_text
 
-    found = server.get(_url(server, "approvalpolicies", chosen.name))
-    if print_for_programs(chosen.output, found):
+    policy = server.get(_url(server, "approvalpolicies", arguments.name))
+    if print_for_programs(arguments.output, policy):
         return 0
     plain = {
-        "apiVersion": found["apiVersion"],
+        "apiVersion": policy["apiVersion"],
         "kind": KIND,
-        "metadata": {"name": chosen.name},
-        "spec": found["spec"],
+        "metadata": {"name": arguments.name},
+        "spec": policy["spec"],
     }
     say(yaml_text.dump(plain).decode().rstrip("\n"))
     return 0
@@ -131,20 +131,24 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    policies = _policies(chosen.file)
-    names = [_name_in(chosen.file, policy) for policy in policies]
+def _apply(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    policies = _policies(arguments.file)
+    names = [_name_in(arguments.file, policy) for policy in policies]
     if len(set(names)) < len(names):
-        raise Complaint(f"{chosen.file}: two policies have the same name", USAGE)
+        raise Complaint(f"{arguments.file}: two policies have the same name", USAGE)
     answers = []
     for name, policy in zip(names, policies, strict=True):
         done, answer = _applied(server, name, policy)
         answers.append(answer)
-        if chosen.groups:
-            grants.grant_use(server, name, chosen.groups)
-        if chosen.output == "text":
-            say("\n".join([f"{done} {name}", *(f"used by group {one}" for one in chosen.groups)]))
-    print_for_programs(chosen.output, answers[0] if len(answers) == 1 else answers)
+        if arguments.groups:
+            grants.grant_use(server, name, arguments.groups)
+        if arguments.output == "text":
+            say(
+                "\n".join(
+                    [f"{done} {name}", *(f"used by group {group}" for group in arguments.groups)]
+                )
+            )
+    print_for_programs(arguments.output, answers[0] if len(answers) == 1 else answers)
     return 0
 
 
@@ -152,15 +156,15 @@ def _applied(server: ServerConnection, name: str, policy: Json) -> tuple[str, Js
     """Create or replace a policy; return what was done, and the policy."""
     url = _url(server, "approvalpolicies", name)
     try:
-        found = server.get(url)
+        existing = server.get(url)
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
         target = _url(server, "approvalpolicies") + STRICTLY
         return "made", server.post(target, _current(server, policy))
     # With the version that was read, so that no concurrent change is lost.
-    answer = server.put(url + STRICTLY, {**found, "spec": policy.get("spec") or {}})
-    return "replaced" if answer["spec"] != found["spec"] else "unchanged:", answer
+    answer = server.put(url + STRICTLY, {**existing, "spec": policy.get("spec") or {}})
+    return "replaced" if answer["spec"] != existing["spec"] else "unchanged:", answer
 
 
 def _current(server: ServerConnection, policy: Json) -> Json:
@@ -171,8 +175,10 @@ def _current(server: ServerConnection, policy: Json) -> Json:
     return policy
 
 
-def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return delete_each(chosen, server, lambda server, name: _url(server, "approvalpolicies", name))
+def _delete(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return delete_each(
+        arguments, server, lambda server, name: _url(server, "approvalpolicies", name)
+    )
 
 
 # -- explain and test ----------------------------------------------------------------------
@@ -190,8 +196,8 @@ def _user_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _explain(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    _report(chosen, _reviewed(server, {"requestName": chosen.name, **_user(chosen)}))
+def _explain(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    _report(arguments, _reviewed(server, {"requestName": arguments.name, **_user(arguments)}))
     return 0
 
 
@@ -207,21 +213,21 @@ def _test_arguments(parser: argparse.ArgumentParser) -> None:
     _user_arguments(parser)
 
 
-def _test(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    terms = _policy(chosen.file).get("spec") or {}
-    if chosen.since is not None:
-        return policy_history.tried(chosen, server, terms, lambda spec: _reviewed(server, spec))
+def _test(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    terms = _policy(arguments.file).get("spec") or {}
+    if arguments.since is not None:
+        return policy_history.tried(arguments, server, terms, lambda spec: _reviewed(server, spec))
     spec: Json = {
-        "request": base64.b64encode(_read(chosen.request)).decode(),
-        "signerName": chosen.signer or _only_signer(terms),
-        "usages": chosen.usage,
+        "request": base64.b64encode(_read(arguments.request)).decode(),
+        "signerName": arguments.signer or _only_signer(terms),
+        "usages": arguments.usage,
         "policy": terms,
-        **_user(chosen),
+        **_user(arguments),
     }
-    if chosen.lifetime is not None:
-        spec["expirationSeconds"] = chosen.lifetime
+    if arguments.lifetime is not None:
+        spec["expirationSeconds"] = arguments.lifetime
     status = _reviewed(server, spec)
-    _report(chosen, status)
+    _report(arguments, status)
     return 0 if status.get("outcome") == "Approve" else REFUSED
 
 
@@ -229,16 +235,16 @@ def _only_signer(terms: Json) -> str:
     names = [name for name in terms.get("signerNames") or () if STAR not in name]
     if len(names) != 1:
         raise Complaint("the policy does not name one signer alone: say which, --signer", USAGE)
-    found: str = names[0]
-    return found
+    signer: str = names[0]
+    return signer
 
 
-def _user(chosen: argparse.Namespace) -> Json:
-    if not chosen.user:
-        if chosen.group:
+def _user(arguments: argparse.Namespace) -> Json:
+    if not arguments.user:
+        if arguments.group:
             raise Complaint("--group goes with --user", USAGE)
         return {}
-    return {"user": {"username": chosen.user, "groups": chosen.group}}
+    return {"user": {"username": arguments.user, "groups": arguments.group}}
 
 
 def _reviewed(server: ServerConnection, spec: Json) -> Json:
@@ -251,8 +257,8 @@ def _reviewed(server: ServerConnection, spec: Json) -> Json:
     return status
 
 
-def _report(chosen: argparse.Namespace, status: Json) -> None:
-    if print_for_programs(chosen.output, status):
+def _report(arguments: argparse.Namespace, status: Json) -> None:
+    if print_for_programs(arguments.output, status):
         return
     outcome = status["outcome"]
     facts(
@@ -290,29 +296,29 @@ def _policies(name: str) -> list[Json]:
         documents = yaml_text.load_all(_read(name))
     except yaml_text.YamlError as error:
         raise Complaint(f"{name}: {error}", USAGE) from None
-    if twice := [text for _, found in documents for text in found]:
+    if twice := [text for _, policies in documents for text in policies]:
         raise Complaint(f"{name}: {', '.join(twice)} occurs twice", USAGE)
-    found = [value for value, _ in documents]
-    if len(found) == 1 and isinstance(found[0], dict) and found[0].get("kind") == "List":
-        found = found[0].get("items") or []
-    kinds = [one.get("kind") if isinstance(one, dict) else None for one in found]
+    policies = [value for value, _ in documents]
+    if len(policies) == 1 and isinstance(policies[0], dict) and policies[0].get("kind") == "List":
+        policies = policies[0].get("items") or []
+    kinds = [policy.get("kind") if isinstance(policy, dict) else None for policy in policies]
     if others := sorted({str(kind or "no object") for kind in kinds} - {KIND}):
         raise Complaint(
             f"{name}: {', '.join(others)}: orchid policy takes only {KIND}; "
             f"for other kinds use {CLIENT} apply -f",
             USAGE,
         )
-    if not found:
+    if not policies:
         raise Complaint(f"{name} has no {KIND}", USAGE)
-    return found
+    return policies
 
 
 def _policy(name: str) -> Json:
     """The only policy of a file."""
-    found = _policies(name)
-    if len(found) > 1:
-        raise Complaint(f"{name} has {len(found)} policies; test one at a time", USAGE)
-    return found[0]
+    policies = _policies(name)
+    if len(policies) > 1:
+        raise Complaint(f"{name} has {len(policies)} policies; test one at a time", USAGE)
+    return policies[0]
 
 
 def _name_in(file: str, policy: Json) -> str:

@@ -31,36 +31,38 @@ class Decided(NamedTuple):
     source: Json
 
 
-def tried(chosen: argparse.Namespace, server: ServerConnection, terms: Json, review: Review) -> int:
+def tried(
+    arguments: argparse.Namespace, server: ServerConnection, terms: Json, review: Review
+) -> int:
     """Evaluate the policy for every decision, and show what it would have changed."""
     counts: Counter[tuple[str, str]] = Counter()
     changed: list[Json] = []
-    for one in _decisions(server, times.now() - timedelta(seconds=chosen.since)):
-        status = review({**one.source, "policy": terms})
+    for record in _decisions(server, times.now() - timedelta(seconds=arguments.since)):
+        status = review({**record.source, "policy": terms})
         outcome = status["outcome"] if _selected(status) else ""
-        counts[one.was, outcome] += 1
-        if (one.was, outcome) in CHANGED:
-            decision = {"name": one.name, "was": one.was, "outcome": outcome}
+        counts[record.was, outcome] += 1
+        if (record.was, outcome) in CHANGED:
+            decision = {"name": record.name, "was": record.was, "outcome": outcome}
             changed.append({**decision, "message": status.get("message") or ""})
-    if not print_for_programs(chosen.output, {"counts": _plain(counts), "changed": changed}):
+    if not print_for_programs(arguments.output, {"counts": _plain(counts), "changed": changed}):
         _show(counts, changed)
     return REFUSED if changed else 0
 
 
 def _decisions(server: ServerConnection, since: datetime) -> Iterator[Decided]:
-    known = set()
+    uids = set()
     requests = path("apis", server.names.certificates, "v1", "certificatesigningrequests")
     for request in server.items(requests):
         meta = request["metadata"]
         for condition in (request.get("status") or {}).get("conditions") or ():
             if condition["type"] in (APPROVED, DENIED):
-                known.add(meta["uid"])
+                uids.add(meta["uid"])
                 if _is_after(condition.get("lastUpdateTime"), since):
                     yield Decided(meta["name"], condition["type"], {"requestName": meta["name"]})
     issued = path("apis", server.names.identity, VERSION, "issuedcertificates")
     for record in server.items(issued):
         meta, request = record["metadata"], record["spec"].get("request") or {}
-        if request.get("uid") not in known and _is_after(meta["creationTimestamp"], since):
+        if request.get("uid") not in uids and _is_after(meta["creationTimestamp"], since):
             name = request.get("name") or meta["name"]
             yield Decided(name, APPROVED, {"certificateName": meta["name"]})
 
@@ -95,7 +97,12 @@ def _show(counts: Counter[tuple[str, str]], changed: list[Json]) -> None:
     if changed:
         say("")
         rows = [
-            (one["name"], one["was"].lower(), Cell(WOULD_BE[one["outcome"]], "bad"), one["message"])
-            for one in changed
+            (
+                decision["name"],
+                decision["was"].lower(),
+                Cell(WOULD_BE[decision["outcome"]], "bad"),
+                decision["message"],
+            )
+            for decision in changed
         ]
         table(("REQUEST", "WAS", "WOULD BE", "WHY"), rows, empty="")

@@ -139,33 +139,33 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         while True:
             await self._reconsider.wait()
             self._reconsider.clear()
-            async for found in self._client.scan(REQUESTS):
-                if not found.is_decided:
-                    self.queue.add((found.namespace, found.name), found)
+            async for request in self._client.scan(REQUESTS):
+                if not request.is_decided:
+                    self.queue.add((request.namespace, request.name), request)
 
     # -- decision ----------------------------------------------------------------------------
 
-    async def reconcile(self, found: CertificateSigningRequest) -> float | None:
-        if found.is_decided or found.is_issued:
+    async def reconcile(self, request: CertificateSigningRequest) -> float | None:
+        if request.is_decided or request.is_issued:
             return None
-        case = self._case(found)
+        case = self._case(request)
         if case is None:
             return None
-        ways = list(self._recognised(found))
-        if ways and self._is_by_host_token(found):
-            return await self._approve_host(found, ways)
+        ways = list(self._recognised(request))
+        if ways and self._is_by_host_token(request):
+            return await self._approve_host(request, ways)
         for subresource, message in ways:
-            if await self._may_ask(found, subresource):
-                return await self._approve_node(found, subresource, message)
-        if self._is_own_identity(found, case):
+            if await self._may_ask(request, subresource):
+                return await self._approve_node(request, subresource, message)
+        if self._is_own_identity(request, case):
             text = "The requester asks for its own SPIFFE ID."
-            await self._write(found, APPROVED, BY_IDENTITY, text)
+            await self._write(request, APPROVED, BY_IDENTITY, text)
             return None
-        again = await self._by_policy(found, case)
+        again = await self._by_policy(request, case)
         if ways:
             recognised = " ".join(subresource for subresource, _ in ways)
             raise TryAgain(
-                f'recognized csr "{found.name}" as [{recognised}] '
+                f'recognized csr "{request.name}" as [{recognised}] '
                 "but subject access review was not approved"
             )
         return again
@@ -268,12 +268,12 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         """Decide on a request with its slow rules; if that fails, it is queued again."""
         again: float | None = LOOK_AGAIN_SECONDS
         try:
-            found = await self._client.find(CertificateSigningRequest, name)
-            if found is None or found.is_decided or found.is_issued:
+            request = await self._client.find(CertificateSigningRequest, name)
+            if request is None or request.is_decided or request.is_issued:
                 return
-            case = self._case(found)
+            case = self._case(request)
             if case is not None:
-                again = await self._by_policy(found, case, MOST_SLOW)
+                again = await self._by_policy(request, case, MOST_SLOW)
         except (TryAgain, ApiError, CallFailed) as problem:
             log.info("controller.slow_rules_wait", extra={"object": name, "why": str(problem)})
         if again is not None:

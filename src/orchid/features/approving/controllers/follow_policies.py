@@ -87,22 +87,22 @@ class PolicyFollower:
 
     async def all_current(self) -> bool:
         """Whether the loaded policies are the current ones."""
-        known = {policy.name: policy.revision for policy in self.loaded}
+        revisions = {policy.name: policy.revision for policy in self.loaded}
         live = {
-            found.name: found.metadata.resource_version
-            async for found in self._client.scan(VERSIONS)
+            stored.name: stored.metadata.resource_version
+            async for stored in self._client.scan(VERSIONS)
         }
-        return live == known
+        return live == revisions
 
     async def _take(self, event: WatchedChange[ApprovalPolicy], index: PolicyIndex) -> None:
         policy = event.object
         if event.type == DELETED:
             index.remove(policy.name)
             return
-        made = await asyncio.to_thread(compiled, policy, self._compiler)
-        index.put(made)
-        wanted = with_usability(policy, made.unusable, self._clock.now())
-        if wanted != policy:
+        compiled_policy = await asyncio.to_thread(compiled, policy, self._compiler)
+        index.put(compiled_policy)
+        reported = with_usability(policy, compiled_policy.unusable, self._clock.now())
+        if reported != policy:
             # A conflicting write has its own event, which triggers this again.
             with contextlib.suppress(Conflict, NotFound):
-                await self._client.update_status(wanted)
+                await self._client.update_status(reported)

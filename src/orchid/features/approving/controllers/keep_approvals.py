@@ -131,7 +131,7 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
             return
         waiting = self._waiting.setdefault(subject, {})
         if event.type == DELETED:
-            for replaced in [one for one, new in self._successors.items() if new == csr.name]:
+            for replaced in [name for name, new in self._successors.items() if new == csr.name]:
                 del self._successors[replaced]
         if event.type == DELETED or csr.is_decided:
             waiting.pop(csr.name, None)
@@ -143,19 +143,19 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
 
     # -- decision ----------------------------------------------------------------------------
 
-    async def reconcile(self, found: CertificateSigningRequest) -> None:
-        subject = subject_of(found)
-        authority = self._authorities.of(found.spec.signer_name)
+    async def reconcile(self, request: CertificateSigningRequest) -> None:
+        subject = subject_of(request)
+        authority = self._authorities.of(request.spec.signer_name)
         if subject is None or authority is None or authority.spec.acme is None:
             return
-        if found.is_decided:
-            await self._supersede(found, subject)
+        if request.is_decided:
+            await self._supersede(request, subject)
             return
-        order = await self._order(found)
+        order = await self._order(request)
         if order is None:
             return
-        await self._delete_older(found, subject)
-        requested = self._requested(found, authority)
+        await self._delete_older(request, subject)
+        requested = self._requested(request, authority)
         if requested is None:
             return
         since = self._clock.now() - authority.approval_kept
@@ -164,9 +164,9 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
                 continue
             if not await self._is_unfetched(record, order):
                 continue
-            if self._successors.setdefault(record.name, found.name) != found.name:
+            if self._successors.setdefault(record.name, request.name) != request.name:
                 continue  # until the certificate of that request is there
-            if await self._approve(found, approval):
+            if await self._approve(request, approval):
                 return
             del self._successors[record.name]
 

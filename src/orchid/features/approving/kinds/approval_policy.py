@@ -139,7 +139,7 @@ def with_usability(policy: ApprovalPolicy, problem: str, now: datetime) -> Appro
     """Set Ready from the compile result; leave a condition set by others alone."""
     if problem and policy.is_ready:
         return _unready(policy, CANNOT_COMPILE, problem, now)
-    ours = any(one.reason == CANNOT_COMPILE for one in policy.status.conditions)
+    ours = any(condition.reason == CANNOT_COMPILE for condition in policy.status.conditions)
     if not problem and ours:
         return with_conditions(policy, [COMPILED], now)
     return policy

@@ -142,17 +142,17 @@ class Explaining:
         refuse_if_any(self._about, [*self._errors(spec), *await self._policy_errors(spec)])
         try:
             asked = await self._subject(spec, request)
-            found = await self._explainer.explain(asked, spec.policy)
+            explanation = await self._explainer.explain(asked, spec.policy)
         except Refusal as refusal:
             ((name, value),) = _sources(spec).items()
             refuse_if_any(self._about, [invalid(SPEC / name, value, str(refusal))])
             raise
         status = ApprovalReviewStatus(
-            outcome=found.decision.outcome,
-            message=found.decision.message,
-            policies=tuple(map(verdict_of, found.answers)),
-            certificate=reviewed(found.case.certificate),
-            obstacles=found.case.obstacles,
+            outcome=explanation.decision.outcome,
+            message=explanation.decision.message,
+            policies=tuple(map(verdict_of, explanation.answers)),
+            certificate=reviewed(explanation.case.certificate),
+            obstacles=explanation.case.obstacles,
         )
         return replace(new, status=status)
 
@@ -192,12 +192,12 @@ class Explaining:
 
 def _sources(spec: ApprovalReviewSpec) -> dict[str, str | bytes]:
     """The given sources of the request by field name; exactly one is allowed."""
-    given: dict[str, str | bytes] = {
+    sources: dict[str, str | bytes] = {
         "requestName": spec.request_name,
         "request": spec.request,
         "certificateName": spec.certificate_name,
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in sources.items() if value}
 
 
 def declare(names: Naming, explainer: Explainer, offload: Offload) -> Kind[ApprovalReview]:

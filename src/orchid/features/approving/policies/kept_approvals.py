@@ -56,7 +56,10 @@ class KeptApprovals(AdmissionPolicy):
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None or old is None or old.has(APPROVED):
             return
-        if not any(one.type == APPROVED and one.reason == REASON for one in new.status.conditions):
+        if not any(
+            condition.type == APPROVED and condition.reason == REASON
+            for condition in new.status.conditions
+        ):
             return
         await self._feed.fresh()
         problem = await self._problem(request, old, new.kept_approval)

@@ -43,15 +43,15 @@ class PolicyForecast(AdmissionPolicy):
             request.real_user.username if request.real_user else "",
         )
         try:
-            found = await self._explainer.explain(asked)
+            explanation = await self._explainer.explain(asked)
         except Refusal:
             return  # validation refuses the request
-        warn_of(found, request)
+        warn_of(explanation, request)
 
 
-def warn_of(found: Explanation, request: Request) -> None:
-    request.warn(f"{FORECASTS[found.decision.outcome]}: {found.decision.message}")
-    selecting = [answer for answer in found.answers if answer.verdict.selected]
+def warn_of(explanation: Explanation, request: Request) -> None:
+    request.warn(f"{FORECASTS[explanation.decision.outcome]}: {explanation.decision.message}")
+    selecting = [answer for answer in explanation.answers if answer.verdict.selected]
     for answer in selecting[:MOST_WARNINGS]:
         verdict = answer.verdict
         if not verdict.allowed:

@@ -135,28 +135,28 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    spec = _terms(chosen)
-    spec["key"] = {"algorithm": chosen.algorithm}
-    spec["subject"] = {"commonName": chosen.common_name or chosen.name}
-    if chosen.life is not None:
-        spec["duration"] = f"{chosen.life}s"
-    if chosen.parent:
-        spec["parent"] = {"authority": chosen.parent}
-    if chosen.external:
+def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    spec = _terms(arguments)
+    spec["key"] = {"algorithm": arguments.algorithm}
+    spec["subject"] = {"commonName": arguments.common_name or arguments.name}
+    if arguments.life is not None:
+        spec["duration"] = f"{arguments.life}s"
+    if arguments.parent:
+        spec["parent"] = {"authority": arguments.parent}
+    if arguments.external:
         spec["parent"] = {"external": True}
-    return _make(chosen, server, spec)
+    return _make(arguments, server, spec)
 
 
 # -- chains that are signed elsewhere ------------------------------------------------------
 
 
-def _request(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(url(server, chosen.name))
-    request = _status(found).get("request") or ""
+def _request(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    authority = server.get(url(server, arguments.name))
+    request = _status(authority).get("request") or ""
     if not request:
-        raise Complaint(f"{chosen.name} has no request that waits for a signature")
-    if not print_for_programs(chosen.output, {"request": request}):
+        raise Complaint(f"{arguments.name} has no request that waits for a signature")
+    if not print_for_programs(arguments.output, {"request": request}):
         say(request.rstrip("\n"))
     return 0
 
@@ -171,30 +171,30 @@ def _install_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _install(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _install(arguments: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.kernel.credentials import files
     from orchid.kernel.credentials.refusals import Refusal
 
     try:
-        chain = files.read_bounded(chosen.file).decode("latin-1")
+        chain = files.read_bounded(arguments.file).decode("latin-1")
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
-    name = chosen.key or _waiting_key(server, chosen.name)
-    found = server.get(key.url(server, name))
-    found["spec"]["chain"] = chain
-    changed = server.put(key.url(server, name), found)
-    if not print_for_programs(chosen.output, changed):
+    name = arguments.key or _waiting_key(server, arguments.name)
+    signing_key = server.get(key.url(server, name))
+    signing_key["spec"]["chain"] = chain
+    changed = server.put(key.url(server, name), signing_key)
+    if not print_for_programs(arguments.output, changed):
         say(f"installed the chain of {name}")
     return 0
 
 
 def _waiting_key(server: ServerConnection, authority: str) -> str:
     """The key whose request has no certificate yet."""
-    for one in server.items(key.url(server)):
-        status = one.get("status") or {}
+    for signing_key in server.items(key.url(server)):
+        status = signing_key.get("status") or {}
         is_waiting = status.get("request") and not status.get("certificate")
-        if one["spec"].get("authority") == authority and is_waiting:
-            return name_of(one)
+        if signing_key["spec"].get("authority") == authority and is_waiting:
+            return name_of(signing_key)
     raise Complaint(f"no key of {authority} waits for a chain; --key renews that of another")
 
 
@@ -209,19 +209,19 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _import(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _import(arguments: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.kernel.credentials import files
     from orchid.kernel.credentials.authorities.authority import Authority
     from orchid.kernel.credentials.refusals import Refusal
 
     try:
-        chain, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
+        chain, key = files.read_bounded(arguments.cert), files.read_private(arguments.key)
         Authority.load(chain, key, now=times.now())  # before anything is sent
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
-    namespace = chosen.namespace or server.names.system_namespace
+    namespace = arguments.namespace or server.names.system_namespace
     secrets = path("api", "v1", "namespaces", namespace, "secrets")
-    name = f"ca-{chosen.name}"
+    name = f"ca-{arguments.name}"
     data = {"tls.crt": base64.b64encode(chain).decode(), "tls.key": base64.b64encode(key).decode()}
     server.post(
         secrets,
@@ -233,55 +233,55 @@ def _import(chosen: argparse.Namespace, server: ServerConnection) -> int:
             "data": data,
         },
     )
-    spec = {**_terms(chosen), "secretRef": {"namespace": namespace, "name": name}}
+    spec = {**_terms(arguments), "secretRef": {"namespace": namespace, "name": name}}
     try:
-        return _make(chosen, server, spec)
+        return _make(arguments, server, spec)
     except CommandRefused:
         server.delete(path("api", "v1", "namespaces", namespace, "secrets", name))
         raise
 
 
-def _terms(chosen: argparse.Namespace) -> Json:
+def _terms(arguments: argparse.Namespace) -> Json:
     issues: Json = {
-        "usages": chosen.usage,
-        "names": chosen.names,
-        "subject": chosen.subject,
-        "keys": chosen.certifies,
+        "usages": arguments.usage,
+        "names": arguments.names,
+        "subject": arguments.subject,
+        "keys": arguments.certifies,
     }
-    if chosen.max is not None:
-        issues["maxDuration"] = f"{chosen.max}s"
-    if chosen.default is not None:
-        issues["defaultDuration"] = f"{chosen.default}s"
-    if chosen.wildcards:
+    if arguments.max is not None:
+        issues["maxDuration"] = f"{arguments.max}s"
+    if arguments.default is not None:
+        issues["defaultDuration"] = f"{arguments.default}s"
+    if arguments.wildcards:
         issues["wildcards"] = True
-    given = {name: value for name, value in issues.items() if value}
-    spec: Json = {"signerName": chosen.signer, "issues": given}
-    if chosen.trust_domain:
-        spec["trustDomain"] = chosen.trust_domain
-    return {**spec, "acme": {}} if chosen.acme else spec
+    requested = {name: value for name, value in issues.items() if value}
+    spec: Json = {"signerName": arguments.signer, "issues": requested}
+    if arguments.trust_domain:
+        spec["trustDomain"] = arguments.trust_domain
+    return {**spec, "acme": {}} if arguments.acme else spec
 
 
-def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> int:
-    made = server.post(
+def _make(arguments: argparse.Namespace, server: ServerConnection, spec: Json) -> int:
+    authority = server.post(
         url(server),
         {
             "apiVersion": f"{server.names.identity}/{VERSION}",
             "kind": KIND,
-            "metadata": {"name": chosen.name},
+            "metadata": {"name": arguments.name},
             "spec": spec,
         },
     )
-    made = _wait_for(server, made, chosen.wait)
-    if not print_for_programs(chosen.output, made):
-        is_waiting = _condition(made, "Ready").get("reason") == WAITS
+    authority = _wait_for(server, authority, arguments.wait)
+    if not print_for_programs(arguments.output, authority):
+        is_waiting = _condition(authority, "Ready").get("reason") == WAITS
         done = "waits for its chain; next: orchid ca request" if is_waiting else "issues for"
-        say(f"{chosen.name} {done} {chosen.name if is_waiting else chosen.signer}")
+        say(f"{arguments.name} {done} {arguments.name if is_waiting else arguments.signer}")
     return 0
 
 
-def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
+def _wait_for(server: ServerConnection, created: Json, seconds: float) -> Json:
     """Wait until the authority is ready; a problem ends the wait."""
-    name = made["metadata"]["name"]
+    name = created["metadata"]["name"]
 
     def ready_authority() -> Json | None:
         authority = server.get(url(server, name))
@@ -303,8 +303,8 @@ def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
 # -- list, show, delete --------------------------------------------------------------------
 
 
-def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return show_list(chosen, server, url(server), COLUMNS, empty="no authorities")
+def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(arguments, server, url(server), COLUMNS, empty="no authorities")
 
 
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
@@ -313,8 +313,8 @@ def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
     key.wait_argument(parser)
 
 
-def _rotate(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return key.rotate(chosen, server, chosen.name)
+def _rotate(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return key.rotate(arguments, server, arguments.name)
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -324,28 +324,34 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(url(server, chosen.name))
-    text = _status(found).get("certificate") or ""
-    if print_for_programs(chosen.output, found):
+def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    authority = server.get(url(server, arguments.name))
+    text = _status(authority).get("certificate") or ""
+    if print_for_programs(arguments.output, authority):
         return 0
-    if chosen.pem:
+    if arguments.pem:
         say(text.rstrip("\n"))
     else:
-        issues = found["spec"].get("issues") or {}
+        issues = authority["spec"].get("issues") or {}
         facts(
             [
-                ("Name", chosen.name),
-                ("Signer", signers(found)),
-                ("State", _state(found)),
-                *((one["type"], one["message"]) for one in _status(found).get("conditions") or ()),
-                ("Key", _key(found)),
+                ("Name", arguments.name),
+                ("Signer", signers(authority)),
+                ("State", _state(authority)),
+                *(
+                    (entry["type"], entry["message"])
+                    for entry in _status(authority).get("conditions") or ()
+                ),
+                ("Key", _key(authority)),
                 *_certificate_facts(text),
                 (
                     "Keys",
-                    [f"{one['name']} {one['state']}" for one in _status(found).get("keys", ())],
+                    [
+                        f"{entry['name']} {entry['state']}"
+                        for entry in _status(authority).get("keys", ())
+                    ],
                 ),
-                ("Trust bundle", _status(found).get("trustBundle") or "none"),
+                ("Trust bundle", _status(authority).get("trustBundle") or "none"),
                 ("Usages", issues.get("usages") or ["none"]),
                 ("Names", issues.get("names") or ["none"]),
                 ("Subjects", issues.get("subject") or ["any"]),
@@ -374,14 +380,14 @@ def _certificate_facts(text: str) -> list[tuple[str, Any]]:
     ]
 
 
-def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _delete(arguments: argparse.Namespace, server: ServerConnection) -> int:
     def delete(name: str) -> tuple[str, Json]:
-        if not chosen.yes:
+        if not arguments.yes:
             server.delete(url(server, name), dry_run=True)  # shows what depends on it
-        insist(chosen, f"Delete the authority {name}? Nothing can be issued with it again.")
+        insist(arguments, f"Delete the authority {name}? Nothing can be issued with it again.")
         return f"deleted {name}", server.delete(url(server, name))
 
-    return for_each(chosen, chosen.names, delete)
+    return for_each(arguments, arguments.names, delete)
 
 
 # -- parsing of responses ------------------------------------------------------------------

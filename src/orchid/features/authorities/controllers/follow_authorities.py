@@ -141,12 +141,12 @@ class AuthorityFollower:
             self._terms.pop(signer, None)
             return None
         version = authority.metadata.resource_version
-        known = self._terms.get(signer)
-        if known is None or known[0] != version:
+        cached = self._terms.get(signer)
+        if cached is None or cached[0] != version:
             # Its maximum lifetime is in the profile.
-            known = version, SignerTerms(profile(authority), timedelta.max)
-            self._terms[signer] = known
-        return known[1]
+            cached = version, SignerTerms(profile(authority), timedelta.max)
+            self._terms[signer] = cached
+        return cached[1]
 
     def forget(self) -> None:
         """Clear the index before a new list."""
@@ -190,21 +190,21 @@ class AuthorityKeys:
 
     async def signer(self, name: str) -> Signer | None:
         """The signer of an authority; None if it has no authority that is Ready."""
-        found = self._authorities.of(name)
-        profile = self._profile(name, found)
-        if found is None or profile is None or not found.is_ready:
+        record = self._authorities.of(name)
+        profile = self._profile(name, record)
+        if record is None or profile is None or not record.is_ready:
             self._read.pop(name, None)
             return None
-        if not found.status.keys:
-            raise TryAgain(f"the keys of {found.name} are not known yet")
-        shown, cross = found.status.certificate.encode(), found.status.cross_certificates
+        if not record.status.keys:
+            raise TryAgain(f"the keys of {record.name} are not known yet")
+        shown, cross = record.status.certificate.encode(), record.status.cross_certificates
         cached = self._read.get(name)
         if cached is None or (cached[0], cached[1].chain_pem) != (cross, shown):
-            cached = cross, await self.load(found, found.status.keys[0], cross)
+            cached = cross, await self.load(record, record.status.keys[0], cross)
             if cached[1].chain_pem != shown:
-                raise TryAgain(f"the key of {found.name} is newer than its status")
+                raise TryAgain(f"the key of {record.name} is newer than its status")
             self._read[name] = cached
-        authority, list_name = cached[1], found.status.keys[0].revocation_list
+        authority, list_name = cached[1], record.status.keys[0].revocation_list
         return Signer(
             profile,
             lambda: authority,
@@ -240,11 +240,11 @@ async def read_authority(
     location = key_location(key, names.system_namespace)
     # The chain of a key that another authority certified is in its object.
     chain = key.status.certificate.encode() if key.status.request else b""
-    found = await read_secret(client, location, cross, chain)
+    authority = await read_secret(client, location, cross, chain)
     # The issuer of a certificate chooses its key identifier: that proves nothing.
-    if authority_public_key(found.chain_pem.decode("ascii")) != key.status.public_key:
+    if authority_public_key(authority.chain_pem.decode("ascii")) != key.status.public_key:
         raise KeyMismatch(f"the Secret {location} has another key than {key.name}")
-    return found
+    return authority
 
 
 def _in_hsm(key: SigningKey, cross: str, hsm: KeysOfHsm) -> Authority:

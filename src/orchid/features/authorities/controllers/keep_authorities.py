@@ -165,25 +165,26 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 self.queue.add(("", found.name), found)
 
     def take(self, event: WatchedChange[CertificateAuthority]) -> None:
-        found = event.object
+        authority = event.object
         if event.type == DELETED:
-            self._names_taken.discard(found.name)
+            self._names_taken.discard(authority.name)
         else:
-            self._names_taken.add(found.name)
-        if found.is_file:
+            self._names_taken.add(authority.name)
+        if authority.is_file:
             return
         self._index.take(event)
         self._move(
-            found.name, None if event.type == DELETED else secret_location(found, self._names)
+            authority.name,
+            None if event.type == DELETED else secret_location(authority, self._names),
         )
         if not self.listed.is_set():
             return  # the authority of each signer is not yet decided
         super().take(event)
-        for signer in found.signers:
+        for signer in authority.signers:
             for rival in self._index.claims(signer):
-                if rival.name != found.name:  # it may have got the signer, or lost it
+                if rival.name != authority.name:  # it may have got the signer, or lost it
                     self.queue.add(("", rival.name))
-        for below in self._index.below(found.name):  # it may have got a parent, or lost it
+        for below in self._index.below(authority.name):  # it may have got a parent, or lost it
             self.queue.add(("", below))
 
     def _move(self, name: str, location: SecretReference | None) -> None:
@@ -197,90 +198,95 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             self._secret_of[name] = location
             self._kept.setdefault(location, set()).add(name)
 
-    async def reconcile(self, found: CertificateAuthority) -> float | None:
-        if found.is_file:
+    async def reconcile(self, record: CertificateAuthority) -> float | None:
+        if record.is_file:
             return None
         if not self.listed.is_set():
             raise TryAgain("not every certificate authority is known yet")
-        if found.metadata.deletion_timestamp is not None:
-            await self._show_own(found)
+        if record.metadata.deletion_timestamp is not None:
+            await self._show_own(record)
             return None
         now = self._clock.now()
-        status = replace(found.status, parent=self._remembered_parent(found))
+        status = replace(record.status, parent=self._remembered_parent(record))
         try:
-            self._refuse_second(found)
-            await self._adopt(found)
-            status = replace(status, request=self._request(found))
-            chosen = select(self._keys_of(found), self._revoked_keys(), found.name)
-            authority = await self._signer(found, chosen)
+            self._refuse_second(record)
+            await self._adopt(record)
+            status = replace(status, request=self._request(record))
+            selection = select(self._keys_of(record), self._revoked_keys(), record.name)
+            authority = await self._signer(record, selection)
             status = replace(
                 status,
                 certificate=authority.chain_pem.decode("ascii"),
                 not_after=min(link.not_valid_after_utc for link in authority.chain),
-                trust_bundle=await self._publish(found, chosen),
-                keys=tuple(map(_reference, chosen.verifying)),
-                cross_certificates=cross_certificates(chosen)
-                + self._cross_of_parent(found, authority),
+                trust_bundle=await self._publish(record, selection),
+                keys=tuple(map(_reference, selection.verifying)),
+                cross_certificates=cross_certificates(selection)
+                + self._cross_of_parent(record, authority),
             )
             refuse_out_of_time(authority.chain, now)
-            self._refuse_revoked(authority, chosen)
-            ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(found))
+            self._refuse_revoked(authority, selection)
+            ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(record))
         except Refusal as refusal:
             # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
             reason, message = type(refusal).__name__, str(refusal)
             ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
-        related = of_relations(found, await self._problems(found))
+        related = of_relations(record, await self._problems(record))
         conditions = ready, *of_certificate(status.certificate, now), *related
-        reported = with_conditions(replace(found, status=status), conditions, now)
-        await self._report(found, reported)
-        return self._pause(found, status.certificate, now)
+        reported = with_conditions(replace(record, status=status), conditions, now)
+        await self._report(record, reported)
+        return self._pause(record, status.certificate, now)
 
-    async def _show_own(self, found: CertificateAuthority) -> None:
+    async def _show_own(self, authority: CertificateAuthority) -> None:
         """Correct the certificate of an authority that is being deleted: that of a key, or none.
 
         A finalizer may keep it for long, and a user may write its status.
         """
-        own = [key.status.certificate for key in self._keys_of(found)]
-        if found.status.certificate not in ("", *own):
+        own = [key.status.certificate for key in self._keys_of(authority)]
+        if authority.status.certificate not in ("", *own):
             certificate = next(filter(None, own), "")
-            status = replace(found.status, certificate=certificate)
-            await self._report(found, replace(found, status=status))
+            status = replace(authority.status, certificate=certificate)
+            await self._report(authority, replace(authority, status=status))
 
-    def _pause(self, found: CertificateAuthority, chain: str, now: datetime) -> float:
+    def _pause(self, authority: CertificateAuthority, chain: str, now: datetime) -> float:
         """Seconds until the authority is checked again without an event."""
-        is_watched = secret_location(found, self._names).namespace == self._home
-        key = found.spec.key
-        if (key and not key.is_made) or any(one.hsm_label for one in self._keys_of(found)):
+        is_watched = secret_location(authority, self._names).namespace == self._home
+        key = authority.spec.key
+        if (key and not key.is_made) or any(
+            signing_key.hsm_label for signing_key in self._keys_of(authority)
+        ):
             is_watched = False  # an HSM may fail, or come back, at any time
         least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
         pause = max(least, len(self._secret_of) * SECONDS_EACH)
         moments = (moment - now for moment in turning_points(chain))
         return min([pause, *(left.total_seconds() for left in moments if left > timedelta())])
 
-    async def _problems(self, found: CertificateAuthority) -> dict[str, str]:
+    async def _problems(self, authority: CertificateAuthority) -> dict[str, str]:
         """What belongs to somebody else, by the type of its condition."""
-        bundle = await self._client.find(PublishedBundle, found.name)
-        named = self._index.parent(found)
-        replaced = parent_problem(found, named) if named else ""
-        return {BUNDLE_TAKEN: bundle_problem(found, bundle), PARENT_REPLACED: replaced}
+        bundle = await self._client.find(PublishedBundle, authority.name)
+        named = self._index.parent(authority)
+        replaced = parent_problem(authority, named) if named else ""
+        return {BUNDLE_TAKEN: bundle_problem(authority, bundle), PARENT_REPLACED: replaced}
 
-    def _remembered_parent(self, found: CertificateAuthority) -> AuthorityParentReference | None:
+    def _remembered_parent(
+        self, authority: CertificateAuthority
+    ) -> AuthorityParentReference | None:
         """The parent, by uid; an earlier version of the server did not remember it."""
-        named = self._index.parent(found)
-        if found.status.parent or named is None or parent_problem(found, named):
-            return found.status.parent
+        named = self._index.parent(authority)
+        if authority.status.parent or named is None or parent_problem(authority, named):
+            return authority.status.parent
         return parent_reference(named)
 
     # -- the key -----------------------------------------------------------------------------
 
-    def _refuse_revoked(self, authority: Authority, chosen: KeySelection) -> None:
+    def _refuse_revoked(self, authority: Authority, selection: KeySelection) -> None:
         """Refuse a chain with a revoked certificate; roots are removed from bundles instead."""
-        assert chosen.signer is not None
+        assert selection.signer is not None
         for link in authority.chain[:-1]:
             if certificates.fingerprint(link) in self._revoked_certificates:
                 raise CertificateRevoked(
-                    f"a certificate in the chain of {chosen.signer.name} is revoked; to have "
-                    f"another key sign, revoke the key, too: orchid revoke key/{chosen.signer.name}"
+                    f"a certificate in the chain of {selection.signer.name} is revoked; to have "
+                    "another key sign, revoke the key, too: "
+                    f"orchid revoke key/{selection.signer.name}"
                 )
 
     def _refuse_second(self, found: CertificateAuthority) -> None:
@@ -298,26 +304,26 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         requests = (key.status.request for key in self._keys_of(found) if _waits(key))
         return next(requests, "")
 
-    def _cross_of_parent(self, found: CertificateAuthority, authority: Authority) -> str:
+    def _cross_of_parent(self, record: CertificateAuthority, authority: Authority) -> str:
         """The cross certificates of the authority above, if its present key signed this one."""
-        above = self._index.parent(found)
+        above = self._index.parent(record)
         cross = above.status.cross_certificates if above else ""
-        if not cross or above is None or parent_problem(found, above):
+        if not cross or above is None or parent_problem(record, above):
             return ""
         certified = spki_of(certificates.parse_blocks(cross)[0])
         return cross if certified in map(spki_of, authority.chain[1:2]) else ""
 
-    async def _adopt(self, found: CertificateAuthority) -> None:
+    async def _adopt(self, authority: CertificateAuthority) -> None:
         """Have a SigningKey for the present key of an authority."""
-        stored = self._keys_of(found)
-        if stored and found.spec.key is not None:
+        stored = self._keys_of(authority)
+        if stored and authority.spec.key is not None:
             return  # the others are created as SigningKeys
-        if not found.has_own_secret:
+        if not authority.has_own_secret:
             # Without a source, the server creates the first key, or takes that in the HSM.
-            await self._create_key(found, SigningKeySpec())
+            await self._create_key(authority, SigningKeySpec())
             return
         try:
-            own = await self._present(found)
+            own = await self._present(authority)
         except Refusal:
             if stored:
                 return  # reported if the signer is in that Secret
@@ -327,7 +333,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         same = [key for key in stored if key.status.public_key == public]
         if not same:
             try:
-                await self._create_key(found, SigningKeySpec())
+                await self._create_key(authority, SigningKeySpec())
             except NoKey:
                 if not stored:  # such as a retired key, in place of which another one signs
                     raise
@@ -336,9 +342,11 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             await self._client.update_status(renewed)
             self._take_key(renewed)
 
-    async def _create_key(self, found: CertificateAuthority, spec: SigningKeySpec) -> None:
-        name = next_name(self._named, found.name, self._names_taken)
-        new = SigningKey(metadata=ObjectMeta(name=name), spec=replace(spec, authority=found.name))
+    async def _create_key(self, authority: CertificateAuthority, spec: SigningKeySpec) -> None:
+        name = next_name(self._named, authority.name, self._names_taken)
+        new = SigningKey(
+            metadata=ObjectMeta(name=name), spec=replace(spec, authority=authority.name)
+        )
         try:
             self._take_key(await self._client.create(new))
         except AlreadyExists:
@@ -350,25 +358,25 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 raise KeyNotSealed(f"{UNSEALED_STORE}: {HOW_TO_SEAL}") from None
             raise
 
-    async def _present(self, found: CertificateAuthority) -> Authority:
+    async def _present(self, authority: CertificateAuthority) -> Authority:
         """The authority in its own Secret."""
         try:
-            return await read_secret(self._client, secret_location(found, self._names))
+            return await read_secret(self._client, secret_location(authority, self._names))
         except SecretMissing as missing:
-            if found.spec.key is None:
+            if authority.spec.key is None:
                 raise
             raise _lost(missing) from None
 
-    async def _signer(self, found: CertificateAuthority, chosen: KeySelection) -> Authority:
-        if chosen.signer is None:
-            waiting = [key.name for key in self._keys_of(found) if _waits(key)]
+    async def _signer(self, authority: CertificateAuthority, selection: KeySelection) -> Authority:
+        if selection.signer is None:
+            waiting = [key.name for key in self._keys_of(authority) if _waits(key)]
             if waiting:
                 raise ChainMissing(f"the request of {waiting[0]} waits for a signature elsewhere")
             raise NoKey("every key of the authority is revoked")
         try:
-            return await read_authority(self._client, chosen.signer, self._names, hsm=self._hsm)
+            return await read_authority(self._client, selection.signer, self._names, hsm=self._hsm)
         except SecretMissing as missing:
-            if chosen.signer.status.source == MADE:
+            if selection.signer.status.source == MADE:
                 raise _lost(missing) from None
             raise
 
@@ -377,66 +385,66 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     # -- the trust bundle --------------------------------------------------------------------
 
-    async def _publish(self, found: CertificateAuthority, chosen: KeySelection) -> str:
+    async def _publish(self, authority: CertificateAuthority, selection: KeySelection) -> str:
         """Create or correct the bundle of each key in use; return the name of the signer's."""
-        first, *others = (top_of_chain(key.status.certificate) for key in chosen.verifying)
+        first, *others = (top_of_chain(key.status.certificate) for key in selection.verifying)
         texts = [first, *(text for text in others if not is_past(text, self._clock.now()))]
         specs = {
             bundle_name(signer, text): ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
-            for signer in found.signers
+            for signer in authority.signers
             for text in texts
         }
         for name, spec in specs.items():
-            there = await self._client.find(ClusterTrustBundle, name)
-            if there is None:
-                meta = ObjectMeta(name=name, owner_references=(self._owner(found),))
+            bundle = await self._client.find(ClusterTrustBundle, name)
+            if bundle is None:
+                meta = ObjectMeta(name=name, owner_references=(self._owner(authority),))
                 await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
-            elif there.spec != spec or not belongs_to(there, found):
+            elif bundle.spec != spec or not belongs_to(bundle, authority):
                 # An earlier version published those of the platform without an owner.
-                owned = there.with_meta(owner_references=(self._owner(found),))
+                owned = bundle.with_meta(owner_references=(self._owner(authority),))
                 await self._client.update(replace(owned, spec=spec))
-        await self._remove_past(found, frozenset(specs))
+        await self._remove_past(authority, frozenset(specs))
         return next(iter(specs))
 
-    async def _remove_past(self, found: CertificateAuthority, current: frozenset[str]) -> None:
+    async def _remove_past(self, authority: CertificateAuthority, current: frozenset[str]) -> None:
         """Delete the bundles of keys that nobody trusts any more, or that have expired."""
         revoked = self._revoked_keys()
         unused = {
             top_of_chain(key.status.certificate)
-            for key in self._keys_of(found)
+            for key in self._keys_of(authority)
             if key.state == RETIRED or key.is_revoked(revoked)
         }
-        for name in self._bundles.get(found.metadata.uid, set()) - current:
+        for name in self._bundles.get(authority.metadata.uid, set()) - current:
             bundle = await self._client.find(ClusterTrustBundle, name)
-            if bundle is None or not belongs_to(bundle, found):
+            if bundle is None or not belongs_to(bundle, authority):
                 continue
             text = bundle.spec.trust_bundle
             if text in unused or is_past(text, self._clock.now()):
                 await self._client.delete_gone(ClusterTrustBundle, bundle)
 
     async def _key_changed(self, event: WatchedChange[SigningKey]) -> AsyncIterator[Key]:
-        found = event.object
+        key = event.object
         if event.type == DELETED:
-            self._named.pop(found.name, None)
+            self._named.pop(key.name, None)
         else:
-            self._named[found.name] = found.group
-        if not found.spec.authority or found.is_file:
+            self._named[key.name] = key.group
+        if not key.spec.authority or key.is_file:
             return
         if event.type == DELETED:
-            self._keys.get(found.spec.authority, {}).pop(found.name, None)
-            for digest in _fingerprints(found):
-                self._chains.get(digest, set()).discard((found.spec.authority, found.name))
-            self._holders.pop(key_location(found, self._home), None)
+            self._keys.get(key.spec.authority, {}).pop(key.name, None)
+            for digest in _fingerprints(key):
+                self._chains.get(digest, set()).discard((key.spec.authority, key.name))
+            self._holders.pop(key_location(key, self._home), None)
         else:
-            self._take_key(found)
-        yield "", found.spec.authority
+            self._take_key(key)
+        yield "", key.spec.authority
 
-    def _take_key(self, found: SigningKey) -> None:
-        self._keys.setdefault(found.spec.authority, {})[found.name] = found
-        self._named[found.name] = found.spec.authority
-        self._holders[key_location(found, self._home)] = found.spec.authority
-        for digest in _fingerprints(found):
-            self._chains.setdefault(digest, set()).add((found.spec.authority, found.name))
+    def _take_key(self, key: SigningKey) -> None:
+        self._keys.setdefault(key.spec.authority, {})[key.name] = key
+        self._named[key.name] = key.spec.authority
+        self._holders[key_location(key, self._home)] = key.spec.authority
+        for digest in _fingerprints(key):
+            self._chains.setdefault(digest, set()).add((key.spec.authority, key.name))
 
     async def _key_revoked(self, event: WatchedChange[CredentialRevocation]) -> AsyncIterator[Key]:
         if event.object.spec.certificate and not event.object.spec.cluster:
@@ -503,11 +511,11 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         if after.status == before.status:
             return
         await self._client.update_status(after)
-        old = {one.type: one for one in before.status.conditions}
-        for one in after.status.conditions:
-            said = old.get(one.type)
-            if said is None or (said.status, said.reason) != (one.status, one.reason):
-                self._record(after, one)
+        old = {condition.type: condition for condition in before.status.conditions}
+        for condition in after.status.conditions:
+            said = old.get(condition.type)
+            if said is None or (said.status, said.reason) != (condition.status, condition.reason):
+                self._record(after, condition)
 
     def _record(self, about: CertificateAuthority, condition: Condition) -> None:
         is_good = condition.status == (FALSE if condition.type in ABNORMAL else TRUE)

@@ -75,13 +75,13 @@ class RotateAuthorityKeys(RotateKeys):
         self.triggers = (*self.triggers, Trigger(authorities, self._on_authority))
 
     async def _on_authority(self, event: WatchedChange[CertificateAuthority]) -> AsyncIterator[Key]:
-        found = event.object
+        authority = event.object
         if event.type == DELETED:
-            self._authorities.pop(found.name, None)
+            self._authorities.pop(authority.name, None)
         else:
-            self._authorities[found.name] = found
-        if found.name in self._groups:
-            yield group_key(found.name)
+            self._authorities[authority.name] = authority
+        if authority.name in self._groups:
+            yield group_key(authority.name)
 
     def concerns(self, key: SigningKey) -> bool:
         return bool(key.spec.authority) and not key.is_file
@@ -136,7 +136,7 @@ def schedule_of(signer: SigningKey, authority: CertificateAuthority) -> Rotation
         chain = certificates.parse_blocks(signer.status.certificate)
     except Refusal:
         return None
-    begin, end = chain[0].not_valid_before_utc, min(one.not_valid_after_utc for one in chain)
+    begin, end = chain[0].not_valid_before_utc, min(link.not_valid_after_utc for link in chain)
     life = end - begin
     activate = end - max(life / LAST_PART, profile(authority).max_duration)
     return RotationSchedule(activate - life / LEAD_PART, activate)

@@ -291,10 +291,10 @@ class CertificateAuthority(Object):
 
     def name_of_key(self, number: int) -> DistinguishedName:
         """The subject of a key that the server creates; each successor has a name of its own."""
-        wanted = self.spec.subject or AuthoritySubject()
+        base = self.spec.subject or AuthoritySubject()
         suffix = f" {number}" if number > 1 else ""
-        common_name = wanted.common_name[: LONGEST_NAME - len(suffix)] + suffix
-        return subject(common_name, wanted.organizations)
+        common_name = base.common_name[: LONGEST_NAME - len(suffix)] + suffix
+        return subject(common_name, base.organizations)
 
 
 class Rules(Strategy[CertificateAuthority]):
@@ -385,11 +385,11 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
 def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
     """Defaults: server certificates for 90 days, from an authority for ten years."""
     spec = new.spec
-    made = spec.key is not None and spec.secret_ref is None
+    is_made = spec.key is not None and spec.secret_ref is None
     key = spec.key
     if key is not None and key.is_made:
         key = replace(key, algorithm=key.algorithm or ECDSA_P256)
-    duration = spec.duration or (DURATION if made else "")
+    duration = spec.duration or (DURATION if is_made else "")
     issues = spec.issues
     if not new.is_platform:
         issues = with_default_terms(issues, duration, is_spiffe=bool(spec.trust_domain))
@@ -406,9 +406,9 @@ def parent_reference(parent: CertificateAuthority) -> AuthorityParentReference:
 
 def parent_problem(below: CertificateAuthority, named: CertificateAuthority) -> str:
     """Why an authority that has the name of the parent is not the parent; empty if it is."""
-    known = below.status.parent
-    if known is not None:
-        is_parent = known == parent_reference(named)
+    parent = below.status.parent
+    if parent is not None:
+        is_parent = parent == parent_reference(named)
     else:  # of an earlier version: the parent was there before
         is_parent = named.seniority[0] <= below.seniority[0]
     if is_parent:

@@ -70,15 +70,15 @@ class AuthorityDependents(AdmissionPolicy):
         if new is None:
             await self._refuse_parent(kind, old)
         signer = old.spec.signer_name
-        found = await self._dependents(signer)
-        if any(found):
+        dependents = await self._dependents(signer)
+        if any(dependents):
             done = "changed" if new is not None else "deleted"
-            request.warn(f"the authority of {signer} is {done}, on which depend {found}")
+            request.warn(f"the authority of {signer} is {done}, on which depend {dependents}")
 
     async def _refuse_parent(self, kind: Kind[Any], old: CertificateAuthority) -> None:
         mark = b'"parent":{"authority":"%s"' % old.name.encode()
-        found = [one async for one in _marked(self._authorities, mark)]
-        below = sorted(one.name for one in found if _is_below(one, old))
+        candidates = [authority async for authority in _marked(self._authorities, mark)]
+        below = sorted(authority.name for authority in candidates if _is_below(authority, old))
         if below:
             text = f"authorities are below it, delete them first: {_listed(below)}"
             raise Forbidden(kind.about(old.name), text)

@@ -99,13 +99,13 @@ class RequestHeaderAuthenticator:
         return tuple(header_text(value) for value in values if value)
 
     def _extras(self, presented: Presented) -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        extras: dict[str, tuple[str, ...]] = {}
         for prefix in self._extra:
             for name in presented.headers:
                 if name.startswith(prefix):
                     key = extra_key(name[len(prefix) :])
-                    found[key] = (*found.get(key, ()), *map(header_text, presented.all(name)))
-        return found
+                    extras[key] = (*extras.get(key, ()), *map(header_text, presented.all(name)))
+        return extras
 
 
 def extra_key(text: str) -> str:
@@ -128,8 +128,8 @@ def refuse_shared_authorities(
     """
     if any(allowed_names):
         return
-    known = {spki_of(authority) for authority in clients.authorities}
-    if any(spki_of(authority) in known for authority in proxies.authorities):
+    client_keys = {spki_of(authority) for authority in clients.authorities}
+    if any(spki_of(authority) in client_keys for authority in proxies.authorities):
         raise InvalidRequestHeaderSettings(
             "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; "
             "--requestheader-allowed-names must be specified to ensure regular client certificates "

@@ -71,16 +71,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 run = run_subcommand
 
 
-def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.features.certificates.commands import requesting
 
-    return requesting.new(chosen, server)
+    return requesting.new(arguments, server)
 
 
-def _renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _renew(arguments: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.features.certificates.commands import requesting
 
-    return requesting.renew(chosen, server)
+    return requesting.renew(arguments, server)
 
 
 # -- list and show -------------------------------------------------------------------------
@@ -90,46 +90,46 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pending", action="store_true", help="only undecided ones")
 
 
-def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(
-        chosen,
+        arguments,
         server,
         url(server),
         COLUMNS,
-        keep=lambda one: not (chosen.pending and conditions_of(one)),
-        empty="no requests" + (" wait for a decision" if chosen.pending else ""),
+        keep=lambda request: not (arguments.pending and conditions_of(request)),
+        empty="no requests" + (" wait for a decision" if arguments.pending else ""),
     )
 
 
-def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.features.certificates.commands import requesting
 
-    found = server.get(url(server, chosen.name))
-    decoded = requesting.facts_of(bytes_of(found["spec"].get("request")))
-    if chosen.output == "name":
-        return 0 if print_for_programs("name", found) else 1
+    request = server.get(url(server, arguments.name))
+    decoded = requesting.facts_of(bytes_of(request["spec"].get("request")))
+    if arguments.output == "name":
+        return 0 if print_for_programs("name", request) else 1
     plain = {title: _plain(value) for title, value in decoded}
-    shown = {"request": found, "state": state(found).text, "decoded": plain}
-    if print_for_programs(chosen.output, shown):
+    shown = {"request": request, "state": state(request).text, "decoded": plain}
+    if print_for_programs(arguments.output, shown):
         return 0
-    spec = found["spec"]
-    is_waiting = not conditions_of(found)
-    why = policy_reason.reason(server, found) if is_waiting else ""
+    spec = request["spec"]
+    is_waiting = not conditions_of(request)
+    why = policy_reason.reason(server, request) if is_waiting else ""
     facts(
         [
-            ("Name", chosen.name),
-            ("State", state(found)),
+            ("Name", arguments.name),
+            ("State", state(request)),
             *((title, value) for title, value in decoded),
             ("Usages", spec.get("usages") or ["none"]),
             ("Signer", spec.get("signerName", "")),
-            ("Lifetime", _lifetime(found)),
+            ("Lifetime", _lifetime(request)),
             ("Requested by", spec.get("username", "")),
             ("Their groups", spec.get("groups") or ["none"]),
-            ("Requested", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
-            *(condition_row(condition) for condition in conditions_of(found)),
+            ("Requested", f"{times.age(request['metadata'].get('creationTimestamp'))} ago"),
+            *(condition_row(condition) for condition in conditions_of(request)),
             *([("Policies", why)] if why else ()),
-            *(_would_be_signed(policy_reason.review(server, found)) if is_waiting else ()),
-            *requesting.certificate_facts(bytes_of(status_of(found).get("certificate"))),
+            *(_would_be_signed(policy_reason.review(server, request)) if is_waiting else ()),
+            *requesting.certificate_facts(bytes_of(status_of(request).get("certificate"))),
         ]
     )
     return 0
@@ -174,41 +174,41 @@ def _decision_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--message", default="", help="a sentence, for people")
 
 
-def _approve(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return _decide(chosen, server, "Approved")
+def _approve(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return _decide(arguments, server, "Approved")
 
 
-def _deny(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return _decide(chosen, server, "Denied")
+def _deny(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return _decide(arguments, server, "Denied")
 
 
-def _decide(chosen: argparse.Namespace, server: ServerConnection, verdict: str) -> int:
+def _decide(arguments: argparse.Namespace, server: ServerConnection, verdict: str) -> int:
     def decide(name: str) -> tuple[str, Json]:
-        return f"{verdict.lower()} {name}", _write_decision(chosen, server, name, verdict)
+        return f"{verdict.lower()} {name}", _write_decision(arguments, server, name, verdict)
 
-    return for_each(chosen, chosen.names, decide)
+    return for_each(arguments, arguments.names, decide)
 
 
-def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return delete_each(chosen, server, url)
+def _delete(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return delete_each(arguments, server, url)
 
 
 def _write_decision(
-    chosen: argparse.Namespace, server: ServerConnection, name: str, verdict: str
+    arguments: argparse.Namespace, server: ServerConnection, name: str, verdict: str
 ) -> Json:
     condition = {
         "type": verdict,
         "status": "True",
-        "reason": chosen.reason,
-        "message": chosen.message or f"{verdict} with orchid csr.",
+        "reason": arguments.reason,
+        "message": arguments.message or f"{verdict} with orchid csr.",
     }
     for attempt in range(ATTEMPTS):
-        found = server.get(url(server, name))
-        if any(each.get("type") == verdict for each in conditions_of(found)):
-            return found
-        status = {**status_of(found), "conditions": [*conditions_of(found), condition]}
+        request = server.get(url(server, name))
+        if any(each.get("type") == verdict for each in conditions_of(request)):
+            return request
+        status = {**status_of(request), "conditions": [*conditions_of(request), condition]}
         try:
-            return server.put(url(server, name, "approval"), {**found, "status": status})
+            return server.put(url(server, name, "approval"), {**request, "status": status})
         except CommandRefused as refused:
             # Modified concurrently: read again before deciding.
             if refused.status != CONFLICT or attempt == ATTEMPTS - 1:
@@ -227,10 +227,10 @@ def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
     add_wait(parser)
 
 
-def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    target = chosen.out or f"{file_name(chosen.name)}.crt"
-    found = wait_for(server, chosen.name, chosen.wait)
-    certificate = certificate_of(found)
+def _fetch(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    target = arguments.out or f"{file_name(arguments.name)}.crt"
+    request = wait_for(server, arguments.name, arguments.wait)
+    certificate = certificate_of(request)
     if target == "-":
         say(certificate.decode("ascii", "replace").rstrip("\n"))
         return 0
@@ -238,7 +238,7 @@ def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
         Path(target).write_bytes(certificate)
     except OSError as error:
         raise Complaint(f"cannot write {target}: {error.strerror}") from None
-    if not print_for_programs(chosen.output, found):
+    if not print_for_programs(arguments.output, request):
         say(f"wrote {target}")
     return 0
 

@@ -85,60 +85,62 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, forms=())
 
 
-def run(chosen: argparse.Namespace) -> int:
-    server = connect(chosen)
-    if chosen.watch:
-        return _watch(server, chosen)
-    found = [one for one in _search(server, chosen) if _is_named(chosen.name, one)]
-    if chosen.output in FOR_PEOPLE:
-        shown = [each for each in COLUMNS if chosen.output == "wide" or not each.is_wide]
-        rows = [[each.value(one) for each in shown] for one in found]
-        table([each.title for each in shown], rows, empty=EMPTY, is_wide=chosen.output == "wide")
+def run(arguments: argparse.Namespace) -> int:
+    server = connect(arguments)
+    if arguments.watch:
+        return _watch(server, arguments)
+    matches = [record for record in _search(server, arguments) if _is_named(arguments.name, record)]
+    if arguments.output in FOR_PEOPLE:
+        shown = [each for each in COLUMNS if arguments.output == "wide" or not each.is_wide]
+        rows = [[each.value(record) for each in shown] for record in matches]
+        table([each.title for each in shown], rows, empty=EMPTY, is_wide=arguments.output == "wide")
         return 0
-    names = [one["metadata"]["name"] for one in found]
-    listed = server.items(url(server), _query(server, chosen))
-    records = {one["metadata"]["name"]: one for one in listed}
+    names = [record["metadata"]["name"] for record in matches]
+    listed = server.items(url(server), _query(server, arguments))
+    records = {record["metadata"]["name"]: record for record in listed}
     whole = [records[name] for name in names if name in records]
-    if chosen.output in EXPORTS:
-        EXPORTS[chosen.output](whole)
+    if arguments.output in EXPORTS:
+        EXPORTS[arguments.output](whole)
     else:
-        print_for_programs(chosen.output, whole)
+        print_for_programs(arguments.output, whole)
     return 0
 
 
-def _watch(server: ServerConnection, chosen: argparse.Namespace) -> int:
+def _watch(server: ServerConnection, arguments: argparse.Namespace) -> int:
     for flag, is_given in (
-        (f"-o {chosen.output}", chosen.output in EXPORTS),
-        ("--expires-within", chosen.expires_within is not None),
-        ("words", bool(chosen.words)),
+        (f"-o {arguments.output}", arguments.output in EXPORTS),
+        ("--expires-within", arguments.expires_within is not None),
+        ("words", bool(arguments.words)),
     ):
         if is_given:
             raise Complaint(f"--watch does not go with {flag}", USAGE)
     return show_list(
-        chosen,
+        arguments,
         server,
         url(server),
         COLUMNS,
-        query=_query(server, chosen),
-        keep=lambda one: _is_named(chosen.name, one) and (not chosen.live or is_live(one)),
+        query=_query(server, arguments),
+        keep=lambda record: (
+            _is_named(arguments.name, record) and (not arguments.live or is_live(record))
+        ),
         order=end_of,
         empty=EMPTY,
     )
 
 
-def _search(server: ServerConnection, chosen: argparse.Namespace) -> Iterator[Json]:
+def _search(server: ServerConnection, arguments: argparse.Namespace) -> Iterator[Json]:
     """The certificates in the requested order, without the certificates themselves."""
-    soon = chosen.expires_within is not None
+    soon = arguments.expires_within is not None
     spec: Json = {
-        "text": " ".join(chosen.words),
-        "signerNames": [chosen.signer] if chosen.signer else [],
-        "requesters": [chosen.user] if chosen.user else [],
-        "clusters": [chosen.cluster] if chosen.cluster else [],
-        "authorityKeys": [_key_id(server, chosen.key)] if chosen.key else [],
-        "endsWithin": f"{max(1, int(chosen.expires_within))}s" if soon else "",
+        "text": " ".join(arguments.words),
+        "signerNames": [arguments.signer] if arguments.signer else [],
+        "requesters": [arguments.user] if arguments.user else [],
+        "clusters": [arguments.cluster] if arguments.cluster else [],
+        "authorityKeys": [_key_id(server, arguments.key)] if arguments.key else [],
+        "endsWithin": f"{max(1, int(arguments.expires_within))}s" if soon else "",
         "omitReplaced": soon,
-        "state": "Revoked" if chosen.revoked else "Live" if chosen.live or soon else "All",
-        "sort": SORTS[chosen.sort],
+        "state": "Revoked" if arguments.revoked else "Live" if arguments.live or soon else "All",
+        "sort": SORTS[arguments.sort],
         "limit": PAGE,
     }
     searches = path("apis", server.names.identity, "v1alpha1", "certificatesearches")
@@ -184,14 +186,14 @@ def _key_id(server: ServerConnection, name: str) -> str:
     return str(key["status"]["keyID"])
 
 
-def _query(server: ServerConnection, chosen: argparse.Namespace) -> dict[str, str]:
+def _query(server: ServerConnection, arguments: argparse.Namespace) -> dict[str, str]:
     """The selectors of a list."""
     fields = {
-        "spec.signerName": chosen.signer,
-        "spec.authorityKey": _key_id(server, chosen.key),
-        "spec.requester.username": chosen.user,
-        "spec.cluster": chosen.cluster,
-        "status.revoked": "true" if chosen.revoked else "",
+        "spec.signerName": arguments.signer,
+        "spec.authorityKey": _key_id(server, arguments.key),
+        "spec.requester.username": arguments.user,
+        "spec.cluster": arguments.cluster,
+        "status.revoked": "true" if arguments.revoked else "",
     }
     selector = ",".join(f"{name}={escaped(value)}" for name, value in fields.items() if value)
     return {"fieldSelector": selector} if selector else {}
@@ -209,12 +211,12 @@ def _is_named(pattern: str, one: Json) -> bool:
     return not pattern or any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
 
-def common_name(one: Json) -> str:
+def common_name(record: Json) -> str:
     """The user that a client certificate names; empty if there is none.
 
     A server of an earlier version does not say it; it is in the certificate then.
     """
-    spec = one["spec"]
+    spec = record["spec"]
     if "username" in spec or not spec.get("certificate"):
         return str(spec.get("username", ""))
     from orchid.kernel.credentials.x509.issued_facts import common_name_of
@@ -222,14 +224,14 @@ def common_name(one: Json) -> str:
     return common_name_of(base64.b64decode(spec["certificate"]))
 
 
-def concerns(one: Json, user: str) -> bool:
+def concerns(record: Json, user: str) -> bool:
     """Whether a certificate names a user, also by a SPIFFE ID, or was requested by one."""
-    requester: str = one["spec"].get("requester", {}).get("username", "")
-    if user in (requester, common_name(one)):
+    requester: str = record["spec"].get("requester", {}).get("username", "")
+    if user in (requester, common_name(record)):
         return True
     account = account_of(user)
     own = account_id("", *account).removeprefix(domain_id("")) if account else None
-    return any(f"/{name.removeprefix(SPIFFE).partition('/')[2]}" == own for name in _svids(one))
+    return any(f"/{name.removeprefix(SPIFFE).partition('/')[2]}" == own for name in _svids(record))
 
 
 def is_svid(one: Json) -> bool:
@@ -266,9 +268,9 @@ def _expires(one: Json) -> Cell:
     return Cell(f"in {times.span(left)}" if left > 0 else f"{times.span(-left)} ago")
 
 
-def _signer(one: Json) -> str:
+def _signer(record: Json) -> str:
     """The signer; that of a certificate of the server itself names no signer that issues."""
-    spec = one["spec"]
+    spec = record["spec"]
     is_requested = spec.get("request", {}).get("name") or spec.get("cluster")
     if not is_requested and spec.get("requester", {}).get("username") == SERVER:
         return "the server itself"
@@ -279,9 +281,9 @@ def _names(one: Json) -> str:
     return ", ".join(one["spec"].get("names", ()))
 
 
-def _approved_by(one: Json) -> str:
+def _approved_by(record: Json) -> str:
     """The approver, their impersonator, and the policy of the approval."""
-    approver = one["spec"].get("approver", {})
+    approver = record["spec"].get("approver", {})
     name: str = approver.get("username", "")
     if behind := approver.get("impersonator"):
         name += f" (by {behind})"
@@ -297,8 +299,8 @@ def _csv(found: list[Json]) -> None:
     say_csv(CSV_COLUMNS, map(_row, found))
 
 
-def _row(one: Json) -> list[str]:
-    spec, revoked = one["spec"], revocation_of(one)
+def _row(record: Json) -> list[str]:
+    spec, revoked = record["spec"], revocation_of(record)
     approver = spec.get("approver", {})
     return [
         spec.get("serialNumber", ""),

@@ -54,35 +54,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, forms=())
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.words:
-        return _refresh(chosen)
-    if bool(chosen.account) == bool(chosen.cert):
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.words:
+        return _refresh(arguments)
+    if bool(arguments.account) == bool(arguments.cert):
         raise Complaint("either --account or --cert (with --key) is needed", USAGE)
-    server = connect(chosen)
-    if chosen.is_plugin:
-        text = _of_plugin(chosen, server)
+    server = connect(arguments)
+    if arguments.is_plugin:
+        text = _of_plugin(arguments, server)
     else:
-        text = _of_account(chosen, server) if chosen.account else _of_certificate(chosen, server)
-    print_or_write(text, chosen.out)
+        text = (
+            _of_account(arguments, server)
+            if arguments.account
+            else _of_certificate(arguments, server)
+        )
+    print_or_write(text, arguments.out)
     return 0
 
 
-def _refresh(chosen: argparse.Namespace) -> int:
+def _refresh(arguments: argparse.Namespace) -> int:
     from orchid.features.certificates.commands.kubeconfig_refresh import refresh
 
-    if chosen.words[0] != "refresh" or len(chosen.words) != 2:  # noqa: PLR2004 -- a verb and a file
+    if arguments.words[0] != "refresh" or len(arguments.words) != 2:  # noqa: PLR2004 -- a verb and a file
         raise Complaint("did you mean: orchid kubeconfig refresh FILE?", USAGE)
-    if chosen.account or chosen.cert or chosen.out or chosen.is_plugin:
+    if arguments.account or arguments.cert or arguments.out or arguments.is_plugin:
         raise Complaint("refresh renews the bundle alone: no --account, --cert, --out", USAGE)
-    return refresh(Path(chosen.words[1]), chosen.context)
+    return refresh(Path(arguments.words[1]), arguments.context)
 
 
-def _of_account(chosen: argparse.Namespace, server: ServerConnection) -> str:
-    if chosen.key:
+def _of_account(arguments: argparse.Namespace, server: ServerConnection) -> str:
+    if arguments.key:
         raise Complaint("--key goes with --cert", USAGE)
-    namespace, name = account_of(chosen.account, server.access.namespace)
-    answer = token.request(server, namespace, name, audiences=[], seconds=chosen.lifetime)
+    namespace, name = account_of(arguments.account, server.access.namespace)
+    answer = token.request(server, namespace, name, audiences=[], seconds=arguments.lifetime)
     expires = times.parse(answer["status"].get("expirationTimestamp"))
     if expires is not None:
         remark(f"the token expires {times.until(expires)}")
@@ -90,35 +94,35 @@ def _of_account(chosen: argparse.Namespace, server: ServerConnection) -> str:
     return document(server, f"{namespace}/{name}", credential, namespace)
 
 
-def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str:
+def _of_certificate(arguments: argparse.Namespace, server: ServerConnection) -> str:
     from orchid.kernel.credentials import files, keys
     from orchid.kernel.credentials.refusals import Refusal
     from orchid.kernel.credentials.x509 import certificates
 
-    if chosen.key is None or chosen.lifetime is not None:
+    if arguments.key is None or arguments.lifetime is not None:
         raise Complaint(
             "--cert needs --key; --for does not apply: a certificate has its own expiry", USAGE
         )
     try:
-        certificate, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
+        certificate, key = files.read_bounded(arguments.cert), files.read_private(arguments.key)
         leaf, *_ = certificates.parse_blocks(certificate)
-        private = keys.read_private_key(key, str(chosen.key))
+        private = keys.read_private_key(key, str(arguments.key))
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
     if leaf.public_key() != private.public_key():
-        raise Complaint(f"{chosen.key} is not the key of {chosen.cert}", USAGE)
+        raise Complaint(f"{arguments.key} is not the key of {arguments.cert}", USAGE)
     credential = {"client-certificate-data": _b64(certificate), "client-key-data": _b64(key)}
-    return document(server, chosen.cert.stem, credential, server.access.namespace)
+    return document(server, arguments.cert.stem, credential, server.access.namespace)
 
 
-def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
+def _of_plugin(options: argparse.Namespace, server: ServerConnection) -> str:
     """A user with a plugin: clients run `orchid credential`."""
-    if chosen.account:
-        namespace, name = account_of(chosen.account, server.access.namespace)
-        user, words = f"{namespace}/{name}", _account_words(chosen, server, f"{namespace}/{name}")
+    if options.account:
+        namespace, name = account_of(options.account, server.access.namespace)
+        user, words = f"{namespace}/{name}", _account_words(options, server, f"{namespace}/{name}")
     else:
-        namespace, user = server.access.namespace, chosen.cert.stem
-        words = _certificate_words(chosen, server)
+        namespace, user = server.access.namespace, options.cert.stem
+        words = _certificate_words(options, server)
     program, *arguments = _our_command()
     plugin = {
         "apiVersion": f"{EXEC_GROUP}/v1",
@@ -129,7 +133,9 @@ def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
     return document(server, user, {"exec": plugin}, namespace)
 
 
-def _account_words(chosen: argparse.Namespace, server: ServerConnection, account: str) -> list[str]:
+def _account_words(
+    arguments: argparse.Namespace, server: ServerConnection, account: str
+) -> list[str]:
     """The plugin requests tokens of the account with our current kubeconfig."""
     if len(server.files) != 1:
         raise Complaint("--exec needs one kubeconfig: name it with --kubeconfig", USAGE)
@@ -142,26 +148,26 @@ def _account_words(chosen: argparse.Namespace, server: ServerConnection, account
             USAGE,
         )
     words = ["--kubeconfig", str(file.resolve()), "--account", account]
-    if chosen.context:
-        words += ["--context", chosen.context]
-    if chosen.lifetime is not None:
-        words += ["--for", f"{chosen.lifetime}s"]
+    if arguments.context:
+        words += ["--context", arguments.context]
+    if arguments.lifetime is not None:
+        words += ["--for", f"{arguments.lifetime}s"]
     return words
 
 
-def _certificate_words(chosen: argparse.Namespace, server: ServerConnection) -> list[str]:
+def _certificate_words(arguments: argparse.Namespace, server: ServerConnection) -> list[str]:
     """The plugin uses the new kubeconfig itself, and renews the certificate with its own key."""
     from orchid.features.certificates.commands import requesting
 
-    if chosen.key is None:
+    if arguments.key is None:
         raise Complaint("--cert needs --key", USAGE)
-    if chosen.out is None:
+    if arguments.out is None:
         raise Complaint("--exec with --cert needs --out: the plugin reads that file", USAGE)
-    wanted = requesting.renewal_of(server, chosen.cert)
+    renewal = requesting.renewal_of(server, arguments.cert)
     return [
-        *("--kubeconfig", str(chosen.out.resolve())),
-        *("--cert", str(chosen.cert.resolve()), "--key", str(chosen.key.resolve())),
-        *("--signer", wanted.signer),
+        *("--kubeconfig", str(arguments.out.resolve())),
+        *("--cert", str(arguments.cert.resolve()), "--key", str(arguments.key.resolve())),
+        *("--signer", renewal.signer),
     ]
 
 

@@ -26,18 +26,18 @@ def refresh(file: Path, context: str) -> int:
 
     if not file.is_file():
         raise Complaint(f"there is no file {file}", USAGE)
-    found = FoundKubeconfig((file,), FLAG)
-    access = kubeconfig_file.load(found, context)
+    kubeconfig = FoundKubeconfig((file,), FLAG)
+    access = kubeconfig_file.load(kubeconfig, context)
     if access.insecure or not access.authority:
         why = "does not verify its server" if access.insecure else "trusts the CAs of the system"
         raise Complaint(f"{file} {why}: it has no bundle to renew", USAGE)
-    bundle = _fetched(ServerConnection(access, found))
+    bundle = _fetched(ServerConnection(access, kubeconfig))
     text = _read(file)
     if bundle == access.authority:
         say(f"{file} has the current bundle")
         return 0
     after = _replaced(text, access.authority, bundle, file)
-    _require_verified(ServerConnection(replace(access, authority=bundle), found), file)
+    _require_verified(ServerConnection(replace(access, authority=bundle), kubeconfig), file)
     try:
         write_private(file, after)
     except OSError as error:
@@ -89,7 +89,7 @@ def _replaced(text: bytes, before: bytes, after: bytes, file: Path) -> bytes:
     from orchid.kernel.wire.codec import yaml_text
 
     entries = _authorities(yaml_text.load(text)[0])
-    written = [one for one in entries if base64.b64decode(one) == before]
+    written = [bundle for bundle in entries if base64.b64decode(bundle) == before]
     if not written:
         raise Complaint(
             f"{file} names its bundle by a path (certificate-authority): replace that file, for "
@@ -97,10 +97,10 @@ def _replaced(text: bytes, before: bytes, after: bytes, file: Path) -> bytes:
             USAGE,
         )
     new = base64.b64encode(after)
-    for one in written:
-        if one.encode() not in text:
+    for bundle in written:
+        if bundle.encode() not in text:
             raise Complaint(f"{file}: {DATA} is not on one line", USAGE)
-        text = text.replace(one.encode(), new)
+        text = text.replace(bundle.encode(), new)
     return text
 
 

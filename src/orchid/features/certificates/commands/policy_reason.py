@@ -17,8 +17,8 @@ def reason(server: ServerConnection, request: Json) -> str:
     """The reason why no policy has approved or denied a request; "" if there is none."""
     for ask in (_reported, _reviewed, _forecast):
         try:
-            if found := ask(server, request):
-                return found
+            if answer := ask(server, request):
+                return answer
         except CommandRefused:
             continue
     return ""

@@ -82,22 +82,22 @@ class Wanted(NamedTuple):
 # -- new -----------------------------------------------------------------------------------
 
 
-def new(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    name = file_name(chosen.name)
-    wanted = _wanted(chosen, server)
-    key_file = chosen.key or Path(f"{name}.key")
-    key = load_key(key_file) if chosen.key else make_key(key_file)
+def new(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    name = file_name(arguments.name)
+    requested = _wanted(arguments, server)
+    key_file = arguments.key or Path(f"{name}.key")
+    key = load_key(key_file) if arguments.key else make_key(key_file)
     try:
-        answer = send(server, name, key, wanted)
+        answer = send(server, name, key, requested)
     except Complaint:
-        if not chosen.key:
+        if not arguments.key:
             key_file.unlink(missing_ok=True)  # created for a request that does not exist
         raise
-    if not print_for_programs(chosen.output, answer):
-        made = "uses" if chosen.key else "made"
-        say(f"requested {name} from {answer['spec']['signerName']} ({made} {key_file})")
+    if not print_for_programs(arguments.output, answer):
+        verb = "uses" if arguments.key else "made"
+        say(f"requested {name} from {answer['spec']['signerName']} ({verb} {key_file})")
         remark(f"next: {_decision(server, answer)}, then orchid csr fetch {name}")
-        _remark_unknown_signer(server, wanted.signer)
+        _remark_unknown_signer(server, requested.signer)
     return 0
 
 
@@ -122,57 +122,61 @@ def _remark_unknown_signer(server: ServerConnection, signer: str) -> None:
     if signer in platform_profiles(server.names):
         return
     try:
-        known = {one["spec"].get("signerName") for one in server.items(ca.url(server))}
+        signers = {
+            authority["spec"].get("signerName") for authority in server.items(ca.url(server))
+        }
     except CommandRefused:
         return  # the right to request is not the right to list authorities
-    if signer not in known:
+    if signer not in signers:
         remark(f"no authority of this server signs for {signer}: an external signer has to")
 
 
-def _wanted(chosen: argparse.Namespace, server: ServerConnection) -> Wanted:
-    names = AlternativeNames(chosen.dns, chosen.ip, chosen.uri, chosen.email)
-    user = chosen.user or chosen.name
-    word = chosen.signer or "client"
-    if chosen.serving:
-        if not chosen.dns and not chosen.ip:
+def _wanted(arguments: argparse.Namespace, server: ServerConnection) -> Wanted:
+    names = AlternativeNames(arguments.dns, arguments.ip, arguments.uri, arguments.email)
+    user = arguments.user or arguments.name
+    word = arguments.signer or "client"
+    if arguments.serving:
+        if not arguments.dns and not arguments.ip:
             raise Complaint("a serving certificate needs a name: give --dns or --ip", USAGE)
-        if not chosen.signer:
+        if not arguments.signer:
             word = "node-serving" if user.startswith(NODE) else _authority_for_servers(server)
     if word not in SIGNERS:
         # The alternative names identify the holder of a custom authority's certificate.
-        user = chosen.user or ("" if any(names) else chosen.name)
-    purpose = usages.SERVER_AUTH if chosen.serving else PURPOSES.get(word, usages.CLIENT_AUTH)
-    usual = [usages.DIGITAL_SIGNATURE, purpose] if chosen.serving or word in SIGNERS else []
+        user = arguments.user or ("" if any(names) else arguments.name)
+    purpose = usages.SERVER_AUTH if arguments.serving else PURPOSES.get(word, usages.CLIENT_AUTH)
+    usual = [usages.DIGITAL_SIGNATURE, purpose] if arguments.serving or word in SIGNERS else []
     signer = SIGNERS[word](server.names) if word in SIGNERS else word
-    return Wanted(user, chosen.group, names, signer, chosen.usage or usual, chosen.lifetime)
+    return Wanted(
+        user, arguments.group, names, signer, arguments.usage or usual, arguments.lifetime
+    )
 
 
 def _authority_for_servers(server: ServerConnection) -> str:
     """The signer of the only custom authority that issues to servers."""
-    found = [
-        str(one["spec"]["signerName"])
-        for one in server.items(ca.url(server))
-        if usages.SERVER_AUTH in ((one["spec"].get("issues") or {}).get("usages") or ())
+    signers = [
+        str(authority["spec"]["signerName"])
+        for authority in server.items(ca.url(server))
+        if usages.SERVER_AUTH in ((authority["spec"].get("issues") or {}).get("usages") or ())
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise Complaint(f"which signer? choose with --signer: {', '.join(sorted(found))}", USAGE)
+    if len(signers) == 1:
+        return signers[0]
+    if signers:
+        raise Complaint(f"which signer? choose with --signer: {', '.join(sorted(signers))}", USAGE)
     raise Complaint(
         "no authority issues to servers yet; make one: orchid ca new web --signer example.com/web",
         USAGE,
     )
 
 
-def send(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Wanted) -> Json:
+def send(server: ServerConnection, name: str, key: keys.PrivateKey, requested: Wanted) -> Json:
     """Build a request, check that its signer would sign it, and send it."""
-    data = build(key, wanted)
-    refuse_unfit(server, wanted.signer, data, wanted.usages)
-    spec: Json = {"request": base64.b64encode(data).decode(), "signerName": wanted.signer}
-    if wanted.usages:
-        spec["usages"] = wanted.usages
-    if wanted.seconds is not None:
-        spec["expirationSeconds"] = wanted.seconds
+    data = build(key, requested)
+    refuse_unfit(server, requested.signer, data, requested.usages)
+    spec: Json = {"request": base64.b64encode(data).decode(), "signerName": requested.signer}
+    if requested.usages:
+        spec["usages"] = requested.usages
+    if requested.seconds is not None:
+        spec["expirationSeconds"] = requested.seconds
     body = {
         "apiVersion": server.api_version("certificates", "v1"),
         "kind": KIND,
@@ -196,10 +200,10 @@ def refuse_unfit(server: ServerConnection, signer: str, data: bytes, asked: list
         raise Complaint(f"that is no request that can be signed: {problem}", USAGE) from None
 
 
-def build(key: keys.PrivateKey, wanted: Wanted) -> bytes:
+def build(key: keys.PrivateKey, requested: Wanted) -> bytes:
     """The PEM of a request, signed with the key."""
     try:
-        return build_request(key, wanted.user, wanted.groups, wanted.names)
+        return build_request(key, requested.user, requested.groups, requested.names)
     except ValueError as error:
         raise Complaint(f"the request cannot have these names: {error}", USAGE) from None
 
@@ -224,21 +228,21 @@ def load_key(path: Path) -> keys.PrivateKey:
 # -- renew ---------------------------------------------------------------------------------
 
 
-def renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    name = file_name(chosen.name)
-    certificate = chosen.cert or Path(f"{name}.crt")
-    key_file = chosen.key or Path(f"{name}.key")
-    if chosen.if_ends_within is not None:
+def renew(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    name = file_name(arguments.name)
+    certificate = arguments.cert or Path(f"{name}.crt")
+    key_file = arguments.key or Path(f"{name}.key")
+    if arguments.if_ends_within is not None:
         end = leaf_of(certificate).not_valid_after_utc
-        if (end - times.now()).total_seconds() > chosen.if_ends_within:
+        if (end - times.now()).total_seconds() > arguments.if_ends_within:
             say(f"{certificate} ends {times.until(end)}: nothing to do")
             return 0
-    wanted = renewal_of(server, certificate, chosen.signer)
-    answer = send_again(server, name, load_key(key_file), wanted)
+    requested = renewal_of(server, certificate, arguments.signer)
+    answer = send_again(server, name, load_key(key_file), requested)
     again = answer["metadata"]["name"]
-    if chosen.wait is not None or chosen.command:
-        return _replace(chosen, server, again, certificate)
-    if not print_for_programs(chosen.output, answer):
+    if arguments.wait is not None or arguments.command:
+        return _replace(arguments, server, again, certificate)
+    if not print_for_programs(arguments.output, answer):
         say(f"requested {again} from {answer['spec']['signerName']} (uses {key_file})")
         decision = _decision(server, answer)
         remark(f"next: {decision}, then orchid csr fetch {again} --out {certificate}")
@@ -246,18 +250,18 @@ def renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _replace(
-    chosen: argparse.Namespace, server: ServerConnection, name: str, certificate: Path
+    arguments: argparse.Namespace, server: ServerConnection, name: str, certificate: Path
 ) -> int:
     """Wait for a renewed certificate, write it in place of the old one, and run the command."""
-    found = wait_for(server, name, SOON if chosen.wait is None else chosen.wait)
+    request = wait_for(server, name, SOON if arguments.wait is None else arguments.wait)
     try:
-        files.rewrite(certificate, certificate_of(found))
+        files.rewrite(certificate, certificate_of(request))
     except OSError as error:
         raise Complaint(f"cannot write {certificate}: {error.strerror}") from None
-    if not print_for_programs(chosen.output, found):
+    if not print_for_programs(arguments.output, request):
         say(f"wrote {certificate}")
-    if chosen.command:
-        _run(chosen.command)
+    if arguments.command:
+        _run(arguments.command)
     return 0
 
 
@@ -272,7 +276,9 @@ def _run(command: str) -> None:
         raise Complaint(f"--exec: {command!r} ended with exit code {done.returncode}")
 
 
-def send_again(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Wanted) -> Json:
+def send_again(
+    server: ServerConnection, name: str, key: keys.PrivateKey, requested: Wanted
+) -> Json:
     """Send a request under the next free name: alice, alice-2, alice-3.
 
     An undecided request for the same key is used again, so that repeated calls do not pile up.
@@ -281,20 +287,20 @@ def send_again(server: ServerConnection, name: str, key: keys.PrivateKey, wanted
     stem, first = (stem, int(number) + 1) if re.fullmatch(r"[1-9]\d{0,5}", number) else (name, 2)
     for count in range(first, first + MOST_RENEWALS):
         try:
-            return send(server, f"{stem}-{count}", key, wanted)
+            return send(server, f"{stem}-{count}", key, requested)
         except CommandRefused as refused:
             if refused.status != CONFLICT:
                 raise
-        there = server.get(url(server, f"{stem}-{count}"))
-        if _is_undecided(there, key, wanted):
-            return there
+        existing = server.get(url(server, f"{stem}-{count}"))
+        if _is_undecided(existing, key, requested):
+            return existing
     raise Complaint(f"there are too many requests named {stem}-…; delete some")
 
 
-def _is_undecided(request: Json, key: keys.PrivateKey, wanted: Wanted) -> bool:
+def _is_undecided(request: Json, key: keys.PrivateKey, requested: Wanted) -> bool:
     """Whether a request for the same key and signer waits for a decision."""
     spec, status = request["spec"], request.get("status") or {}
-    if spec.get("signerName") != wanted.signer or status.get("conditions"):
+    if spec.get("signerName") != requested.signer or status.get("conditions"):
         return False
     try:
         sent = signing_request.parse(base64.b64decode(spec.get("request") or ""))
@@ -317,21 +323,21 @@ def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted
     try:
         data = files.read_bounded(file)
         leaf, *_ = certificates.parse_blocks(data)
-        found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
+        contents = certificates.read_contents(certificates.read(certificates.encode(leaf)))
     except (Refusal, ValueError) as problem:
         raise Complaint(f"{file} cannot be renewed: {problem}", USAGE) from None
     # Issued certificates are back-dated a little, so that clocks may differ.
     life = leaf.not_valid_after_utc - leaf.not_valid_before_utc - BACKDATE
     names = AlternativeNames(
-        list(found.dns_names),
-        [str(address) for address in found.ip_addresses],
-        list(found.uris),
-        list(found.email_addresses),
+        list(contents.dns_names),
+        [str(address) for address in contents.ip_addresses],
+        list(contents.uris),
+        list(contents.email_addresses),
     )
     word = SIGNERS.get(signer)
     return Wanted(
-        user=found.subject.common_name,
-        groups=list(found.subject.organizations),
+        user=contents.subject.common_name,
+        groups=list(contents.subject.organizations),
         names=names,
         signer=(word(server.names) if word else signer) or _signer_of(server, leaf, file),
         usages=list(read_issued(data).usages),
@@ -360,12 +366,12 @@ def facts_of(data: bytes) -> Facts:
     except Refusal as refusal:
         return [("Request", Cell(f"not readable: {refusal}", "bad"))]
     names = _names(request)
-    found: Facts = [("Subject", _subject(request)), ("Names", names or ["none"])]
+    rows: Facts = [("Subject", _subject(request)), ("Names", names or ["none"])]
     key = describe_key(request.public_key)
-    found.append(
+    rows.append(
         ("Key", Cell(f"{key}, weak: {request.weakness}", "bad") if request.weakness else key)
     )
-    return found
+    return rows
 
 
 def _subject(request: SigningRequest) -> str:
@@ -377,13 +383,13 @@ def _subject(request: SigningRequest) -> str:
 
 
 def _names(request: SigningRequest) -> list[str]:
-    found = [f"DNS {name}" for name in request.dns_names]
-    found += [f"IP {address}" for address in request.ip_addresses]
-    found += [f"email {address}" for address in request.email_addresses]
-    found += [f"URI {uri}" for uri in request.uris]
+    names = [f"DNS {name}" for name in request.dns_names]
+    names += [f"IP {address}" for address in request.ip_addresses]
+    names += [f"email {address}" for address in request.email_addresses]
+    names += [f"URI {uri}" for uri in request.uris]
     if request.other_names:
-        found.append(f"{request.other_names} of other kinds, which no signer copies")
-    return found
+        names.append(f"{request.other_names} of other kinds, which no signer copies")
+    return names
 
 
 def describe_key(key: Any) -> str:

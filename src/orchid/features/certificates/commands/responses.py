@@ -41,12 +41,12 @@ def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
     return request
 
 
-def _overdue(found: Json, name: str, seconds: float, why: str) -> str:
+def _overdue(request: Json, name: str, seconds: float, why: str) -> str:
     waited = f"{name} has no certificate after {times.span(seconds)}"
-    if not conditions_of(found):
+    if not conditions_of(request):
         decided = f"no policy approves it ({why})" if why else "nobody has decided"
         return f"{waited}: {decided}; an approver approves it with: orchid csr approve {name}"
-    signer = found["spec"].get("signerName", "")
+    signer = request["spec"].get("signerName", "")
     return f"{waited}: it is approved, but the signer {signer} has not signed; does it run?"
 
 

@@ -26,10 +26,10 @@ class CleanPodRequests(Sweeper):
 
     async def sweep(self) -> None:
         newest = self._clock.now() - OLD
-        async for found in self._client.scan(ListSelection(PodCertificateRequest)):
-            created = found.metadata.creation_timestamp
+        async for request in self._client.scan(ListSelection(PodCertificateRequest)):
+            created = request.metadata.creation_timestamp
             if created is not None and created <= newest:
-                await self._client.delete_gone(PodCertificateRequest, found)
+                await self._client.delete_gone(PodCertificateRequest, request)
 
 
 CONTROLLER = ControllerDeclaration(

@@ -88,42 +88,42 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
         self._mirror = names.mirror_annotation
 
     def take(self, event: WatchedChange[PodCertificateRequest]) -> None:
-        found = event.object
-        if event.type == DELETED or found.is_settled:
-            self.stop_waiting(found)
-            self.queue.drop((found.namespace, found.name))
+        request = event.object
+        if event.type == DELETED or request.is_settled:
+            self.stop_waiting(request)
+            self.queue.drop((request.namespace, request.name))
         else:
             super().take(event)
 
-    async def reconcile(self, found: PodCertificateRequest) -> None:
-        if found.is_settled:
+    async def reconcile(self, request: PodCertificateRequest) -> None:
+        if request.is_settled:
             return
-        signer = await self._signer(found.spec.signer_name)
+        signer = await self._signer(request.spec.signer_name)
         if signer is None:
-            self.wait_for_authority(found)
+            self.wait_for_authority(request)
             return
         try:
-            stub = self._accepted_stub(found, signer)
-            await self._refuse_other_objects(found)
-            chain = await asyncio.to_thread(self._sign, found, stub, signer)
+            stub = self._accepted_stub(request, signer)
+            await self._refuse_other_objects(request)
+            chain = await asyncio.to_thread(self._sign, request, stub, signer)
         except Denial as denial:
-            await self._settle(found, DENIED, denial.reason, str(denial))
+            await self._settle(request, DENIED, denial.reason, str(denial))
         except SigningFailed as problem:
-            self.report_waiting(found, str(problem))
+            self.report_waiting(request, str(problem))
             raise  # tried again later: the authority may be renewed
         except NotPermitted as refusal:
-            await self._settle(found, FAILED, "SignerValidationFailure", str(refusal))
+            await self._settle(request, FAILED, "SignerValidationFailure", str(refusal))
         else:
-            await self._issue(found, chain)
+            await self._issue(request, chain)
 
-    async def _issue(self, found: PodCertificateRequest, chain: bytes) -> None:
-        text = f"Issued by {found.spec.signer_name}."
+    async def _issue(self, request: PodCertificateRequest, chain: bytes) -> None:
+        text = f"Issued by {request.spec.signer_name}."
         try:
-            await self._settle(self._with_chain(found, chain), ISSUED, ISSUED, text)
+            await self._settle(self._with_chain(request, chain), ISSUED, ISSUED, text)
         except Forbidden as refusal:
             if not refusal.has_cause(REQUESTER_REVOKED):
                 raise
-            await self._settle(found, FAILED, REQUESTER_REVOKED, str(refusal))
+            await self._settle(request, FAILED, REQUESTER_REVOKED, str(refusal))
 
     async def _signer(self, name: str) -> Signer | None:
         """The signer for requests of Pods; None if this server does not sign for it."""
@@ -136,12 +136,12 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
         signer = await self._stored.signer(name) if rules else None
         return replace(signer, profile=rules) if signer and rules else None
 
-    def _accepted_stub(self, found: PodCertificateRequest, signer: Signer) -> SigningRequest:
-        if found.spec.unverified_user_annotations:
-            keys = ", ".join(sorted(found.spec.unverified_user_annotations))[:1000]
+    def _accepted_stub(self, request: PodCertificateRequest, signer: Signer) -> SigningRequest:
+        if request.spec.unverified_user_annotations:
+            keys = ", ".join(sorted(request.spec.unverified_user_annotations))[:1000]
             raise Denial(BAD_ANNOTATIONS, f"the signer knows no annotations: {keys}")
         try:
-            stub = signing_request.parse_der_once(found.spec.stub_pkcs10_request or b"")
+            stub = signing_request.parse_der_once(request.spec.stub_pkcs10_request or b"")
             signer.profile.refuse_key(stub)
         except Refusal as refusal:
             raise Denial(BAD_KEY, str(refusal)) from None
@@ -150,9 +150,9 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
             raise Denial("StubNotEmpty", text)
         return stub
 
-    async def _refuse_other_objects(self, found: PodCertificateRequest) -> None:
+    async def _refuse_other_objects(self, request: PodCertificateRequest) -> None:
         """Raise Denial unless Pod, account and Node exist as named and belong together."""
-        spec, namespace = found.spec, found.namespace
+        spec, namespace = request.spec, request.namespace
         pod = await self._live(Pod, spec.pod_name, namespace, spec.pod_uid)
         await self._live(
             ServiceAccount, spec.service_account_name, namespace, spec.service_account_uid
@@ -178,8 +178,8 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
             raise Denial(f"{kind}BeingDeleted", f"the {kind} {name} is being deleted")
         return live
 
-    def _sign(self, found: PodCertificateRequest, stub: SigningRequest, signer: Signer) -> bytes:
-        spec, namespace, profile = found.spec, found.namespace, signer.profile
+    def _sign(self, request: PodCertificateRequest, stub: SigningRequest, signer: Signer) -> bytes:
+        spec, namespace, profile = request.spec, request.namespace, signer.profile
         longest = timedelta(seconds=spec.max_expiration_seconds or 0)
         account, uris = spec.service_account_name, tuple[str, ...]()
         if profile.trust_domain:
@@ -198,26 +198,26 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
             crl_url=signer.crl_url,
         )
 
-    def _with_chain(self, found: PodCertificateRequest, chain: bytes) -> PodCertificateRequest:
+    def _with_chain(self, request: PodCertificateRequest, chain: bytes) -> PodCertificateRequest:
         leaf = certificates.parse_blocks(chain)[0]
         begins, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
         share = random.uniform(REFRESH_FROM, REFRESH_UNTIL)  # noqa: S311 -- spreads load only
         refresh = begins + share * (ends - begins)
         status = replace(
-            found.status,
+            request.status,
             certificate_chain=chain.decode("ascii"),
             not_before=begins,
             begin_refresh_at=refresh.replace(microsecond=0),
             not_after=ends,
         )
-        return replace(found, status=status)
+        return replace(request, status=status)
 
     async def _settle(
-        self, found: PodCertificateRequest, type_: str, reason: str, message: str
+        self, request: PodCertificateRequest, type_: str, reason: str, message: str
     ) -> None:
-        await self._client.update_status(found.settled(type_, reason, message, self._clock.now()))
+        await self._client.update_status(request.settled(type_, reason, message, self._clock.now()))
         about = {} if type_ == ISSUED else {"type_": WARNING}
-        self._events.record(self.name, found, reason, message, **about)
+        self._events.record(self.name, request, reason, message, **about)
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:

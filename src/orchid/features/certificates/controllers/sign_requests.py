@@ -74,38 +74,38 @@ class SignRequests(SigningController[CertificateSigningRequest]):
         # Without that word there is no such condition; most events are not decoded.
         if event.type != DELETED and b'"Approved"' not in bytes(event.data):
             return
-        found = event.object
-        if event.type == DELETED or found.is_issued:
-            self.stop_waiting(found)
-        if found.is_issued:
-            self.queue.drop((found.namespace, found.name))
+        request = event.object
+        if event.type == DELETED or request.is_issued:
+            self.stop_waiting(request)
+        if request.is_issued:
+            self.queue.drop((request.namespace, request.name))
         else:
             super().take(event)
 
-    async def reconcile(self, found: CertificateSigningRequest) -> None:
-        if not found.is_approved or found.is_issued or found.has(FAILED):
+    async def reconcile(self, request: CertificateSigningRequest) -> None:
+        if not request.is_approved or request.is_issued or request.has(FAILED):
             return
-        name = found.spec.signer_name
+        name = request.spec.signer_name
         try:
             signer = self._signers.get(name) or await self._stored.signer(name)
             if signer is None:
-                self.wait_for_authority(found)
+                self.wait_for_authority(request)
                 return
-            certificate = await self._signed(found, signer)
+            certificate = await self._signed(request, signer)
         except SigningFailed as problem:
-            self.report_waiting(found, str(problem))
+            self.report_waiting(request, str(problem))
             raise  # retried later: the authority may be renewed
         except NotPermitted as refusal:
-            await self._fail(found, "SignerValidationFailure", str(refusal))
+            await self._fail(request, "SignerValidationFailure", str(refusal))
             return
         try:
-            await self._client.update_status(found.with_certificate(certificate))
+            await self._client.update_status(request.with_certificate(certificate))
         except Forbidden as refusal:
             if not refusal.has_cause(REQUESTER_REVOKED):
                 raise
-            await self._fail(found, REQUESTER_REVOKED, str(refusal))
+            await self._fail(request, REQUESTER_REVOKED, str(refusal))
             return
-        self._events.record(self.name, found, "Issued", f"Issued by {found.spec.signer_name}.")
+        self._events.record(self.name, request, "Issued", f"Issued by {request.spec.signer_name}.")
 
     async def _fail(self, csr: CertificateSigningRequest, reason: str, message: str) -> None:
         await self._client.update_status(csr.with_condition(FAILED, reason, message))

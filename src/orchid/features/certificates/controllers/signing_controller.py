@@ -72,23 +72,23 @@ class SigningController(Controller[R]):
             for key in self._waiting.pop(signer, ()):
                 self.queue.add(key)
 
-    def wait_for_authority(self, found: R) -> None:
+    def wait_for_authority(self, request: R) -> None:
         """Queue the request again when the authority of its signer changes."""
-        signer = found.spec.signer_name
-        self._waiting.setdefault(signer, set()).add((found.namespace, found.name))
+        signer = request.spec.signer_name
+        self._waiting.setdefault(signer, set()).add((request.namespace, request.name))
         authority = self.authorities.of(signer)
         for condition in authority.status.conditions if authority else ():
             if condition.type == READY and condition.status != TRUE:
-                self.report_waiting(found, condition.message)
+                self.report_waiting(request, condition.message)
 
     def report_waiting(self, found: R, why: str) -> None:
         text = f"The authority of {found.spec.signer_name} cannot sign now: {why}"
         self._events.record(self.name, found, "AuthorityNotReady", text, type_=WARNING)
 
-    def stop_waiting(self, found: R) -> None:
+    def stop_waiting(self, request: R) -> None:
         """Forget a request that is deleted or has its outcome."""
-        signer = found.spec.signer_name
+        signer = request.spec.signer_name
         if signer in self._waiting:
-            self._waiting[signer].discard((found.namespace, found.name))
+            self._waiting[signer].discard((request.namespace, request.name))
             if not self._waiting[signer]:
                 del self._waiting[signer]

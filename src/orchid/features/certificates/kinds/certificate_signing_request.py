@@ -157,17 +157,17 @@ class CertificateSigningRequest(Object):
     @property
     def approving_policy(self) -> tuple[str, str] | None:
         """Name and revision of the policy in the approval's condition."""
-        for one in self.status.conditions:
-            if one.type == APPROVED:
-                return approving_policy(one.reason, one.message)
+        for condition in self.status.conditions:
+            if condition.type == APPROVED:
+                return approving_policy(condition.reason, condition.message)
         return None
 
     @property
     def kept_approval(self) -> KeptApproval | None:
         """The earlier approval in the approval's condition."""
-        for one in self.status.conditions:
-            if one.type == APPROVED:
-                return kept_approval(one.reason, one.message)
+        for condition in self.status.conditions:
+            if condition.type == APPROVED:
+                return kept_approval(condition.reason, condition.message)
         return None
 
     @property
@@ -184,7 +184,9 @@ class CertificateSigningRequest(Object):
         said = CertificateSigningRequestCondition(
             type=type_, status=TRUE, reason=reason, message=message
         )
-        kept = [said if there.type == type_ else there for there in self.status.conditions]
+        kept = [
+            said if condition.type == type_ else condition for condition in self.status.conditions
+        ]
         conditions = tuple(kept) if self.has(type_) else (*kept, said)
         return with_conditions(self, conditions)
 
@@ -331,7 +333,7 @@ def decisions(
     stored = old.status.conditions if old else ()
     if new is None or new.status.conditions == stored:
         return ()
-    known, spec = [*map(TYPE, stored)], new.spec
+    stored_types, spec = [*map(TYPE, stored)], new.spec
     return [
         Fact(
             entry_type,
@@ -346,7 +348,7 @@ def decisions(
             },
         )
         for type_, entry_type in DECISIONS.items()
-        if new.has(type_) and type_ not in known
+        if new.has(type_) and type_ not in stored_types
     ]
 
 

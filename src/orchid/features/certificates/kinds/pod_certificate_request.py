@@ -233,9 +233,9 @@ class StatusRules(Strategy[PodCertificateRequest]):
     def validate_update(
         self, new: PodCertificateRequest, old: PodCertificateRequest
     ) -> Iterator[FieldError]:
-        found = tuple(outcome_condition_errors(new.status.conditions))
-        if found:
-            yield from found
+        errors = tuple(outcome_condition_errors(new.status.conditions))
+        if errors:
+            yield from errors
         elif old.is_settled:
             if new.status != old.status:
                 text = "immutable after PodCertificateRequest is issued, denied, or failed"
@@ -279,9 +279,9 @@ def declare(names: Naming) -> Kind[PodCertificateRequest]:
         may_update_unconditionally=False,
         columns=COLUMNS,
         selectable={
-            "spec.signerName": lambda one: one.spec.signer_name,
-            "spec.podName": lambda one: one.spec.pod_name,
-            "spec.nodeName": lambda one: one.spec.node_name,
+            "spec.signerName": lambda request: request.spec.signer_name,
+            "spec.podName": lambda request: request.spec.pod_name,
+            "spec.nodeName": lambda request: request.spec.node_name,
         },
         note=requester_note(names),
         endpoints=(Endpoint("status", writes=("status",), rules=StatusRules()),),
@@ -352,28 +352,28 @@ def stub_errors(stub: bytes) -> Iterator[FieldError]:
 
 def outcome_condition_errors(conditions: tuple[Condition, ...]) -> Iterator[FieldError]:
     """Check that there is at most one condition, of a known type, true and complete."""
-    for index, one in enumerate(conditions):
+    for index, condition in enumerate(conditions):
         path = CONDITIONS[index]
-        if one.type not in OUTCOMES:
-            yield unsupported(path / "type", one.type, OUTCOMES)
+        if condition.type not in OUTCOMES:
+            yield unsupported(path / "type", condition.type, OUTCOMES)
         elif index:
             text = 'There may be at most one condition with type "Issued", "Denied", or "Failed"'
-            yield invalid(path / "type", one.type, text)
-        if one.status != TRUE:
-            yield unsupported(path / "status", one.status, (TRUE,))
-        if one.last_transition_time is None:
+            yield invalid(path / "type", condition.type, text)
+        if condition.status != TRUE:
+            yield unsupported(path / "status", condition.status, (TRUE,))
+        if condition.last_transition_time is None:
             yield required(path / "lastTransitionTime")
-        if one.observed_generation < 0:
+        if condition.observed_generation < 0:
             text = "must be greater than or equal to zero"
-            yield invalid(path / "observedGeneration", one.observed_generation, text)
-        if not one.reason:
+            yield invalid(path / "observedGeneration", condition.observed_generation, text)
+        if not condition.reason:
             yield required(path / "reason")
-        elif len(one.reason) > LONGEST_REASON:
+        elif len(condition.reason) > LONGEST_REASON:
             yield too_long(path / "reason", LONGEST_REASON)
-        elif not _REASON.fullmatch(one.reason):
+        elif not _REASON.fullmatch(condition.reason):
             text = "must be one word of letters, digits, and _ , : inside"
-            yield invalid(path / "reason", one.reason, text)
-        if len(one.message) > LONGEST_MESSAGE:
+            yield invalid(path / "reason", condition.reason, text)
+        if len(condition.message) > LONGEST_MESSAGE:
             yield too_long(path / "message", LONGEST_MESSAGE)
 
 

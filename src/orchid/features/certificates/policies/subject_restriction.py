@@ -31,9 +31,9 @@ class SubjectRestriction(AdmissionPolicy):
         if new is None or old is not None or new.spec.signer_name != self._signer:
             return
         try:
-            wanted = signing_request.parse_once(new.spec.request or b"")
+            requested = signing_request.parse_once(new.spec.request or b"")
         except Refusal as refusal:
             raise Forbidden(kind.about(new.name), f"failed to parse CSR: {refusal}") from None
-        if reserved_among(wanted.subject.organizations, (MASTERS,)):
+        if reserved_among(requested.subject.organizations, (MASTERS,)):
             text = f"use of {self._signer} signer with {MASTERS} group is not allowed"
             raise Forbidden(kind.about(new.name), text)

@@ -141,49 +141,51 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    _require_directory(chosen)
-    _require_name(chosen.name)
-    cluster = connect_cluster(chosen)
-    before = _existing(server, chosen.name)
+def _add(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    _require_directory(arguments)
+    _require_name(arguments.name)
+    cluster = connect_cluster(arguments)
+    before = _existing(server, arguments.name)
     spec: Json = {
-        "issuer": chosen.issuer or issuer_of(cluster),
+        "issuer": arguments.issuer or issuer_of(cluster),
         "clientAuthorities": authorities_of(cluster),
     }
-    url = _webhook_url(chosen, server, before)
-    token, spec["credential"] = cluster_setup.credential(server, chosen.name, url, chosen.lifetime)
-    if chosen.inventory:
-        spec["inventory"] = cluster_inventory.prepare(server, cluster, chosen.name)
+    url = _webhook_url(arguments, server, before)
+    token, spec["credential"] = cluster_setup.credential(
+        server, arguments.name, url, arguments.lifetime
+    )
+    if arguments.inventory:
+        spec["inventory"] = cluster_inventory.prepare(server, cluster, arguments.name)
     else:
         spec["inventory"] = before.get("inventory")
-    made = cluster_setup.ensure(
+    record = cluster_setup.ensure(
         server,
         object_url(server),
         {
             "apiVersion": f"{server.names.identity}/v1beta1",
             "kind": KIND,
-            "metadata": {"name": chosen.name},
+            "metadata": {"name": arguments.name},
             "spec": {name: value for name, value in spec.items() if value},
         },
     )
     files = {
         cluster_setup.CONFIGURATION: cluster_setup.configuration(
-            chosen.failure_policy, cluster_setup.minor_version(cluster), chosen.directory
+            arguments.failure_policy, cluster_setup.minor_version(cluster), arguments.directory
         ),
-        cluster_setup.KUBECONFIG: cluster_setup.kubeconfig(server.access, url, chosen.directory),
+        cluster_setup.KUBECONFIG: cluster_setup.kubeconfig(server.access, url, arguments.directory),
         cluster_setup.CREDENTIAL: token,
     }
-    _hand_out(chosen, files, made)
+    _hand_out(arguments, files, record)
     for limit in LIMITS:
         remark(f"limit: {limit}")
-    remark(f"next: configure the API server, then orchid cluster doctor {chosen.name}")
+    remark(f"next: configure the API server, then orchid cluster doctor {arguments.name}")
     return 0
 
 
-def _require_directory(chosen: argparse.Namespace) -> None:
+def _require_directory(arguments: argparse.Namespace) -> None:
     """The files have a token: it would be lost where only the object is printed."""
-    if chosen.output in FOR_PROGRAMS and chosen.out is None:
-        raise Complaint(f"-o {chosen.output} does not print the files; add --out DIR", USAGE)
+    if arguments.output in FOR_PROGRAMS and arguments.out is None:
+        raise Complaint(f"-o {arguments.output} does not print the files; add --out DIR", USAGE)
 
 
 def _require_name(name: str) -> None:
@@ -192,40 +194,40 @@ def _require_name(name: str) -> None:
         raise Complaint(f"{name!r} cannot be the name of a cluster: {problem}", USAGE)
 
 
-def _hand_out(chosen: argparse.Namespace, files: dict[str, str], made: Json) -> None:
+def _hand_out(arguments: argparse.Namespace, files: dict[str, str], made: Json) -> None:
     """Write or print the files; print the object, if a program asks."""
-    is_for_program = chosen.output in FOR_PROGRAMS
-    cluster_setup.hand_out(files, chosen.out, remark if is_for_program else say)
-    print_for_programs(chosen.output, made)
+    is_for_program = arguments.output in FOR_PROGRAMS
+    cluster_setup.hand_out(files, arguments.out, remark if is_for_program else say)
+    print_for_programs(arguments.output, made)
 
 
-def _webhook_url(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> str:
+def _webhook_url(arguments: argparse.Namespace, server: ServerConnection, spec: Json) -> str:
     """The URL that was chosen now or, without one, before; or that of this server."""
-    known: str = (spec.get("credential") or {}).get("url", "")
-    if known and not chosen.url:
-        return known
-    return cluster_setup.webhook_url(chosen.url or server.access.server, chosen.name)
+    url: str = (spec.get("credential") or {}).get("url", "")
+    if url and not arguments.url:
+        return url
+    return cluster_setup.webhook_url(arguments.url or server.access.server, arguments.name)
 
 
 def _existing(server: ServerConnection, name: str) -> Json:
     """The spec of a cluster that is registered already; empty if it is not."""
     try:
-        found: Json = server.get(object_url(server, name))["spec"]
+        spec: Json = server.get(object_url(server, name))["spec"]
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
         return {}
-    return found
+    return spec
 
 
-def connect_cluster(chosen: argparse.Namespace) -> ServerConnection:
+def connect_cluster(arguments: argparse.Namespace) -> ServerConnection:
     """A connection to the cluster itself."""
-    file: Path = chosen.cluster_kubeconfig
+    file: Path = arguments.cluster_kubeconfig
     if not file.is_file():
         raise Complaint(f"--kubeconfig: there is no file {file}", USAGE)
-    found = FoundKubeconfig((file,), FLAG)
-    access = kubeconfig_file.load(found, chosen.cluster_context)
-    return ServerConnection(access, found, is_ours=False)
+    kubeconfig = FoundKubeconfig((file,), FLAG)
+    access = kubeconfig_file.load(kubeconfig, arguments.cluster_context)
+    return ServerConnection(access, kubeconfig, is_ours=False)
 
 
 def _credential_arguments(parser: argparse.ArgumentParser) -> None:
@@ -233,15 +235,15 @@ def _credential_arguments(parser: argparse.ArgumentParser) -> None:
     _file_arguments(parser)
 
 
-def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _credential(arguments: argparse.Namespace, server: ServerConnection) -> int:
     """Issue another token; the previous one is valid until it expires or is revoked."""
-    _require_directory(chosen)
-    found = server.get(object_url(server, chosen.name))
-    url = (found["spec"].get("credential") or {}).get("url", "")
-    token, credential = cluster_setup.credential(server, chosen.name, url, chosen.lifetime)
-    found["spec"]["credential"] = credential
-    done = server.put(object_url(server, chosen.name), found)
-    _hand_out(chosen, {cluster_setup.CREDENTIAL: token}, done)
+    _require_directory(arguments)
+    cluster = server.get(object_url(server, arguments.name))
+    url = (cluster["spec"].get("credential") or {}).get("url", "")
+    token, credential = cluster_setup.credential(server, arguments.name, url, arguments.lifetime)
+    cluster["spec"]["credential"] = credential
+    done = server.put(object_url(server, arguments.name), cluster)
+    _hand_out(arguments, {cluster_setup.CREDENTIAL: token}, done)
     remark("next: copy it to the API server, which reads it again within a minute")
     return 0
 
@@ -249,29 +251,32 @@ def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
 # -- list, show, remove ------------------------------------------------------------------------
 
 
-def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return show_list(chosen, server, object_url(server), COLUMNS, empty="no clusters")
+def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(arguments, server, object_url(server), COLUMNS, empty="no clusters")
 
 
-def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(object_url(server, chosen.name))
-    if print_for_programs(chosen.output, found):
+def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    cluster = server.get(object_url(server, arguments.name))
+    if print_for_programs(arguments.output, cluster):
         return 0
-    spec, status = found["spec"], found.get("status") or {}
+    spec, status = cluster["spec"], cluster.get("status") or {}
     facts(
         [
-            ("Name", chosen.name),
+            ("Name", arguments.name),
             ("Issuer", spec.get("issuer", "")),
             ("Client authorities", str(spec.get("clientAuthorities", "")).count("BEGIN CERT")),
             ("Credential", _credential_cell(spec.get("credential") or {})),
             ("Webhook", (spec.get("credential") or {}).get("url", "")),
             ("Inventory", "yes" if spec.get("inventory") else "no"),
-            ("Last call", _last_call(found)),
+            ("Last call", _last_call(cluster)),
             ("Calls", status.get("calls", 0)),
             ("Denials", status.get("denials", 0)),
             ("Malformed", status.get("malformed", 0)),
-            ("Revocations", revocation_count(server, chosen.name)),
-            *((one["type"], _condition_cell(one)) for one in status.get("conditions") or ()),
+            ("Revocations", revocation_count(server, arguments.name)),
+            *(
+                (condition["type"], _condition_cell(condition))
+                for condition in status.get("conditions") or ()
+            ),
         ]
     )
     return 0
@@ -282,23 +287,23 @@ def revocation_count(server: ServerConnection, name: str) -> int:
     return sum(1 for _ in server.items(revocations, {"fieldSelector": f"spec.cluster={name}"}))
 
 
-def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    name = chosen.name
-    found = server.get(object_url(server, name))
+def _remove(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    name = arguments.name
+    cluster = server.get(object_url(server, name))
     count = revocation_count(server, name)
     insist(
-        chosen,
+        arguments,
         f"Remove the cluster {name}? Its {count} revocations have no effect any more, also in a "
         "cluster that is added again, and its API server applies its failurePolicy until the "
         "webhook is removed from its configuration.",
     )
     # The Cluster comes last: a removal that stopped half-way can be repeated.
     cluster_setup.remove_credential(server, name)
-    if found["spec"].get("inventory"):
+    if cluster["spec"].get("inventory"):
         cluster_inventory.remove(server, name)
         remark(f"in the cluster, delete its account: {cluster_inventory.DELETION}")
     done = server.delete(object_url(server, name))
-    if not print_for_programs(chosen.output, done):
+    if not print_for_programs(arguments.output, done):
         say(f"removed {name}")
     return 0
 
@@ -311,21 +316,21 @@ def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
     _cluster_arguments(parser)
 
 
-def _doctor(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _doctor(arguments: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.features.clusters.commands.cluster_checks import examined
 
-    found = examined(server, connect_cluster(chosen), chosen.name)
-    wrong = sum(each.state == "wrong" for _, each in found)
-    if chosen.output == "json":
+    results = examined(server, connect_cluster(arguments), arguments.name)
+    wrong = sum(each.state == "wrong" for _, each in results)
+    if arguments.output == "json":
         findings = [
             {"check": name, "state": each.state, "text": each.text, "advice": each.advice}
-            for name, each in found
+            for name, each in results
         ]
         say_json({"wrong": wrong, "findings": findings})
     else:
         moods = {"good": "good", "note": "", "soon": "waiting", "wrong": "bad"}
         rows: list[tuple[Any, ...]] = []
-        for name, each in found:
+        for name, each in results:
             text = f"{each.text}; {each.advice}" if each.advice else each.text
             rows.append((Cell(each.state, moods[each.state]), name, text))
         table(("STATE", "CHECK", "RESULT"), rows, "nothing was checked")

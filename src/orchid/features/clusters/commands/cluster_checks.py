@@ -36,17 +36,17 @@ PATIENCE: Final = 5.0  # seconds
 
 
 def examined(
-    server: ServerConnection, there: ServerConnection, name: str
+    server: ServerConnection, cluster: ServerConnection, name: str
 ) -> list[tuple[str, Finding]]:
     """Every finding with the name of its check."""
-    found = server.get(cluster_facts.object_url(server, name))
+    record = server.get(cluster_facts.object_url(server, name))
     results: list[tuple[str, Finding]] = []
     for check, findings in (
-        ("credential", _credential(found)),
-        ("version", _version(there)),
-        ("issuer", _issuer(found, there)),
-        ("authorities", _authorities(found, there)),
-        ("revocation", _revocation(server, there, found)),
+        ("credential", _credential(record)),
+        ("version", _version(cluster)),
+        ("issuer", _issuer(record, cluster)),
+        ("authorities", _authorities(record, cluster)),
+        ("revocation", _revocation(server, cluster, record)),
         # After the proof, which makes the first calls of a new cluster.
         ("calls", _calls(lambda: server.get(cluster_facts.object_url(server, name)))),
     ):
@@ -57,13 +57,13 @@ def examined(
     return results
 
 
-def _credential(found: Json) -> Iterator[Finding]:
-    end = times.parse((found["spec"].get("credential") or {}).get("expires"))
+def _credential(record: Json) -> Iterator[Finding]:
+    end = times.parse((record["spec"].get("credential") or {}).get("expires"))
     if end is None:
         yield note("no credential of its API server is on record")
         return
     left = (end - times.now()).total_seconds()
-    advice = f"run: orchid cluster credential {found['metadata']['name']}"
+    advice = f"run: orchid cluster credential {record['metadata']['name']}"
     if left <= 0:
         yield wrong(f"the token of its API server has expired, {times.until(end)}", advice)
     elif left < cluster_setup.RENEW_BEFORE:
@@ -72,8 +72,8 @@ def _credential(found: Json) -> Iterator[Finding]:
         yield good(f"the token of its API server expires {times.until(end)}")
 
 
-def _version(there: ServerConnection) -> Iterator[Finding]:
-    minor = cluster_setup.minor_version(there)
+def _version(cluster: ServerConnection) -> Iterator[Finding]:
+    minor = cluster_setup.minor_version(cluster)
     if minor and minor < OLDEST:
         yield wrong(
             f"the API server is of version 1.{minor}, and 1.{OLDEST} is the first that reports the "
@@ -84,17 +84,20 @@ def _version(there: ServerConnection) -> Iterator[Finding]:
         yield good(f"the API server is of version 1.{minor}")
 
 
-def _issuer(found: Json, there: ServerConnection) -> Iterator[Finding]:
-    known, actual = found["spec"].get("issuer", ""), cluster_facts.issuer_of(there)
-    if known == actual:
+def _issuer(record: Json, cluster: ServerConnection) -> Iterator[Finding]:
+    expected, actual = record["spec"].get("issuer", ""), cluster_facts.issuer_of(cluster)
+    if expected == actual:
         yield good(f"the issuer is {actual}")
     else:
-        yield wrong(f"the issuer is {actual}, and here {known}", "run: orchid cluster add")
+        yield wrong(f"the issuer is {actual}, and here {expected}", "run: orchid cluster add")
 
 
-def _authorities(found: Json, there: ServerConnection) -> Iterator[Finding]:
-    known, actual = found["spec"].get("clientAuthorities", ""), cluster_facts.authorities_of(there)
-    if known.split() == actual.split():
+def _authorities(record: Json, cluster: ServerConnection) -> Iterator[Finding]:
+    expected, actual = (
+        record["spec"].get("clientAuthorities", ""),
+        cluster_facts.authorities_of(cluster),
+    )
+    if expected.split() == actual.split():
         yield good("the client authorities are the same as here")
     else:
         yield wrong("the client authorities are others than here", "run: orchid cluster add")
@@ -117,25 +120,25 @@ def _calls(read: Callable[[], Json]) -> Iterator[Finding]:
 
 
 def _revocation(
-    server: ServerConnection, there: ServerConnection, found: Json
+    server: ServerConnection, cluster: ServerConnection, record: Json
 ) -> Iterator[Finding]:
-    url = (found["spec"].get("credential") or {}).get("url", "")
+    url = (record["spec"].get("credential") or {}).get("url", "")
     account = f"orchid-doctor-{secrets.token_hex(4)}"
     accounts = path("api", "v1", "namespaces", NAMESPACE, "serviceaccounts")
-    count = functools.partial(counted, server, there, url)
+    count = functools.partial(counted, server, cluster, url)
     before = count()
-    there.post(
+    cluster.post(
         accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
     )
     try:
         stolen, other = (
-            tokens.request(there, NAMESPACE, account, audiences=[], seconds=LIFETIME)["status"]
+            tokens.request(cluster, NAMESPACE, account, audiences=[], seconds=LIFETIME)["status"]
             for _ in range(2)
         )
-        proof = Proof(there, found["metadata"]["name"], stolen["token"], other["token"], count)
+        proof = Proof(cluster, record["metadata"]["name"], stolen["token"], other["token"], count)
         yield from _try(server, proof, before)
     finally:
-        there.delete(f"{accounts}/{account}")
+        cluster.delete(f"{accounts}/{account}")
 
 
 class Proof(NamedTuple):
@@ -164,7 +167,7 @@ def _try(server: ServerConnection, proof: Proof, before: WebhookCounts) -> Itera
         "reason": "certificateHold",
         "message": "orchid cluster doctor",
     }
-    made = server.post(
+    revocation = server.post(
         revocations,
         {
             "apiVersion": f"{server.names.identity}/v1",
@@ -174,9 +177,9 @@ def _try(server: ServerConnection, proof: Proof, before: WebhookCounts) -> Itera
         },
     )
     try:
-        yield from _judged(proof, made["metadata"]["name"], before)
+        yield from _judged(proof, revocation["metadata"]["name"], before)
     finally:
-        server.delete(f"{revocations}/{made['metadata']['name']}")
+        server.delete(f"{revocations}/{revocation['metadata']['name']}")
 
 
 def _judged(proof: Proof, revocation: str, before: WebhookCounts) -> Iterator[Finding]:
@@ -231,9 +234,9 @@ def _failures(now: WebhookCounts) -> Iterator[Finding]:
         yield good(f"none of {now.succeeded} calls of the webhook has failed")
 
 
-def _refusal(there: ServerConnection, token: str) -> str:
+def _refusal(cluster: ServerConnection, token: str) -> str:
     """Why a token is refused; "" if it works."""
-    access = there.access
+    access = cluster.access
     bearer = ServerAccess(
         server=access.server,
         user="the scratch account",
@@ -243,7 +246,7 @@ def _refusal(there: ServerConnection, token: str) -> str:
         given_token=SecretValue(token),
     )
     caller = ServerConnection(bearer, FoundKubeconfig((), FLAG))
-    names = there.names
+    names = cluster.names
     body = {"apiVersion": f"{names.authentication}/v1", "kind": "SelfSubjectReview"}
     try:
         caller.post(path("apis", names.authentication, "v1", "selfsubjectreviews"), body)

@@ -12,23 +12,23 @@ def object_url(server: ServerConnection, *parts: str) -> str:
 
 def issuer_of(cluster: ServerConnection) -> str:
     try:
-        found = cluster.get("/.well-known/openid-configuration").get("issuer")
+        issuer = cluster.get("/.well-known/openid-configuration").get("issuer")
     except CommandRefused as refused:
         raise Complaint(
             f"cannot read the issuer of the cluster ({refused}); add --issuer"
         ) from None
-    if not isinstance(found, str) or not found:
+    if not isinstance(issuer, str) or not issuer:
         raise Complaint("the cluster does not report its issuer; add --issuer")
-    return found
+    return issuer
 
 
 def authorities_of(cluster: ServerConnection) -> str:
     """The CAs of client certificates; none if the cluster accepts none."""
     system = path("api", "v1", "namespaces", KUBERNETES.system_namespace, "configmaps")
     try:
-        found = cluster.get(f"{system}/extension-apiserver-authentication")
+        config_map = cluster.get(f"{system}/extension-apiserver-authentication")
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
         return ""
-    return str((found.get("data") or {}).get("client-ca-file", ""))
+    return str((config_map.get("data") or {}).get("client-ca-file", ""))

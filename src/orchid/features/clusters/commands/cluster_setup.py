@@ -99,8 +99,8 @@ def credential(server: ServerConnection, name: str, url: str, seconds: int) -> t
     ensure(server, _rbac(server, "clusterrolebindings"), binding)
     answer = tokens.request(server, namespace, account, audiences=[], seconds=seconds)["status"]
     expires = answer["expirationTimestamp"]
-    found = {"namespace": namespace, "name": account, "expires": expires, "url": url}
-    return str(answer["token"]), found
+    record = {"namespace": namespace, "name": account, "expires": expires, "url": url}
+    return str(answer["token"]), record
 
 
 def remove_credential(server: ServerConnection, name: str) -> None:
@@ -178,12 +178,12 @@ def kubeconfig_of(cluster: Json, user: Json, name: str) -> str:
 
 
 def _trust(access: ServerAccess) -> Json:
-    found: Json = {}
+    fields: Json = {}
     if access.authority:
-        found["certificate-authority-data"] = base64.b64encode(access.authority).decode()
+        fields["certificate-authority-data"] = base64.b64encode(access.authority).decode()
     if access.server_name:
-        found["tls-server-name"] = access.server_name
-    return found
+        fields["tls-server-name"] = access.server_name
+    return fields
 
 
 def hand_out(

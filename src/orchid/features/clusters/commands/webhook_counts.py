@@ -66,10 +66,10 @@ class WebhookCounts(NamedTuple):
         return None
 
 
-def counted(server: ServerConnection, there: ServerConnection, url: str) -> WebhookCounts:
+def counted(server: ServerConnection, cluster: ServerConnection, url: str) -> WebhookCounts:
     """The counts of Orchid and of the API server of a cluster, which calls a URL."""
     answers: Counter[str] = Counter()
-    ours, theirs = _page(server), _page(there)
+    ours, theirs = _page(server), _page(cluster)
     host = f'host="{urlsplit(url).netloc}"'
     for page, metric, label in ((ours, ANSWERS, WEBHOOKS), (theirs, CALLS, host)):
         for labels, number in _samples(page or "", metric, label):
@@ -77,9 +77,9 @@ def counted(server: ServerConnection, there: ServerConnection, url: str) -> Webh
                 answers[code.group(1)] += number
     if theirs is None:
         return WebhookCounts(None, None, answers)
-    found = list(_samples(theirs, EVALUATIONS, f'name="{cluster_setup.AUTHORIZER}"'))
-    succeeded = sum(number for labels, number in found if 'result="success"' in labels)
-    return WebhookCounts(succeeded, sum(number for _, number in found) - succeeded, answers)
+    samples = list(_samples(theirs, EVALUATIONS, f'name="{cluster_setup.AUTHORIZER}"'))
+    succeeded = sum(number for labels, number in samples if 'result="success"' in labels)
+    return WebhookCounts(succeeded, sum(number for _, number in samples) - succeeded, answers)
 
 
 def _page(server: ServerConnection) -> str | None:

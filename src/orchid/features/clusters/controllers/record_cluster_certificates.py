@@ -106,17 +106,17 @@ class RecordClusterCertificates(Running):
         async with contextlib.aclosing(self._client.follow(ListSelection(Cluster))) as batches:
             async for batch in batches:
                 for event in batch:
-                    found = event.object
-                    is_recorded = event.type != DELETED and found.spec.inventory
-                    wanted = (found.metadata.uid, found.spec) if is_recorded else None
-                    before, task = running.get(found.name, (None, None))
-                    if wanted == before:
+                    cluster = event.object
+                    is_recorded = event.type != DELETED and cluster.spec.inventory
+                    spec = (cluster.metadata.uid, cluster.spec) if is_recorded else None
+                    before, task = running.get(cluster.name, (None, None))
+                    if spec == before:
                         continue  # only its status has changed
                     if task is not None:
                         task.cancel()
-                        del running[found.name]
-                    if wanted is not None:
-                        running[found.name] = wanted, tasks.create_task(self._keep(found))
+                        del running[cluster.name]
+                    if spec is not None:
+                        running[cluster.name] = spec, tasks.create_task(self._keep(cluster))
 
     async def _keep(self, cluster: Cluster) -> None:
         """Record the certificates of one cluster, until cancelled.
@@ -214,12 +214,12 @@ class RecordClusterCertificates(Running):
     async def _report(self, cluster: Cluster, status: str, reason: str, message: str) -> None:
         """Set the condition Inventoried, if it differs."""
         with contextlib.suppress(Conflict, NotFound):  # written again with the next list
-            found = await self._client.get(Cluster, cluster.name)
-            if found.metadata.uid != cluster.metadata.uid:
+            current = await self._client.get(Cluster, cluster.name)
+            if current.metadata.uid != cluster.metadata.uid:
                 return  # it was created again
             condition = Condition(type=INVENTORIED, status=status, reason=reason, message=message)
-            reported = with_conditions(found, [condition], self._clock.now())
-            if reported != found:
+            reported = with_conditions(current, [condition], self._clock.now())
+            if reported != current:
                 await self._client.update_status(reported)
 
     # -- the token ----------------------------------------------------------------------------
@@ -263,7 +263,9 @@ def _reason(failure: Exception) -> str:
         log.error("cluster.recording_failed", extra={"story": failure_story(failure)})
         return f"its certificate requests cannot be read: {type(failure).__name__}"
     text = f"its certificate requests cannot be read: {failure}"
-    return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_REASON])
+    return "".join(
+        character if character.isprintable() else "?" for character in text[:LONGEST_REASON]
+    )
 
 
 def _authorities(cluster: Cluster, now: datetime) -> list[Any]:
@@ -279,7 +281,7 @@ def _facts(request: CertificateSigningRequest, authorities: list[Any]) -> Issued
     try:
         with library_errors_as(CertificateRefused, "x509: certificate cannot be read"):
             facts = read_issued(request.status.certificate)
-            issued = any(has_issued(one, facts.certificate) for one in authorities)
+            issued = any(has_issued(authority, facts.certificate) for authority in authorities)
     except Refusal:
         return None
     return facts if issued else None

@@ -217,16 +217,16 @@ class OfCluster(Protocol):
     def spec(self) -> _NamesCluster: ...
 
 
-def is_of(found: OfCluster, cluster: ObjectMeta) -> bool:
+def is_of(object_: OfCluster, cluster: ObjectMeta) -> bool:
     """Whether a revocation or a record is of a cluster, and not of an earlier one of its name.
 
     Earlier versions of Orchid stored no uid of the cluster. Then the times of creation decide: one
     from the hour before the cluster counts, since the clocks of servers differ.
     """
-    spec = found.spec
+    spec = object_.spec
     if spec.cluster_uid or spec.cluster != cluster.name:
         return (spec.cluster, spec.cluster_uid) == (cluster.name, cluster.uid)
-    created, since = found.metadata.creation_timestamp, cluster.creation_timestamp
+    created, since = object_.metadata.creation_timestamp, cluster.creation_timestamp
     return created is None or since is None or created + CLOCKS_DIFFER >= since
 
 
@@ -234,8 +234,8 @@ def authorities_end(cluster: Cluster) -> datetime | None:
     """When the last authority of its client certificates ends; None if it has none."""
     if not cluster.spec.client_authorities:
         return None
-    found = certificates.parse_blocks(cluster.spec.client_authorities)
-    return max(one.not_valid_after_utc for one in found)
+    authorities = certificates.parse_blocks(cluster.spec.client_authorities)
+    return max(authority.not_valid_after_utc for authority in authorities)
 
 
 def record_end(end: datetime | None, authorities: datetime | None) -> datetime | None:

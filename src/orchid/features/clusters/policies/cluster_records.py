@@ -78,7 +78,7 @@ class ClusterRecords(AdmissionPolicy):
             text = f"the record of this certificate is named {name}"
             _refuse(kind, sent, invalid(Path() / "metadata" / "name", sent.name, text))
         spec = sent.spec
-        made = record_of(
+        record = record_of(
             kind,
             facts,
             uid="",
@@ -87,7 +87,7 @@ class ClusterRecords(AdmissionPolicy):
             requester=spec.requester,
             request=spec.request,
         )
-        return replace(sent, spec=replace(made.spec, cluster=spec.cluster, cluster_uid=uid))
+        return replace(sent, spec=replace(record.spec, cluster=spec.cluster, cluster_uid=uid))
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         """A record stays until its certificate has expired, or the cluster is removed."""
@@ -125,8 +125,8 @@ def _facts(
             certificate = certificates.parse(data)
             refuse_other_encodings(certificate, data)
             issuers = certificates.parse_blocks(authorities) if authorities else []
-            valid = [one for one in issuers if one.not_valid_after_utc > now]
-            if not any(has_issued(one, certificate) for one in valid):
+            valid = [issuer for issuer in issuers if issuer.not_valid_after_utc > now]
+            if not any(has_issued(issuer, certificate) for issuer in valid):
                 raise CertificateRefused("no client authority of the cluster has issued it")
             if certificate.not_valid_after_utc <= now:
                 raise CertificateRefused("it has expired")

@@ -131,11 +131,11 @@ class ClusterRevocation(AdmissionPolicy):
         """The spec with what is recorded of the certificate, and when the certificate ends."""
         named = new.spec.certificate
         assert named is not None
-        found = await self._recorded(cluster.metadata, named)
-        if not found:
+        matches = await self._recorded(cluster.metadata, named)
+        if not matches:
             for field in ("serial_number", "request_name"):
-                if given := getattr(named, field):
-                    _refuse(kind, new, not_found(CERTIFICATE / _wire(field), given))
+                if expected := getattr(named, field):
+                    _refuse(kind, new, not_found(CERTIFICATE / _wire(field), expected))
             request.warn(f"the inventory of the cluster {cluster.name} has no such certificate")
             if not named.other_sha256 and _signs_with_ecdsa(cluster):
                 request.warn(
@@ -145,18 +145,18 @@ class ClusterRevocation(AdmissionPolicy):
                 )
             sent = RevokedCertificate(sha256=named.sha256, other_sha256=named.other_sha256)
             return replace(new.spec, certificate=sent), authorities_end(cluster)
-        if len(found) > 1:
-            which = ", ".join(one.sha256 for one in found[:10])
+        if len(matches) > 1:
+            which = ", ".join(candidate.sha256 for candidate in matches[:10])
             text = f"the inventory has several such certificates, with sha256: {which}"
             _refuse(kind, new, invalid(CERTIFICATE, named.serial_number, text))
-        record = found[0]
-        known = _known(record, cluster)
+        record = matches[0]
+        certificate = _known(record, cluster)
         for field in ("sha256", "signer_name", "serial_number", "request_name"):
-            given, actual = getattr(named, field), getattr(known, field)
-            if given and given != actual:
+            expected, actual = getattr(named, field), getattr(certificate, field)
+            if expected and expected != actual:
                 text = f"that certificate has {quote(actual)}"
-                _refuse(kind, new, invalid(CERTIFICATE / _wire(field), given, text))
-        return replace(new.spec, certificate=known), record.not_after
+                _refuse(kind, new, invalid(CERTIFICATE / _wire(field), expected, text))
+        return replace(new.spec, certificate=certificate), record.not_after
 
     async def _recorded(
         self, cluster: ObjectMeta, named: RevokedCertificate
@@ -166,23 +166,25 @@ class ClusterRevocation(AdmissionPolicy):
             entry = self._records.get("", cluster_record_name(cluster.name, named.sha256))
             return [entry.object.spec] if entry and is_of(entry.object, cluster) else []
         prefix = self._records.kind.key("", f"{cluster.name}.")
-        wanted = b'"%b"' % (named.serial_number or named.request_name).encode()
+        needle = b'"%b"' % (named.serial_number or named.request_name).encode()
         entries = list(self._records.entries.items())
 
         def search() -> list[Any]:
             """Off the loop, since there may be very many."""
-            return [one for key, one in entries if key.startswith(prefix) and wanted in one.tail]
+            return [one for key, one in entries if key.startswith(prefix) and needle in one.tail]
 
         records = [entry.object for entry in await asyncio.to_thread(search)]
         specs = [record.spec for record in records if is_of(record, cluster)]
         if named.serial_number:
-            return [one for one in specs if one.serial_number == named.serial_number]
-        return [one for one in specs if one.request.name == named.request_name]
+            return [spec for spec in specs if spec.serial_number == named.serial_number]
+        return [spec for spec in specs if spec.request.name == named.request_name]
 
     # -- who may ------------------------------------------------------------------------------
 
-    async def _require(self, request: Request, kind: Kind[Any], one: CredentialRevocation) -> None:
-        cluster = one.spec.cluster
+    async def _require(
+        self, request: Request, kind: Kind[Any], revocation: CredentialRevocation
+    ) -> None:
+        cluster = revocation.spec.cluster
         target = Target(
             verb=REVOKE,
             is_resource=True,
@@ -193,7 +195,7 @@ class ClusterRevocation(AdmissionPolicy):
         )
         if not (await self._authorizer.authorize(request.user, target)).allowed:
             text = f"user not permitted to revoke credentials of clusters {quote(cluster)}"
-            raise Forbidden(kind.about(one.name), text)
+            raise Forbidden(kind.about(revocation.name), text)
 
 
 def _known(record: IssuedCertificateSpec, cluster: Cluster) -> RevokedCertificate:

@@ -33,8 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, forms=())
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.port and chosen.port not in PORTS:
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.port and arguments.port not in PORTS:
         raise Complaint(f"--port must be between {PORTS.start} and {PORTS.stop - 1}", USAGE)
     try:
         import jinja2  # noqa: F401 -- an extra
@@ -42,10 +42,10 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint(
             "the console needs the extra console: pip install 'orchid-identity[console]'", USAGE
         ) from None
-    return asyncio.run(_run(chosen))
+    return asyncio.run(_run(arguments))
 
 
-async def _run(chosen: argparse.Namespace) -> int:
+async def _run(arguments: argparse.Namespace) -> int:
     from orchid.features.console.api import Api
     from orchid.features.console.kubeconfig import KubeconfigTransport
     from orchid.features.console.live import Changes
@@ -58,23 +58,23 @@ async def _run(chosen: argparse.Namespace) -> int:
     from orchid.kernel.base.clock import SystemClock
     from orchid.kernel.outbound.remote import InvalidRemote
 
-    found = kubeconfig_file.find(chosen.kubeconfig, os.environ)
-    load = functools.partial(kubeconfig_file.load, found, chosen.context)
+    kubeconfig = kubeconfig_file.find(arguments.kubeconfig, os.environ)
+    load = functools.partial(kubeconfig_file.load, kubeconfig, arguments.context)
     try:
         transport = KubeconfigTransport(load(), load, SystemClock.monotonic)
     except InvalidRemote as problem:
-        raise Complaint(f"{found}: {problem}", USAGE) from None
+        raise Complaint(f"{kubeconfig}: {problem}", USAGE) from None
     renderer = Renderer()
     viewer = Viewer(Api(transport), Changes(), transport.server, transport.expiry)
     sign_in = LinkSignIn(Site(renderer, PAGES), renderer, viewer, SystemClock.monotonic)
     listener = LoopbackListener(sign_in, SystemClock.monotonic)
     try:
-        sign_in.listens_at(await listener.start(chosen.port))
+        sign_in.listens_at(await listener.start(arguments.port))
     except OSError as error:
-        raise Complaint(f"cannot listen at port {chosen.port}: {error.strerror}") from None
+        raise Complaint(f"cannot listen at port {arguments.port}: {error.strerror}") from None
     try:
-        _show_link(sign_in.new_link(), opens=chosen.open)
-        remark(f"server: {transport.server}, by {found}")
+        _show_link(sign_in.new_link(), opens=arguments.open)
+        remark(f"server: {transport.server}, by {kubeconfig}")
         remark("Enter prints another link; Ctrl-C ends the console")
         await _until_stopped(lambda: _show_link(sign_in.new_link()))
     finally:

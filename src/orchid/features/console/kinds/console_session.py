@@ -118,5 +118,5 @@ def declare(names: Naming) -> Kind[ConsoleSession]:
         counts_generation=True,
         rules=Rules(),
         columns=COLUMNS,
-        selectable={"spec.username": lambda one: one.spec.username},
+        selectable={"spec.username": lambda session: session.spec.username},
     )

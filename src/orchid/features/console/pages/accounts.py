@@ -18,25 +18,25 @@ async def read_list(visit: Visit) -> Mapping[str, Any]:
 
 
 async def _listed(visit: Visit) -> Json:
-    found, has_more = await shared.everything(visit.api, path("api", "v1", "serviceaccounts"))
-    wanted = visit.query.get("q", "").strip().lower()
+    accounts, has_more = await shared.everything(visit.api, path("api", "v1", "serviceaccounts"))
+    term = visit.query.get("q", "").strip().lower()
     rows = [
         {
-            "namespace": str(one["metadata"].get("namespace") or ""),
-            "name": shared.name_of(one),
-            "created": shared.created(one),
+            "namespace": str(account["metadata"].get("namespace") or ""),
+            "name": shared.name_of(account),
+            "created": shared.created(account),
         }
-        for one in found
+        for account in accounts
     ]
-    rows = [row for row in rows if wanted in f"{row['namespace']}/{row['name']}".lower()]
+    rows = [row for row in rows if term in f"{row['namespace']}/{row['name']}".lower()]
     rows.sort(key=lambda row: (row["namespace"], row["name"]))
     return shared.one_page(visit.query, rows, has_more=has_more)
 
 
 async def read_one(visit: Visit) -> Mapping[str, Any]:
     namespace, name = visit.names["namespace"], visit.names["name"]
-    one = await visit.api.get(account_path(namespace, name))
-    uid = str(one["metadata"].get("uid") or "")
+    account = await visit.api.get(account_path(namespace, name))
+    uid = str(account["metadata"].get("uid") or "")
     parts = await shared.gather(
         visit,
         tokens=ledger.tokens_of(visit.api, uid),
@@ -47,8 +47,8 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
         "namespace": namespace,
         "name": name,
         "uid": uid,
-        "created": shared.created(one),
-        "annotations": sorted((one["metadata"].get("annotations") or {}).items()),
+        "created": shared.created(account),
+        "annotations": sorted((account["metadata"].get("annotations") or {}).items()),
         **parts,
     }
 
@@ -58,13 +58,15 @@ async def _secrets(visit: Visit, namespace: str, uid: str) -> list[Json]:
     names = await visit.api.names()
     target = path("api", "v1", "namespaces", namespace, "secrets")
     query = {"fieldSelector": f"type={names.token_secret_type}"}
-    found, _ = await visit.api.items(target, query, most=shared.PAGE)
+    secrets, _ = await visit.api.items(target, query, most=shared.PAGE)
     rows = []
-    for one in found:
-        meta = one["metadata"]
+    for secret in secrets:
+        meta = secret["metadata"]
         if (meta.get("annotations") or {}).get(names.account_uid_annotation) == uid:
             used = (meta.get("labels") or {}).get(names.last_used_label)
-            rows.append({"name": shared.name_of(one), "created": shared.created(one), "used": used})
+            rows.append(
+                {"name": shared.name_of(secret), "created": shared.created(secret), "used": used}
+            )
     return sorted(rows, key=lambda row: str(row["name"]))
 
 

@@ -19,17 +19,17 @@ MOST_LISTS: Final = 3  # revocation lists that a page reads
 WELL: Final = 200
 
 
-def authority_row(one: Json) -> Json:
-    spec, status = one.get("spec") or {}, one.get("status") or {}
+def authority_row(authority: Json) -> Json:
+    spec, status = authority.get("spec") or {}, authority.get("status") or {}
     certificate = decoding.decode_certificate(str(status.get("certificate") or "").encode())
     begins = certificate.not_before if certificate else None
     ends = status.get("notAfter") or (certificate.not_after if certificate else None)
     return {
-        "name": shared.name_of(one),
+        "name": shared.name_of(authority),
         "signer": ", ".join(_signers(spec)),
         "signers": _signers(spec),
-        "ready": shared.is_true(one, "Ready"),
-        "reason": shared.condition(one, "Ready").get("message") or "",
+        "ready": shared.is_true(authority, "Ready"),
+        "reason": shared.condition(authority, "Ready").get("message") or "",
         "life": shared.life_of(begins, ends),
         "certificate": certificate,
         "signing_keys": list(status.get("keys") or ()),
@@ -55,14 +55,14 @@ async def _listed(visit: Visit) -> list[Json]:
 
 async def read_one(visit: Visit) -> Mapping[str, Any]:
     name = visit.names["name"]
-    one = await visit.api.get(await visit.api.identity("certificateauthorities", name))
-    row = authority_row(one)
+    authority = await visit.api.get(await visit.api.identity("certificateauthorities", name))
+    row = authority_row(authority)
     parts = await shared.gather(
         visit,
         counted=shared.search(visit.api, signerNames=row["signers"], state=shared.LIVE, limit=5),
         lists=_revocation_lists(visit, row["signing_keys"]),
     )
-    return {"row": row, "conditions": shared.conditions_of(one), "name": name, **parts}
+    return {"row": row, "conditions": shared.conditions_of(authority), "name": name, **parts}
 
 
 async def _revocation_lists(visit: Visit, keys: list[Json]) -> list[Json]:
@@ -84,14 +84,14 @@ async def fetched_list(
 
 
 async def _revocation_list(visit: Visit, name: str) -> Json:
-    file, found = await fetched_list(visit, name)
-    if found is None:
+    file, revocation_list = await fetched_list(visit, name)
+    if revocation_list is None:
         return {"name": file, "problem": "it cannot be read"}
     return {
         "name": file,
-        "updated": _text(found.last_update_utc),
-        "next": _text(found.next_update_utc),
-        "entries": len(found),
+        "updated": _text(revocation_list.last_update_utc),
+        "next": _text(revocation_list.next_update_utc),
+        "entries": len(revocation_list),
         "problem": "",
     }
 
@@ -109,32 +109,32 @@ async def read_bundles(visit: Visit) -> Mapping[str, Any]:
 
 async def _bundles(visit: Visit) -> list[Json]:
     target = await visit.api.group("certificates", "v1beta1", "clustertrustbundles")
-    found, _ = await shared.everything(visit.api, target)
+    bundles, _ = await shared.everything(visit.api, target)
     return [
         {
-            "name": shared.name_of(one),
-            "signer": str((one.get("spec") or {}).get("signerName") or ""),
+            "name": shared.name_of(bundle),
+            "signer": str((bundle.get("spec") or {}).get("signerName") or ""),
             "roots": [
                 {"subject": root.subject, "life": shared.life_of(root.not_before, root.not_after)}
-                for root in decoding.anchors_of(str(one["spec"].get("trustBundle") or ""))
+                for root in decoding.anchors_of(str(bundle["spec"].get("trustBundle") or ""))
             ],
         }
-        for one in found
+        for bundle in bundles
     ]
 
 
 async def _published(visit: Visit) -> list[Json]:
     target = await visit.api.identity("publishedbundles")
-    found, _ = await shared.everything(visit.api, target)
+    bundles, _ = await shared.everything(visit.api, target)
     rows = []
-    for one in found:
-        status = one.get("status") or {}
+    for bundle in bundles:
+        status = bundle.get("status") or {}
         consumers = status.get("consumers") or {}
         edition = (status.get("editions") or [{}])[0]
         rows.append(
             {
-                "name": shared.name_of(one),
-                "ready": shared.is_true(one, "Ready"),
+                "name": shared.name_of(bundle),
+                "ready": shared.is_true(bundle, "Ready"),
                 "sequence": edition.get("sequence", ""),
                 "current": consumers.get("current", 0),
                 "behind": consumers.get("behind", 0),

@@ -59,11 +59,11 @@ async def read_list(visit: Visit) -> Mapping[str, Any]:
         visit, found=shared.search(visit.api, **spec), signers=_signers(visit)
     )
     kept = {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
-    found = parts["found"].value or {}
+    page = parts["found"].value or {}
     return {
         **parts,
         "kept": kept,
-        "next": visit.link("issued", **kept, after=str(found.get("next") or "")),
+        "next": visit.link("issued", **kept, after=str(page.get("next") or "")),
         "export": visit.link("issued.csv", **kept),
         "export_pem": visit.link("issued.pem", **kept),
         "most_pem": MOST_PEM,
@@ -82,9 +82,9 @@ async def _signers(visit: Visit) -> list[str]:
 
 async def read_one(visit: Visit) -> Mapping[str, Any]:
     name = visit.names["name"]
-    one = await visit.api.get(await visit.api.identity("issuedcertificates", name))
-    spec = one.get("spec") or {}
-    revoked = (one.get("status") or {}).get("revoked") or {}
+    record = await visit.api.get(await visit.api.identity("issuedcertificates", name))
+    spec = record.get("spec") or {}
+    revoked = (record.get("status") or {}).get("revoked") or {}
     state = {**spec, "revoked": revoked.get("time"), "reason": revoked.get("reason")}
     parts = await shared.gather(visit, revocations=_concerning(visit, spec))
     return {
@@ -105,9 +105,9 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
 async def _concerning(visit: Visit, spec: Json) -> list[Json]:
     """Revocations that name the certificate."""
     target = await visit.api.identity("credentialrevocations")
-    found, _ = await shared.everything(visit.api, target)
+    revocations, _ = await shared.everything(visit.api, target)
     named = {spec.get("serialNumber"), spec.get("sha256")} - {None, ""}
-    rows = (revocation_row(one) for one in found)
+    rows = (revocation_row(revocation) for revocation in revocations)
     return [row for row in rows if row["kind"] == "certificate" and row["target"] in named]
 
 
@@ -121,11 +121,11 @@ async def fetch_csv(visit: Visit) -> WebResponse:
     writer.writerow(CSV_COLUMNS)
     spec = {**spec_of(visit.query), "limit": EXPORT_PAGE}
     for _ in range(MOST_EXPORTED // EXPORT_PAGE):
-        found = await shared.search(visit.api, **spec)
-        await asyncio.to_thread(writer.writerows, map(_csv_row, found.get("items") or ()))
-        if not found.get("next"):
+        page = await shared.search(visit.api, **spec)
+        await asyncio.to_thread(writer.writerows, map(_csv_row, page.get("items") or ()))
+        if not page.get("next"):
             break
-        spec["after"] = found["next"]
+        spec["after"] = page["next"]
     return _file("certificates.csv", "text/csv; charset=utf-8", output.getvalue().encode())
 
 
@@ -138,26 +138,26 @@ def _csv_row(item: Json) -> list[str]:
 
 async def fetch_pems(visit: Visit) -> WebResponse:
     """All found certificates as PEM."""
-    found = await shared.search(visit.api, **{**spec_of(visit.query), "limit": MOST_PEM})
-    items = found.get("items") or []
-    if found.get("next"):
+    page = await shared.search(visit.api, **{**spec_of(visit.query), "limit": MOST_PEM})
+    items = page.get("items") or []
+    if page.get("next"):
         text_ = f"More than {MOST_PEM} certificates match. Search for fewer, or use: orchid issued"
         raise Refused(400, text_)
     names = [str(item.get("name") or "") for item in items]
     blocks: list[str] = []
     for first in range(0, len(names), PEM_AT_ONCE):
-        wanted = (_pem(visit, name) for name in names[first : first + PEM_AT_ONCE])
-        blocks += await asyncio.gather(*wanted)
+        pems = (_pem(visit, name) for name in names[first : first + PEM_AT_ONCE])
+        blocks += await asyncio.gather(*pems)
     return _file("certificates.pem", "application/x-pem-file", "".join(blocks).encode())
 
 
 async def _pem(visit: Visit, name: str) -> str:
     """A certificate of the inventory; empty if its record has been deleted meanwhile."""
     target = await visit.api.identity("issuedcertificates", name)
-    one = await visit.found(visit.api.get(target)) or {}
-    data = decoding.bytes_of((one.get("spec") or {}).get("certificate"))
-    found = decoding.decode_certificate(data)
-    return found.pem if found else ""
+    record = await visit.found(visit.api.get(target)) or {}
+    data = decoding.bytes_of((record.get("spec") or {}).get("certificate"))
+    certificate = decoding.decode_certificate(data)
+    return certificate.pem if certificate else ""
 
 
 async def fetch_pem(visit: Visit) -> WebResponse:

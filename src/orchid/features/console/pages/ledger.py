@@ -83,14 +83,14 @@ async def _head(api: Api) -> Json:
 
 async def _last(source: LogAtOneMoment, size: int) -> list[Json]:
     """The last entries, the newest first."""
-    found: list[Json] = []
+    rows: list[Json] = []
     for tile in reversed(audit.bundles_of(size)):
         entries = await audit.bundle_entries(source, tile)
         for place in reversed(range(len(entries))):
-            if len(found) == SHOWN:
-                return found
-            found.append({"index": tile.index * FULL + place, **_row(entries[place])})
-    return found
+            if len(rows) == SHOWN:
+                return rows
+            rows.append({"index": tile.index * FULL + place, **_row(entries[place])})
+    return rows
 
 
 def _row(entry: bytes) -> Json:
@@ -157,8 +157,8 @@ async def _index_of(source: LogAtOneMoment, size: int, serial: str) -> int:
         entries = await audit.bundle_entries(source, tile)
         for place in reversed(range(len(entries))):
             content = content_of(entries[place])
-            given = str(content.get("serial", "")).lstrip("0")
-            if content.get("type") == ISSUED and given == serial.lstrip("0"):
+            entry_serial = str(content.get("serial", "")).lstrip("0")
+            if content.get("type") == ISSUED and entry_serial == serial.lstrip("0"):
                 return tile.index * FULL + place
     text_ = "The last 20,000 entries do not have it. Use: orchid ledger prove"
     raise Refused(NOT_FOUND, text_)

@@ -39,17 +39,20 @@ async def expiring(visit: Visit) -> Json:
 async def late_authorities(visit: Visit) -> list[Json]:
     """Authorities in the last third of their life, or not ready."""
     target = await visit.api.identity("certificateauthorities")
-    found, _ = await shared.everything(visit.api, target)
-    rows = map(authority_row, found)
+    authorities, _ = await shared.everything(visit.api, target)
+    rows = map(authority_row, authorities)
     return [row for row in rows if row["life"]["late"] or not row["ready"]]
 
 
 async def latest_revocations(visit: Visit) -> Json:
     """The newest revocations of those that were read, and whether these were all."""
     target = await visit.api.identity("credentialrevocations")
-    found, has_more = await shared.everything(visit.api, target)
-    found.sort(key=shared.created, reverse=True)
-    return {"rows": [revocation_row(one) for one in found[:SHOWN]], "has_more": has_more}
+    revocations, has_more = await shared.everything(visit.api, target)
+    revocations.sort(key=shared.created, reverse=True)
+    return {
+        "rows": [revocation_row(revocation) for revocation in revocations[:SHOWN]],
+        "has_more": has_more,
+    }
 
 
 async def readiness(visit: Visit) -> Json:

@@ -26,11 +26,11 @@ async def _listed(visit: Visit) -> list[Json]:
     return [_row(one) for one in found]
 
 
-def _row(one: Json) -> Json:
-    spec = one.get("spec") or {}
-    ready = shared.condition(one, "Ready")
+def _row(policy: Json) -> Json:
+    spec = policy.get("spec") or {}
+    ready = shared.condition(policy, "Ready")
     return {
-        "name": shared.name_of(one),
+        "name": shared.name_of(policy),
         "signers": list(spec.get("signerNames") or ()),
         "otherwise": str(spec.get("otherwise") or ""),
         "ready": not ready or ready.get("status") == "True",
@@ -40,11 +40,11 @@ def _row(one: Json) -> Json:
 
 async def read_one(visit: Visit) -> Mapping[str, Any]:
     name = visit.names["name"]
-    one = await visit.api.get(await visit.api.identity("approvalpolicies", name))
-    spec = one.get("spec") or {}
+    policy = await visit.api.get(await visit.api.identity("approvalpolicies", name))
+    spec = policy.get("spec") or {}
     return {
         "name": name,
-        "row": _row(one),
+        "row": _row(policy),
         "sentences": sentences_of(spec),
         "rules": list(spec.get("rules") or ()),
         "yaml": _yaml(spec),
@@ -59,28 +59,28 @@ def _yaml(spec: Json) -> str:
 def sentences_of(spec: Json) -> list[str]:
     """What a policy selects and allows."""
     signers = ", ".join(map(str, spec.get("signerNames") or ())) or "no signer"
-    found = [f"It is for requests to {signers}."]
+    sentences = [f"It is for requests to {signers}."]
     requesters = spec.get("requesters") or {}
     for word, values in sorted(requesters.items()):
         shown = ", ".join(map(str, values)) if isinstance(values, list) else str(values)
-        found.append(f"The requester must match {word}: {shown}.")
+        sentences.append(f"The requester must match {word}: {shown}.")
     for field, values in sorted((spec.get("allows") or {}).items()):
         shown = ", ".join(map(str, values)) if isinstance(values, list) else str(values)
-        found.append(f"It allows {field}: {shown}.")
+        sentences.append(f"It allows {field}: {shown}.")
     otherwise = OUTCOMES.get(str(spec.get("otherwise") or ""), str(spec.get("otherwise") or ""))
-    found.append(f"Requests that it selects and does not allow: it {otherwise}.")
-    return found
+    sentences.append(f"Requests that it selects and does not allow: it {otherwise}.")
+    return sentences
 
 
 async def attempt(visit: Visit) -> Shown | Retry:
     """Evaluate an edited copy of the policy; nothing is stored."""
     form = visit.form
-    given = form.get("policy", "")
-    if len(given) > LARGEST_POLICY:
+    text = form.get("policy", "")
+    if len(text) > LARGEST_POLICY:
         return Retry("The policy is too long.", 400)
     try:
         # With limits: aliases of a few lines can expand to billions of values.
-        policy, _ = await asyncio.to_thread(yaml_text.load, given.encode())
+        policy, _ = await asyncio.to_thread(yaml_text.load, text.encode())
     except yaml_text.YamlError as problem:
         return Retry(f"The policy cannot be read. {problem}", 400)
     if not isinstance(policy, dict):
@@ -91,15 +91,17 @@ async def attempt(visit: Visit) -> Shown | Retry:
     elif pem := form.get("pem", "").strip():
         spec["request"] = base64.b64encode(pem.encode()).decode()
         spec["signerName"] = form.get("signer", "").strip()
-        spec["usages"] = [one.strip() for one in form.get("usages", "").split(",") if one.strip()]
+        spec["usages"] = [
+            part.strip() for part in form.get("usages", "").split(",") if part.strip()
+        ]
     else:
         return Retry("Name a stored request, or paste one in PEM.", 400)
     if user := form.get("user", "").strip():
-        groups = [one.strip() for one in form.get("groups", "").split(",") if one.strip()]
+        groups = [part.strip() for part in form.get("groups", "").split(",") if part.strip()]
         spec["user"] = {"username": user, "groups": groups}
     target = await visit.api.identity("approvalreviews")
     answer = (await visit.api.post(target, {"spec": spec})).get("status") or {}
-    return Shown({"tried": answer, "yaml": given})
+    return Shown({"tried": answer, "yaml": text})
 
 
 PAGES = (

@@ -44,8 +44,8 @@ async def read_list(visit: Visit) -> Mapping[str, Any]:
 
 
 async def _listed(visit: Visit) -> Json:
-    found, has_more = await shared.table_rows(visit.api, await visit.api.requests())
-    rows = [_row(one) for one in found]
+    requests, has_more = await shared.table_rows(visit.api, await visit.api.requests())
+    rows = [_row(request) for request in requests]
     kept = [row for row in rows if _is_wanted(row, visit.query)]
     # Waiting requests first, the oldest on top; then the newest decisions.
     kept.sort(key=lambda row: str(row["created"]))
@@ -60,11 +60,11 @@ async def _listed(visit: Visit) -> Json:
     }
 
 
-def _row(one: Json) -> Json:
-    cells = one["cells"]
+def _row(request: Json) -> Json:
+    cells = request["cells"]
     return {
-        "name": name_of(one),
-        "created": created(one),
+        "name": name_of(request),
+        "created": created(request),
         "signer": str(cells.get("SignerName") or ""),
         "requester": str(cells.get("Requestor") or ""),
         "state": state_in_cell(str(cells.get("Condition") or "")),
@@ -79,8 +79,8 @@ def _is_wanted(row: Json, query: Mapping[str, str]) -> bool:
 
 async def waiting(visit: Visit) -> Json:
     """The oldest waiting requests, and how many there are."""
-    found, has_more = await shared.table_rows(visit.api, await visit.api.requests())
-    rows = [row for row in map(_row, found) if row["state"] == WAITING]
+    requests, has_more = await shared.table_rows(visit.api, await visit.api.requests())
+    rows = [row for row in map(_row, requests) if row["state"] == WAITING]
     rows.sort(key=lambda row: str(row["created"]))
     return {"rows": rows[:SHOWN], "total": len(rows), "has_more": has_more}
 
@@ -90,26 +90,26 @@ async def waiting(visit: Visit) -> Json:
 
 async def read_one(visit: Visit) -> Mapping[str, Any]:
     name = visit.names["name"]
-    one = await visit.api.get(await visit.api.requests(name))
-    spec = one.get("spec") or {}
+    request = await visit.api.get(await visit.api.requests(name))
+    spec = request.get("spec") or {}
     data = decoding.bytes_of(spec.get("request"))
-    issued = decoding.bytes_of((one.get("status") or {}).get("certificate"))
+    issued = decoding.bytes_of((request.get("status") or {}).get("certificate"))
     parts = await shared.gather(
         visit, review=_review(visit, name), others=_others(visit, str(spec.get("username") or ""))
     )
     done = visit.query.get("done", "")
     return {
         "name": name,
-        "state": state_of(one),
-        "done": done if state_of(one) in NOTICES.get(done, ()) else "",
-        "created": created(one),
-        "conditions": conditions_of(one),
+        "state": state_of(request),
+        "done": done if state_of(request) in NOTICES.get(done, ()) else "",
+        "created": created(request),
+        "conditions": conditions_of(request),
         "spec": spec,
         "decoded": decoding.decode_request(data),
         "sha256": hashlib.sha256(data).hexdigest(),
         "pem": data.decode("ascii", "replace"),
-        "uid": str(one["metadata"].get("uid") or ""),
-        "version": str(one["metadata"].get("resourceVersion") or ""),
+        "uid": str(request["metadata"].get("uid") or ""),
+        "version": str(request["metadata"].get("resourceVersion") or ""),
         "certificate": decoding.decode_certificate(issued) if issued else None,
         "is_own": _is_own(spec, visit),
         "lifetime": _lifetime(spec.get("expirationSeconds")),
@@ -161,31 +161,31 @@ async def decide(visit: Visit) -> Succeeded | Retry:
     if len(message) > LONGEST_MESSAGE or len(reason) > LONGEST_REASON or " " in reason:
         return Retry("The reason is one word; the message has at most 1,024 characters.", 400)
     name = visit.names["name"]
-    found = await visit.api.get(await visit.api.requests(name))
-    if not _is_the_same(found, visit.form):
+    request = await visit.api.get(await visit.api.requests(name))
+    if not _is_the_same(request, visit.form):
         return Retry(CHANGED)
-    if conditions_of(found):
-        return Retry(f"It has been decided already: {state_of(found).lower()}.")
+    if conditions_of(request):
+        return Retry(f"It has been decided already: {state_of(request).lower()}.")
     decision = {
         "type": verdict,
         "status": "True",
         "reason": reason,
         "message": message or "Approved in the console.",
     }
-    status = {**(found.get("status") or {}), "conditions": [decision]}
+    status = {**(request.get("status") or {}), "conditions": [decision]}
     try:
         target = await visit.api.requests(name, "approval")
-        written = await visit.api.put(target, {**found, "status": status})
+        written = await visit.api.put(target, {**request, "status": status})
     except Refused as refused:
         return Retry(CHANGED if refused.status == CONFLICT else refused.message, refused.status)
     target = visit.link("requests", name, back=_back(visit))
     return Succeeded(target, "denied" if state_of(written) == "Denied" else "approved")
 
 
-def _is_the_same(found: Json, form: Mapping[str, str]) -> bool:
+def _is_the_same(request: Json, form: Mapping[str, str]) -> bool:
     """Whether the stored request is the one that the form was shown with."""
-    meta = found.get("metadata") or {}
-    data = decoding.bytes_of((found.get("spec") or {}).get("request"))
+    meta = request.get("metadata") or {}
+    data = decoding.bytes_of((request.get("spec") or {}).get("request"))
     seen = (form.get("uid"), form.get("version"), form.get("sha256"))
     return seen == (
         meta.get("uid"),

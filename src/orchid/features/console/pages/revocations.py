@@ -17,34 +17,34 @@ LEASE_SECONDS: Final = 30
 MOST_DIGITS: Final = 20
 
 
-def target_of(one: Json) -> tuple[str, str]:
+def target_of(revocation: Json) -> tuple[str, str]:
     """The kind of the revoked credential, and its name."""
-    spec = one.get("spec") or {}
-    if found := spec.get("certificate"):
-        return "certificate", str(found.get("serialNumber") or found.get("sha256") or "")
-    if found := spec.get("token"):
-        return "token", str(found.get("jti") or "")
-    if found := spec.get("account"):
-        return "account", f"{found.get('namespace', '')}/{found.get('name', '')}"
-    if found := spec.get("key"):
-        return "key", str(found.get("name") or "")
-    if found := spec.get("user"):
-        return "user", str(found.get("username") or "")
+    spec = revocation.get("spec") or {}
+    if target := spec.get("certificate"):
+        return "certificate", str(target.get("serialNumber") or target.get("sha256") or "")
+    if target := spec.get("token"):
+        return "token", str(target.get("jti") or "")
+    if target := spec.get("account"):
+        return "account", f"{target.get('namespace', '')}/{target.get('name', '')}"
+    if target := spec.get("key"):
+        return "key", str(target.get("name") or "")
+    if target := spec.get("user"):
+        return "user", str(target.get("username") or "")
     return "authority", str((spec.get("authority") or {}).get("signerName") or "")
 
 
-def revocation_row(one: Json) -> Json:
-    kind, target = target_of(one)
-    spec, status = one.get("spec") or {}, one.get("status") or {}
+def revocation_row(revocation: Json) -> Json:
+    kind, target = target_of(revocation)
+    spec, status = revocation.get("spec") or {}, revocation.get("status") or {}
     reason = str(spec.get("reason") or "unspecified")
     return {
-        "name": shared.name_of(one),
-        "created": shared.created(one),
+        "name": shared.name_of(revocation),
+        "created": shared.created(revocation),
         "kind": kind,
         "target": target,
         "reason": reason,
         "message": str(spec.get("message") or ""),
-        "effective": shared.is_true(one, "Effective"),
+        "effective": shared.is_true(revocation, "Effective"),
         "expires": status.get("expires"),
         "author": str(status.get("author") or ""),
         "cluster": str(spec.get("cluster") or ""),
@@ -67,33 +67,33 @@ def _done(visit: Visit, notices: tuple[str, ...]) -> str:
 
 async def _listed(visit: Visit) -> Json:
     target = await visit.api.identity("credentialrevocations")
-    found, has_more = await shared.everything(visit.api, target)
-    found.sort(key=shared.created, reverse=True)
-    rows = [revocation_row(one) for one in found]
-    wanted = visit.query.get("show", "")
-    if wanted == "holds":
+    revocations, has_more = await shared.everything(visit.api, target)
+    revocations.sort(key=shared.created, reverse=True)
+    rows = [revocation_row(revocation) for revocation in revocations]
+    view = visit.query.get("show", "")
+    if view == "holds":
         rows = [row for row in rows if row["can_lift"]]
-    elif wanted == "pending":
+    elif view == "pending":
         rows = [row for row in rows if not row["effective"]]
     return shared.one_page(visit.query, rows, has_more=has_more)
 
 
 async def read_one(visit: Visit) -> Mapping[str, Any]:
     name = visit.names["name"]
-    one = await visit.api.get(await visit.api.identity("credentialrevocations", name))
-    row = revocation_row(one)
-    spec = one.get("spec") or {}
+    revocation = await visit.api.get(await visit.api.identity("credentialrevocations", name))
+    row = revocation_row(revocation)
+    spec = revocation.get("spec") or {}
     named: Json = next((spec[kind] for kind in spec if isinstance(spec[kind], dict)), {})
     return {
         "name": name,
         "row": row,
         "done": _done(visit, NOTICES),
         "named": named,
-        "uid": str(one["metadata"].get("uid") or ""),
-        "condition": shared.condition(one, "Effective"),
+        "uid": str(revocation["metadata"].get("uid") or ""),
+        "condition": shared.condition(revocation, "Effective"),
         **await shared.gather(
             visit,
-            servers=_servers(visit, one, is_effective=row["effective"]),
+            servers=_servers(visit, revocation, is_effective=row["effective"]),
             lists=_lists(visit, named) if row["kind"] == "certificate" else _none(),
         ),
     }
@@ -103,14 +103,14 @@ async def _none() -> list[Json]:
     return []
 
 
-async def _servers(visit: Visit, one: Json, *, is_effective: bool) -> list[Json]:
+async def _servers(visit: Visit, revocation: Json, *, is_effective: bool) -> list[Json]:
     """The running servers, and whether each has applied the revocation, by their Leases."""
     names = await visit.api.names()
     target = await visit.api.group("coordination", "v1", "namespaces", names.system_namespace)
-    found, _ = await shared.everything(visit.api, f"{target}/leases")
-    version = _number(one["metadata"].get("resourceVersion"))
+    leases, _ = await shared.everything(visit.api, f"{target}/leases")
+    version = _number(revocation["metadata"].get("resourceVersion"))
     rows = []
-    for lease in found:
+    for lease in leases:
         applied = (lease["metadata"].get("annotations") or {}).get(f"{names.identity}/applied")
         if applied is None or not lease_is_live(lease):
             continue
@@ -140,17 +140,26 @@ async def _lists(visit: Visit, named: Json) -> list[Json]:
     target = await visit.api.identity("certificateauthorities")
     authorities, _ = await shared.everything(visit.api, target)
     signer = named.get("signerName")
-    own = [one for one in authorities if (one.get("spec") or {}).get("signerName") == signer]
+    own = [
+        authority
+        for authority in authorities
+        if (authority.get("spec") or {}).get("signerName") == signer
+    ]
     keys = [
         str(key.get("revocationList") or "")
-        for one in own or [one for one in authorities if shared.name_of(one) == PLATFORM]
-        for key in (one.get("status") or {}).get("keys") or ()
+        for authority in own
+        or [authority for authority in authorities if shared.name_of(authority) == PLATFORM]
+        for key in (authority.get("status") or {}).get("keys") or ()
     ]
     rows = []
     for name in filter(None, keys[:MOST_LISTS]):
-        file, found = await fetched_list(visit, name)
-        entry = found.get_revoked_certificate_by_serial_number(serial) if found else None
-        updated = found.last_update_utc.isoformat() if found else ""
+        file, revocation_list = await fetched_list(visit, name)
+        entry = (
+            revocation_list.get_revoked_certificate_by_serial_number(serial)
+            if revocation_list
+            else None
+        )
+        updated = revocation_list.last_update_utc.isoformat() if revocation_list else ""
         rows.append({"name": file, "updated": updated, "has": entry is not None})
     return [row for row in rows if row["has"]] or rows[:1]
 
@@ -159,8 +168,8 @@ async def lift(visit: Visit) -> Succeeded | Retry:
     """Delete a revocation that can be lifted, if it is the one that was shown."""
     name = visit.names["name"]
     target = await visit.api.identity("credentialrevocations", name)
-    found = await visit.api.get(target)
-    if not revocation_row(found)["can_lift"]:
+    revocation = await visit.api.get(target)
+    if not revocation_row(revocation)["can_lift"]:
         return Retry("This revocation is final. Only a hold can be lifted.", CONFLICT)
     if visit.form.get("sure") != "yes":
         return Retry("Confirm that the credential is to be accepted again.", 400)

@@ -64,8 +64,8 @@ async def _hits(visit: Visit, kind: str, target: str) -> Hits:
 
 
 async def _of_request(visit: Visit, name: str) -> Hits:
-    found, is_complete = await _issued_for(visit, name)
-    items = tuple(found)
+    certificates, is_complete = await _issued_for(visit, name)
+    items = tuple(certificates)
     sentence = f"every live certificate of the request {name}"
     problem = "" if items else "No live certificate of this request is on record."
     if not is_complete:
@@ -78,24 +78,28 @@ async def _issued_for(visit: Visit, name: str) -> tuple[list[Json], bool]:
 
     The text of a search is a part of many names, if the requester has chosen a short one.
     """
-    found: list[Json] = []
+    certificates: list[Json] = []
     after = ""
     for _ in range(MOST_SEARCHES):
         page = await shared.search(
             visit.api, text=name, state=shared.LIVE, limit=SEARCHED, after=after
         )
-        found += (one for one in page.get("items") or () if one.get("request") == name)
+        certificates += (
+            certificate
+            for certificate in page.get("items") or ()
+            if certificate.get("request") == name
+        )
         after = str(page.get("next") or "")
         if not after:
-            return found, True
-    return found, False
+            return certificates, True
+    return certificates, False
 
 
 async def _of_certificate(visit: Visit, name: str) -> Hits:
-    one = await visit.api.get(await visit.api.identity("issuedcertificates", name))
-    spec = one.get("spec") or {}
+    record = await visit.api.get(await visit.api.identity("issuedcertificates", name))
+    spec = record.get("spec") or {}
     item = {**spec, "name": name, "requester": (spec.get("requester") or {}).get("username", "")}
-    revoked = (one.get("status") or {}).get("revoked") or {}
+    revoked = (record.get("status") or {}).get("revoked") or {}
     item |= {"revoked": revoked.get("time"), "reason": revoked.get("reason", "")}
     problem = (
         "It is a certificate of a cluster: use orchid revoke --cluster."
@@ -109,29 +113,31 @@ async def _of_account(visit: Visit, target: str) -> Hits:
     namespace, slash, name = target.partition("/")
     if not slash or not namespace or not name:
         raise Refused(400, "An account is NAMESPACE/NAME.")
-    one = await visit.api.get(account_path(namespace, name))
-    tokens = await visit.part(ledger.tokens_of(visit.api, str(one["metadata"].get("uid") or "")))
+    account = await visit.api.get(account_path(namespace, name))
+    tokens = await visit.part(
+        ledger.tokens_of(visit.api, str(account["metadata"].get("uid") or ""))
+    )
     sentence = f"every token of the account {target} that was issued until now"
     return Hits("account", target, sentence, tokens=tokens.value)
 
 
 async def _of_authority(visit: Visit, name: str) -> Hits:
-    one = await visit.api.get(await visit.api.identity("certificateauthorities", name))
-    signer = str((one.get("spec") or {}).get("signerName") or "")
-    found = await shared.search(
+    authority = await visit.api.get(await visit.api.identity("certificateauthorities", name))
+    signer = str((authority.get("spec") or {}).get("signerName") or "")
+    page = await shared.search(
         visit.api, signerNames=[signer], state=shared.LIVE, sort="end", limit=MOST_HIT
     )
     sentence = f"every certificate of the signer {signer} that was issued until now"
-    items, matches = tuple(found.get("items") or ()), int(found.get("matches") or 0)
+    items, matches = tuple(page.get("items") or ()), int(page.get("matches") or 0)
     return Hits("authority", name, sentence, items, matches, confirm=name)
 
 
 async def _of_user(visit: Visit, name: str) -> Hits:
-    found = await shared.search(
+    page = await shared.search(
         visit.api, requesters=[name], state=shared.LIVE, sort="end", limit=MOST_HIT
     )
     sentence = f"every credential of the user {name} that was issued until now, on this server"
-    items, matches = tuple(found.get("items") or ()), int(found.get("matches") or 0)
+    items, matches = tuple(page.get("items") or ()), int(page.get("matches") or 0)
     return Hits("user", name, sentence, items, matches, confirm=name)
 
 
@@ -160,11 +166,13 @@ async def revoke(visit: Visit) -> Succeeded | Retry:
     targets = await _targets(visit, kind, target)
     if not targets:
         return Retry("There is nothing to revoke.", 400)
-    known = 0
+    already_revoked = 0
     for number, named in enumerate(targets):
         own = name if len(targets) == 1 else f"{name}-{number}"
-        known += not await _create(visit, own, {**named, "reason": reason, "message": message})
-    notice = "known" if known == len(targets) else "revoked"
+        already_revoked += not await _create(
+            visit, own, {**named, "reason": reason, "message": message}
+        )
+    notice = "known" if already_revoked == len(targets) else "revoked"
     if len(targets) == 1 and notice == "revoked":
         return Succeeded(visit.link("revocations", name), notice)
     return Succeeded(visit.link("revocations"), notice)
@@ -176,17 +184,22 @@ async def _targets(visit: Visit, kind: str, target: str) -> list[Json]:
         shown = visit.form.get("serials", "").split(",")[:MOST_HIT]
         hits = await HITS[kind](visit, target)
         return [
-            {"certificate": {"serialNumber": one["serialNumber"], "signerName": one["signerName"]}}
-            for one in hits.certificates
-            if one["name"] in shown and not hits.problem
+            {
+                "certificate": {
+                    "serialNumber": record["serialNumber"],
+                    "signerName": record["signerName"],
+                }
+            }
+            for record in hits.certificates
+            if record["name"] in shown and not hits.problem
         ]
     if kind == "account":
         namespace, _, name = target.partition("/")
         return [{"account": {"namespace": namespace, "name": name}}]
     if kind == "user":
         return [{"user": {"username": target}}]
-    one = await visit.api.get(await visit.api.identity("certificateauthorities", target))
-    return [{"authority": {"signerName": one["spec"]["signerName"]}}]
+    record = await visit.api.get(await visit.api.identity("certificateauthorities", target))
+    return [{"authority": {"signerName": record["spec"]["signerName"]}}]
 
 
 async def _create(visit: Visit, name: str, spec: Json) -> bool:

@@ -48,11 +48,11 @@ async def read(visit: Visit) -> Mapping[str, Any]:
 
 async def _critical(visit: Visit) -> list[Json]:
     grants = await _grants(visit)
-    found = []
+    sections = []
     for right in CRITICAL:
         group = await _group(visit, right.group)
-        found.append({"title": right.title, "rows": _rows(grants, right, group, "")})
-    return found
+        sections.append({"title": right.title, "rows": _rows(grants, right, group, "")})
+    return sections
 
 
 async def subjects(visit: Visit, right: CriticalRight, namespace: str) -> list[Json]:
@@ -72,10 +72,11 @@ async def _grants(visit: Visit) -> Grants:
     plurals = ("clusterroles", "roles", "clusterrolebindings", "rolebindings")
     targets = [await visit.api.group("rbac.authorization", "v1", plural) for plural in plurals]
     lists = await asyncio.gather(*(shared.everything(visit.api, target) for target in targets))
-    cluster_roles, roles, cluster_bindings, bindings = (found for found, _ in lists)
+    cluster_roles, roles, cluster_bindings, bindings = (items for items, _ in lists)
     rules = {
-        (str(one["metadata"].get("namespace") or ""), shared.name_of(one)): one.get("rules") or []
-        for one in (*cluster_roles, *roles)
+        (str(role["metadata"].get("namespace") or ""), shared.name_of(role)): role.get("rules")
+        or []
+        for role in (*cluster_roles, *roles)
     }
     return Grants(rules, [*cluster_bindings, *bindings])
 
@@ -126,7 +127,7 @@ async def _asked(visit: Visit) -> Json | None:
     names = await visit.api.names()
     whole, _, subresource = query["resource"].partition("/")
     resource, _, group = whole.partition(".")
-    groups = [one.strip() for one in visit.query.get("groups", "").split(",") if one.strip()]
+    groups = [part.strip() for part in visit.query.get("groups", "").split(",") if part.strip()]
     spec: Json = {"user": query["user"], "groups": [*groups, AUTHENTICATED]}
     if query["resource"].startswith("/"):
         spec["nonResourceAttributes"] = {"path": query["resource"], "verb": query["verb"]}

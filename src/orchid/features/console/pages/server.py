@@ -59,11 +59,11 @@ async def _problems(visit: Visit) -> list[Json]:
     """Objects whose condition Ready is False, as `orchid doctor` finds them on the server."""
     rows = []
     for plural, page in CHECKED.items():
-        found, _ = await shared.everything(visit.api, await visit.api.identity(plural))
-        for one in found:
-            ready = shared.condition(one, "Ready")
+        resources, _ = await shared.everything(visit.api, await visit.api.identity(plural))
+        for resource in resources:
+            ready = shared.condition(resource, "Ready")
             if ready.get("status") == "False":
-                name = shared.name_of(one)
+                name = shared.name_of(resource)
                 target = visit.link(page, name) if page != "bundles" else visit.link(page)
                 why = str(ready.get("message") or ready.get("reason") or "")
                 rows.append({"kind": plural, "name": name, "target": target, "why": why})
@@ -74,16 +74,16 @@ async def _servers(visit: Visit) -> list[Json]:
     """Leases of the running servers and leaders."""
     names = await visit.api.names()
     target = await visit.api.group("coordination", "v1", "namespaces", names.system_namespace)
-    found, _ = await shared.everything(visit.api, f"{target}/leases")
+    leases, _ = await shared.everything(visit.api, f"{target}/leases")
     rows = []
-    for one in found:
-        spec = one.get("spec") or {}
+    for lease in leases:
+        spec = lease.get("spec") or {}
         rows.append(
             {
-                "name": shared.name_of(one),
+                "name": shared.name_of(lease),
                 "holder": str(spec.get("holderIdentity") or ""),
                 "renewed": spec.get("renewTime"),
-                "alive": lease_is_live(one),
+                "alive": lease_is_live(lease),
             }
         )
     return sorted(rows, key=lambda row: str(row["name"]))

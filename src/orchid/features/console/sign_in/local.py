@@ -78,20 +78,20 @@ class LinkSignIn:
             del self._sessions[session]
             return self._closed(200, "Signed out", "signed-out", (self._cookie("", 0),))
         inner = WebRequest(request.method, path, request.query, request.headers, request.body)
-        found = await self._site.respond(inner, self._prefix, self._viewer)
-        if found.stream is None:
-            return found
-        return msgspec.structs.replace(found, stream=self._while_open(session, found.stream))
+        response = await self._site.respond(inner, self._prefix, self._viewer)
+        if response.stream is None:
+            return response
+        return msgspec.structs.replace(response, stream=self._while_open(session, response.stream))
 
     def _open(self, request: WebRequest) -> WebResponse:
         """Exchange a link for a session. A prefetch or HEAD does not use the link up."""
         token = request.path.removeprefix("/in/")
         is_preview = "sec-purpose" in request.headers or request.method != "GET"
         now = self._monotonic()
-        known = next((one for one in self._links if _is_same(one, token)), "")
-        if not known or is_preview or self._links.pop(known) < now:
+        link = next((candidate for candidate in self._links if _is_same(candidate, token)), "")
+        if not link or is_preview or self._links.pop(link) < now:
             return self._closed(403, "This link no longer works", "used-link")
-        self._sessions = {one: end for one, end in self._sessions.items() if end > now}
+        self._sessions = {candidate: end for candidate, end in self._sessions.items() if end > now}
         while len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         session = secrets.token_urlsafe(32)

@@ -205,11 +205,11 @@ class OpenIdProvider:
                 del sent["client_id"]
             else:
                 sent["client_secret"] = secret.reveal()
-        found = await self._fetch(str(metadata["token_endpoint"]), sent, authorization)
-        answer = _document(found.body)
-        if found.status != OK:
-            why = str(answer.get("error") or f"status {found.status}")[:200]
-            failure = ProviderUnavailable if found.status >= FAILED else SignInFailed
+        response = await self._fetch(str(metadata["token_endpoint"]), sent, authorization)
+        answer = _document(response.body)
+        if response.status != OK:
+            why = str(answer.get("error") or f"status {response.status}")[:200]
+            failure = ProviderUnavailable if response.status >= FAILED else SignInFailed
             raise failure(f"The provider refused: {why}.")
         return answer
 
@@ -218,9 +218,9 @@ class OpenIdProvider:
         now = self._monotonic()
         if now < self._valid_until:
             return self._metadata
-        found = await self._fetch(self.settings.configuration_url)
-        metadata = _document(found.body)
-        if found.status != OK or metadata.get("issuer") != self.settings.issuer:
+        response = await self._fetch(self.settings.configuration_url)
+        metadata = _document(response.body)
+        if response.status != OK or metadata.get("issuer") != self.settings.issuer:
             raise ProviderUnavailable(
                 "The provider's discovery document is missing, or names another issuer."
             )

@@ -177,8 +177,8 @@ class CertificateSignIn(SignIn):
             if request.headers.get("sec-fetch-mode") == "navigate":
                 return self.continued(_target(request))
             return WebResponse(403, b"another site asked for this\n", media="text/plain")
-        found = decode_certificate(request.certificate)
-        end = parse_time(found.not_after) if found else None
+        certificate = decode_certificate(request.certificate)
+        end = parse_time(certificate.not_after) if certificate else None
         use = self.use_of(hashlib.sha256(request.certificate).hexdigest())
         viewer = Viewer(
             Api(connect(""), self.names),
@@ -257,8 +257,8 @@ class OpenIdSignIn(SignIn):
             is_local=False,
             sessions=lambda: self._listed(session),
         )
-        found = await self.site.respond(request, "", viewer)
-        return use.holding(found, lambda: self.sessions.find(session.id))
+        response = await self.site.respond(request, "", viewer)
+        return use.holding(response, lambda: self.sessions.find(session.id))
 
     async def _renewed(self, session: OpenSession, use: SessionUse) -> OpenSession | None:
         """The session with a token that is still valid; one renewal for all waiting requests."""
@@ -285,13 +285,13 @@ class OpenIdSignIn(SignIn):
         """The sessions of the user, the last used one first."""
         rows = [
             {
-                "is_this": one["metadata"]["name"] == session.name,
-                "address": str(one["spec"].get("address") or ""),
-                "begun": one["metadata"].get("creationTimestamp"),
-                "seen": one["spec"].get("lastSeen"),
-                "expires": one["spec"].get("expires"),
+                "is_this": listed["metadata"]["name"] == session.name,
+                "address": str(listed["spec"].get("address") or ""),
+                "begun": listed["metadata"].get("creationTimestamp"),
+                "seen": listed["spec"].get("lastSeen"),
+                "expires": listed["spec"].get("expires"),
             }
-            for one in await self.sessions.of(session.username)
+            for listed in await self.sessions.of(session.username)
         ]
         return sorted(rows, key=lambda row: str(row["seen"]), reverse=True)
 
@@ -348,16 +348,16 @@ class OpenIdSignIn(SignIn):
         body = {"apiVersion": f"{self.names.authentication}/v1", "kind": "SelfSubjectReview"}
         target = await api.group("authentication", "v1", "selfsubjectreviews")
         try:
-            found = await api.post(target, body)
+            review = await api.post(target, body)
         except Refused:
             return ""
-        return str(found.get("status", {}).get("userInfo", {}).get("username") or "")
+        return str(review.get("status", {}).get("userInfo", {}).get("username") or "")
 
     async def _sign_out(self, request: WebRequest, session: OpenSession) -> WebResponse:
         await self.sessions.end(session.name)
         if request.form.get("everywhere") == "yes":
-            for one in await self.sessions.of(session.username):
-                await self.sessions.end(str(one["metadata"]["name"]))
+            for listed in await self.sessions.of(session.username):
+                await self.sessions.end(str(listed["metadata"]["name"]))
         log.info("console.signed_out", extra={"user": session.username})
         headers = (_cookie(COOKIE, "", "Strict", 0),)
         leave = await self._provider.sign_out_url()

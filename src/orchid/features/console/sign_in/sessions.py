@@ -109,9 +109,11 @@ class Sessions:
 
     async def begin(self, username: str, issuer: str, address: str, tokens: Tokens) -> OpenSession:
         """A new session; the oldest ones of a user with too many end."""
-        others = sorted(await self.of(username), key=lambda one: str(one["spec"].get("lastSeen")))
-        for one in others[: max(0, len(others) + 1 - MOST_PER_USER)]:
-            await self.end(str(one["metadata"]["name"]))
+        others = sorted(
+            await self.of(username), key=lambda other: str(other["spec"].get("lastSeen"))
+        )
+        for other in others[: max(0, len(others) + 1 - MOST_PER_USER)]:
+            await self.end(str(other["metadata"]["name"]))
         session_id, now = secrets.token_urlsafe(32), self.now().replace(microsecond=0)
         end = now + self._lifetime
         if not tokens.refresh_token:
@@ -135,22 +137,22 @@ class Sessions:
         if not _is_id(session_id):
             return None
         try:
-            found = await self._api.get(await self._api.identity(KIND, name_of(session_id)))
+            record = await self._api.get(await self._api.identity(KIND, name_of(session_id)))
         except Refused as refused:
             if refused.status == NOT_FOUND:
                 return None
             raise
-        spec = found.get("spec") or {}
+        spec = record.get("spec") or {}
         if self._is_over(spec):
             return None
         tokens = unseal(session_id, str(spec.get("sealed") or ""))
         end, seen = parse_time(spec.get("expires")), parse_time(spec.get("lastSeen"))
         if tokens is None or end is None or seen is None:
             return None
-        if self._has_ended(found, claims_of(tokens.id_token)):
+        if self._has_ended(record, claims_of(tokens.id_token)):
             await self.end(name_of(session_id))
             return None
-        return OpenSession(session_id, str(spec.get("username") or ""), end, seen, tokens, found)
+        return OpenSession(session_id, str(spec.get("username") or ""), end, seen, tokens, record)
 
     def _has_ended(self, stored: Json, *tokens: Json) -> bool:
         """Whether the user has been revoked since the session began, or one of its tokens is.
@@ -210,14 +212,14 @@ class Sessions:
                 await self.end(str(one["metadata"]["name"]))
 
     async def _listed(self) -> list[Json]:
-        found: list[Json] = []
+        records: list[Json] = []
         query = {"limit": str(PAGE)}
         while True:
             page = await self._api.get(await self._api.identity(KIND), query)
-            found += page.get("items") or ()
+            records += page.get("items") or ()
             after = str(page.get("metadata", {}).get("continue") or "")
             if not after:
-                return found
+                return records
             query["continue"] = after
 
 

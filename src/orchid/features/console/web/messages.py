@@ -80,9 +80,9 @@ def _fields(text: str) -> Fields:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
         raise UnreadableRequest(f"more than {MOST_FIELDS} fields") from None
-    found: Fields = {}
+    fields: Fields = {}
     for name, value in pairs:
-        if name in found:
+        if name in fields:
             raise UnreadableRequest(f"the field {name!r} occurs twice")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields

@@ -194,11 +194,11 @@ def policy_changes(
     if new is not None and old is not None and new.spec == old.spec:
         return
     changed = "changed" if old is not None else "made"
-    there = new or old
-    assert there is not None
+    policy = new or old
+    assert policy is not None
     sealed: dict[str, Any] = {
-        "namespace": there.namespace,
-        "name": there.name,
+        "namespace": policy.namespace,
+        "name": policy.name,
         "user": request.user.username,
     }
     if new is not None:

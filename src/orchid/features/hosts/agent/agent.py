@@ -78,7 +78,7 @@ class Agent:
         )
         self._contact = self._schedule()  # while the server or the identity fails
         self._host = HostItem(self.identity, state, self._schedule())
-        self._outputs = [self._item(one) for one in configuration.outputs]
+        self._outputs = [self._item(output) for output in configuration.outputs]
 
     def _schedule(self) -> CheckSchedule:
         return CheckSchedule(self._regular, self._monotonic, self._chance)
@@ -97,17 +97,19 @@ class Agent:
             log.warning("a change of state or join takes effect after a restart")
         self._configuration = configuration
         self._regular.seconds = configuration.check_every
-        unchanged = {one.configured: one for one in self._outputs}
-        self._outputs = [unchanged.get(one) or self._item(one) for one in configuration.outputs]
-        for one in self._outputs:
-            self._forget_denial(one)
+        unchanged = {output.configured: output for output in self._outputs}
+        self._outputs = [
+            unchanged.get(output) or self._item(output) for output in configuration.outputs
+        ]
+        for output in self._outputs:
+            self._forget_denial(output)
         self._make_everything_due()
 
     # -- rounds ------------------------------------------------------------------------------
 
     def check(self) -> None:
         """One round; never raises."""
-        due = [one for one in self._items if one.schedule.is_due()]
+        due = [item for item in self._items if item.schedule.is_due()]
         if due:
             self._refresh(due)
         for output in self._outputs:
@@ -154,9 +156,9 @@ class Agent:
                 self._unreachable_since = self.clocks.local()
             self._settle(self._host, problem, self._contact)
             state, message = self._host.status.state, self._host.status.message
-            for one in {id(one): one for one in (self._host, *due)}.values():
-                one.status.change(state, message, self.clocks.local())
-                one.schedule.due = self._contact.due
+            for item in {id(item): item for item in (self._host, *due)}.values():
+                item.status.change(state, message, self.clocks.local())
+                item.schedule.due = self._contact.due
         self._host.look()
 
     def _join_again(self, refused: IdentityRefused) -> None:
@@ -175,22 +177,22 @@ class Agent:
             self.identity.finish_join(calls)
             current = Round(calls, self.identity, self._state, self.clocks)
             urgent = self._urgent(due)
-            for one in urgent:
+            for item in urgent:
                 self._supervisor.alive()
                 try:
-                    life = one.refresh(current)
+                    life = item.refresh(current)
                 except (IdentityRefused, ApiUnreachable):
                     raise
                 except Exception as problem:
-                    self._settle(one, problem, one.schedule)
+                    self._settle(item, problem, item.schedule)
                     continue
-                one.status.expires, one.status.renews = life
-                self._change(one.status, FRESH, "")
-                self._wait_for_renewal(one)
-            for one in due:
-                if one not in urgent:
-                    self._change(one.status, FRESH, "")
-                    self._wait_for_renewal(one)
+                item.status.expires, item.status.renews = life
+                self._change(item.status, FRESH, "")
+                self._wait_for_renewal(item)
+            for item in due:
+                if item not in urgent:
+                    self._change(item.status, FRESH, "")
+                    self._wait_for_renewal(item)
             self._checks_everything = False
 
     def _wait_for_renewal(self, one: Item) -> None:
@@ -209,37 +211,37 @@ class Agent:
             return due
         now = self.clocks.now()
         urgent = [
-            one
-            for one in due
-            if not one.schedule.is_fresh
-            or one.status.needs_renewal(now)
-            or self._state.request(one.request) is not None
+            item
+            for item in due
+            if not item.schedule.is_fresh
+            or item.status.needs_renewal(now)
+            or self._state.request(item.request) is not None
         ]
         return urgent or due[:1]
 
-    def _settle(self, one: Item, problem: Exception, schedule: CheckSchedule) -> None:
+    def _settle(self, item: Item, problem: Exception, schedule: CheckSchedule) -> None:
         """Set status and schedule after a problem."""
         if isinstance(problem, CertificateUnfit) and not isinstance(problem, UntrustedChain):
-            self._drop_request(one)
-        self._show(one, problem)
+            self._drop_request(item)
+        self._show(item, problem)
         _postpone(schedule, problem)
 
-    def _show(self, one: Item, problem: Exception) -> None:
+    def _show(self, item: Item, problem: Exception) -> None:
         text = str(problem)
         if isinstance(problem, Waiting | TooSoon):
-            self._change(one.status, WAITING, text)
+            self._change(item.status, WAITING, text)
         elif isinstance(problem, Denied):
-            self._change(one.status, DENIED, text)
+            self._change(item.status, DENIED, text)
         elif isinstance(problem, _EXPECTED):
-            self._change(one.status, FAILED, text)
+            self._change(item.status, FAILED, text)
         else:
             log.error("agent.failed", extra={"story": failure_story(problem)})
-            self._change(one.status, FAILED, f"unexpected {type(problem).__name__}; see the log")
+            self._change(item.status, FAILED, f"unexpected {type(problem).__name__}; see the log")
 
-    def _forget_denial(self, one: Item) -> None:
+    def _forget_denial(self, item: Item) -> None:
         """An operator who sends SIGHUP may have changed the policy."""
         try:
-            self._state.forget_denial(one.request)
+            self._state.forget_denial(item.request)
         except OutputRefused as problem:
             log.error("%s", problem)
 
@@ -275,7 +277,7 @@ class Agent:
             unreachable_since=self._unreachable_since,
             clock_skew_seconds=round(self.clocks.skew),
             identity=copy(self._host.status),
-            outputs=[copy(one.status) for one in self._outputs],
+            outputs=[copy(output.status) for output in self._outputs],
             requests=dict(self._requests),
             reloads=dict(self._reloads),
         )
@@ -296,7 +298,7 @@ class Agent:
                 log.error("%s", problem)
             self._report_problem = str(problem)
         now = self.clocks.now()
-        if all(one.status.is_valid(now) for one in self._outputs):
+        if all(output.status.is_valid(now) for output in self._outputs):
             self._supervisor.ready()
         self._supervisor.status(status.summary(now))
         self._supervisor.alive()

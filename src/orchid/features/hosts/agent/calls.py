@@ -163,7 +163,7 @@ class ServerCalls:
         """The set of names that the server uses, detected by its API groups."""
         if self._detected is not None:
             return self._detected
-        groups = [str(one.get("name")) for one in self.get("/apis").get("groups") or ()]
+        groups = [str(group.get("name")) for group in self.get("/apis").get("groups") or ()]
         names = find_naming(groups)
         if names is None:
             raise ApiFailure(f"{self.access.server} serves no API groups that this program knows")

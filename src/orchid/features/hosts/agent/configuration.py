@@ -209,7 +209,7 @@ class Output(_Section, frozen=True):
         if not self.directory:
             raise ValueError("directory is empty")
         contents = (self.certificate, self.token, self.bundle, self.kubeconfig)
-        if sum(one is not None for one in contents) != 1:
+        if sum(content is not None for content in contents) != 1:
             raise ValueError("needs exactly one of certificate, token, bundle and kubeconfig")
         _require_one_of("mode", self.mode, MODES)
         _user_id(self.owner)
@@ -235,8 +235,8 @@ class AgentConfiguration(_Section, frozen=True, rename="camel"):
         _require_between("checkEvery", self.check_every, 60, 3600)
         if len(self.outputs) > MOST_OUTPUTS:
             raise ValueError(f"outputs: more than {MOST_OUTPUTS}")
-        _require_distinct("name", [one.name for one in self.outputs])
-        directories = [str(Path(one.directory)) for one in self.outputs]
+        _require_distinct("name", [output.name for output in self.outputs])
+        directories = [str(Path(output.directory)) for output in self.outputs]
         _require_distinct("directory", [*directories, str(Path(self.state))])
 
 
@@ -272,9 +272,9 @@ def parse(data: bytes, where: str) -> AgentConfiguration:
         ) from None
 
 
-def _decode(wanted: type, value: Any) -> Seconds:
-    if wanted is not Seconds:
-        raise TypeError(f"a field of type {wanted} has no decoder")
+def _decode(type_: type, value: Any) -> Seconds:
+    if type_ is not Seconds:
+        raise TypeError(f"a field of type {type_} has no decoder")
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
         raise ValueError(f"{value!r} is not a duration like 90s, 5m or 720h")
     return Seconds(sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(value)))

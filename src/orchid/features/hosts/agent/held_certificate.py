@@ -58,13 +58,13 @@ class HeldCertificate(NamedTuple):
 def read_held(chain: bytes, key: bytes) -> HeldCertificate | None:
     """A certificate and its key; None if they cannot be used or do not belong together."""
     try:
-        found = tuple(certificates.parse_blocks(chain))
+        links = tuple(certificates.parse_blocks(chain))
         private = keys.read_private_key(key)
     except (Refusal, ValueError):
         return None
-    if not found or found[0].public_key() != private.public_key():
+    if not links or links[0].public_key() != private.public_key():
         return None
-    return HeldCertificate(found, private)
+    return HeldCertificate(links, private)
 
 
 def new_key(kind: str) -> keys.PrivateKey:
@@ -96,14 +96,14 @@ class RequestedNames(NamedTuple):
 
     def missing_in(self, leaf: x509.Certificate) -> str:
         """The first name that a certificate lacks; empty if it has all."""
-        found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
-        if self.common_name and found.subject.common_name != self.common_name:
+        contents = certificates.read_contents(certificates.read(certificates.encode(leaf)))
+        if self.common_name and contents.subject.common_name != self.common_name:
             return self.common_name
-        hosts = {name.lower() for name in found.dns_names}
-        addresses = set(map(str, found.ip_addresses))
+        hosts = {name.lower() for name in contents.dns_names}
+        addresses = set(map(str, contents.ip_addresses))
         lacking = [name for name in self.hosts if name.lower() not in hosts]
-        lacking += [one for one in self.addresses if _canonical(one) not in addresses]
-        lacking += [uri for uri in self.uris if uri not in found.uris]
+        lacking += [address for address in self.addresses if _canonical(address) not in addresses]
+        lacking += [uri for uri in self.uris if uri not in contents.uris]
         return lacking[0] if lacking else ""
 
 
@@ -120,9 +120,16 @@ def refuse_untrusted(held: HeldCertificate, bundle: bytes) -> None:
     anchors = certificates.parse_blocks(bundle)
     last = held.leaf
     for _ in range(LONGEST_CHAIN):
-        if any(one == last or has_issued(one, last) for one in anchors):
+        if any(certificate == last or has_issued(certificate, last) for certificate in anchors):
             return
-        above = next((one for one in held.chain if one != last and has_issued(one, last)), None)
+        above = next(
+            (
+                certificate
+                for certificate in held.chain
+                if certificate != last and has_issued(certificate, last)
+            ),
+            None,
+        )
         if above is None:
             break
         last = above
@@ -178,11 +185,13 @@ def _window(
 def renewal_identifier(leaf: x509.Certificate) -> str:
     """The identifier of RFC 9773 section 4.1; empty without an authority key identifier."""
     try:
-        found = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+        extension = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     except (x509.ExtensionNotFound, ValueError):
         return ""
-    if not found.key_identifier:
+    if not extension.key_identifier:
         return ""
     number = leaf.serial_number
     serial = number.to_bytes(number.bit_length() // 8 + 1)  # with the sign bit, as DER
-    return ".".join(keys.b64url_encode(one).decode() for one in (found.key_identifier, serial))
+    return ".".join(
+        keys.b64url_encode(part).decode() for part in (extension.key_identifier, serial)
+    )

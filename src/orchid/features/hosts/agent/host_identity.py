@@ -254,7 +254,9 @@ class HostIdentity:
         )
 
     def _write(self, held: HeldCertificate, authority: bytes, server: JoinedServer) -> None:
-        chain = b"".join(pem.encode(pem.CERTIFICATE, encode(one)) for one in held.chain)
+        chain = b"".join(
+            pem.encode(pem.CERTIFICATE, encode(certificate)) for certificate in held.chain
+        )
         files = [
             OutputFile(CERTIFICATE, chain),
             OutputFile(KEY, keys.encode_private(held.key).encode(), is_secret=True),

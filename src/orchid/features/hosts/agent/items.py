@@ -166,9 +166,14 @@ class OutputItem:
             status = (self._directory / file.name).stat()
         except OSError:
             return False
-        wanted = self._permissions
-        is_owned = wanted.owner in (-1, status.st_uid) and wanted.group in (-1, status.st_gid)
-        return is_owned and (not file.is_secret or status.st_mode & 0o777 == wanted.secret_mode)
+        permissions = self._permissions
+        is_owned = permissions.owner in (-1, status.st_uid) and permissions.group in (
+            -1,
+            status.st_gid,
+        )
+        return is_owned and (
+            not file.is_secret or status.st_mode & 0o777 == permissions.secret_mode
+        )
 
     def _write(self, files: Sequence[OutputFile]) -> None:
         remaining = self._seconds_to_wait()

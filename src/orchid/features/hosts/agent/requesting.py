@@ -77,7 +77,7 @@ class WantedCertificate(NamedTuple):
 def obtain(
     calls: ServerCalls,
     state: StateDirectory,
-    wanted: WantedCertificate,
+    requested: WantedCertificate,
     reused_key: keys.PrivateKey | None = None,
     *,
     keeps_denial: bool = True,
@@ -88,42 +88,42 @@ def obtain(
     restart.
     """
     now = calls.clocks.now()
-    pending, url, found = _continued(state, wanted, now), _url(calls, wanted), None
+    pending, url, record = _continued(state, requested, now), _url(calls, requested), None
     if pending is None:
-        pending = _new_pending(wanted, reused_key)
-        state.save_request(wanted.item, pending)
+        pending = _new_pending(requested, reused_key)
+        state.save_request(requested.item, pending)
     else:
-        found = _find(calls, f"{url}/{pending.name}")
-    if found is None:
+        record = _find(calls, f"{url}/{pending.name}")
+    if record is None:
         key = keys.read_private_key(pending.key.encode())
-        body = _body(calls, wanted, pending.name, key)
-        found = calls.create(url, body) or calls.get(f"{url}/{pending.name}")
-    status = found.get("status") or {}
+        body = _body(calls, requested, pending.name, key)
+        record = calls.create(url, body) or calls.get(f"{url}/{pending.name}")
+    status = record.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") in _SETTLED_BADLY:
             reason, message = condition.get("reason", ""), condition.get("message", "")
             text = f"request {pending.name}: {condition['type']}: {reason}: {message}"
             if keeps_denial:
-                state.deny_request(wanted.item, pending, now, text)
+                state.deny_request(requested.item, pending, now, text)
             else:
-                state.drop_request(wanted.item)
+                state.drop_request(requested.item)
             raise Denied(text)
     chain = _chain(status)
     if not chain:
         raise Waiting(f"request {pending.name} waits for approval")
     held = read_held(chain, pending.key.encode())
     if held is None:
-        state.drop_request(wanted.item)
+        state.drop_request(requested.item)
         raise Denied(f"request {pending.name}: the certificate is not for our key")
     return held
 
 
 def _continued(
-    state: StateDirectory, wanted: WantedCertificate, now: datetime.datetime
+    state: StateDirectory, requested: WantedCertificate, now: datetime.datetime
 ) -> SavedRequest | None:
     """The request under way, unless it is for something else or damaged."""
-    pending = state.request(wanted.item)
-    if pending is None or pending.purpose != wanted.purpose:
+    pending = state.request(requested.item)
+    if pending is None or pending.purpose != requested.purpose:
         return None
     if pending.denied is not None:
         left = AFTER_DENIAL - (now - pending.denied).total_seconds()
@@ -147,14 +147,14 @@ def _find(calls: ServerCalls, url: str) -> Json | None:
         return None
 
 
-def _new_pending(wanted: WantedCertificate, reused_key: keys.PrivateKey | None) -> SavedRequest:
-    key = reused_key or new_key(wanted.key_type)
-    digest = hashlib.sha256(f"{wanted.host}\0{wanted.item}\0".encode())
+def _new_pending(requested: WantedCertificate, reused_key: keys.PrivateKey | None) -> SavedRequest:
+    key = reused_key or new_key(requested.key_type)
+    digest = hashlib.sha256(f"{requested.host}\0{requested.item}\0".encode())
     digest.update(keys.spki(key.public_key()))
     if reused_key is not None:
         digest.update(os.urandom(16))  # the name of the previous request may still exist
     name = f"agent-{digest.hexdigest()[:HASH_DIGITS]}"
-    return SavedRequest(name=name, key=keys.encode_private(key), purpose=wanted.purpose)
+    return SavedRequest(name=name, key=keys.encode_private(key), purpose=requested.purpose)
 
 
 def _url(calls: ServerCalls, wanted: WantedCertificate) -> str:
@@ -164,12 +164,14 @@ def _url(calls: ServerCalls, wanted: WantedCertificate) -> str:
     return calls.group("certificates", "v1", "namespaces", namespace, "podcertificaterequests")
 
 
-def _body(calls: ServerCalls, wanted: WantedCertificate, name: str, key: keys.PrivateKey) -> Json:
-    names = AlternativeNames(wanted.names.hosts, wanted.names.addresses, wanted.names.uris)
-    request = build_request(key, wanted.names.common_name, wanted.groups, names)
-    kind, spec = "CertificateSigningRequest", _spec(wanted, request)
-    if wanted.placement is not None:
-        kind, spec = "PodCertificateRequest", _pod_spec(wanted, wanted.placement, request)
+def _body(
+    calls: ServerCalls, requested: WantedCertificate, name: str, key: keys.PrivateKey
+) -> Json:
+    names = AlternativeNames(requested.names.hosts, requested.names.addresses, requested.names.uris)
+    request = build_request(key, requested.names.common_name, requested.groups, names)
+    kind, spec = "CertificateSigningRequest", _spec(requested, request)
+    if requested.placement is not None:
+        kind, spec = "PodCertificateRequest", _pod_spec(requested, requested.placement, request)
     return {
         "apiVersion": f"{calls.names.certificates}/v1",
         "kind": kind,
@@ -178,19 +180,19 @@ def _body(calls: ServerCalls, wanted: WantedCertificate, name: str, key: keys.Pr
     }
 
 
-def _spec(wanted: WantedCertificate, request: bytes) -> Json:
-    spec: Json = {"request": base64.b64encode(request).decode(), "signerName": wanted.signer}
-    if wanted.usages:
-        spec["usages"] = list(wanted.usages)
-    if wanted.seconds:
-        spec["expirationSeconds"] = wanted.seconds
+def _spec(requested: WantedCertificate, request: bytes) -> Json:
+    spec: Json = {"request": base64.b64encode(request).decode(), "signerName": requested.signer}
+    if requested.usages:
+        spec["usages"] = list(requested.usages)
+    if requested.seconds:
+        spec["expirationSeconds"] = requested.seconds
     return spec
 
 
-def _pod_spec(wanted: WantedCertificate, placement: Placement, request: bytes) -> Json:
+def _pod_spec(requested: WantedCertificate, placement: Placement, request: bytes) -> Json:
     (block,) = pem.split(request)
     spec: Json = {
-        "signerName": wanted.signer,
+        "signerName": requested.signer,
         "podName": placement.pod,
         "podUID": placement.pod_uid,
         "serviceAccountName": placement.account,
@@ -199,8 +201,8 @@ def _pod_spec(wanted: WantedCertificate, placement: Placement, request: bytes) -
         "nodeUID": placement.node_uid,
         "stubPKCS10Request": base64.b64encode(block.data).decode(),
     }
-    if wanted.seconds:
-        spec["maxExpirationSeconds"] = wanted.seconds
+    if requested.seconds:
+        spec["maxExpirationSeconds"] = requested.seconds
     return spec
 
 
@@ -217,14 +219,16 @@ def placement_of(calls: ServerCalls, pod: Json, host: str) -> Placement:
     """The uids of a Pod, its account and its Node."""
     meta, account = pod["metadata"], pod["spec"]["serviceAccountName"]
     namespace = meta["namespace"]
-    found = calls.get(path("api", "v1", "namespaces", namespace, "serviceaccounts", account))
+    service_account = calls.get(
+        path("api", "v1", "namespaces", namespace, "serviceaccounts", account)
+    )
     node = calls.get(path("api", "v1", "nodes", host))
     return Placement(
         namespace=namespace,
         pod=meta["name"],
         pod_uid=meta["uid"],
         account=account,
-        account_uid=found["metadata"]["uid"],
+        account_uid=service_account["metadata"]["uid"],
         node=host,
         node_uid=node["metadata"]["uid"],
     )

@@ -11,10 +11,10 @@ from orchid.kernel.outbound.api_connection import path
 def bundle_of(calls: ServerCalls, signer: str) -> bytes:
     """All trust anchors of a signer as PEM, in a stable order; b"" if it has no bundle."""
     url = calls.group("certificates", "v1beta1", "clustertrustbundles")
-    found = calls.get(url, {"fieldSelector": f"spec.signerName={signer}"})
+    response = calls.get(url, {"fieldSelector": f"spec.signerName={signer}"})
     blocks: dict[bytes, None] = {}
-    bundles = found.get("items") or []
-    for bundle in sorted(bundles, key=lambda one: str(one["metadata"]["name"])):
+    bundles = response.get("items") or []
+    for bundle in sorted(bundles, key=lambda entry: str(entry["metadata"]["name"])):
         text = str((bundle.get("spec") or {}).get("trustBundle") or "")
         blocks.update(dict.fromkeys(trust_anchors.anchors(text)))
     return b"".join(pem.encode(pem.CERTIFICATE, der) for der in blocks)

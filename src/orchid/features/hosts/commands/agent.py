@@ -58,27 +58,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.action == "status":
-        return _status(chosen)
-    if chosen.action == "check":
-        count = len(_read(chosen.config).outputs)
-        say(f"{chosen.config}: {count} outputs, no mistakes")
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.action == "status":
+        return _status(arguments)
+    if arguments.action == "check":
+        count = len(_read(arguments.config).outputs)
+        say(f"{arguments.config}: {count} outputs, no mistakes")
         if not count:
             remark("without outputs the agent renews only the identity of its host")
         return 0
-    return _run(chosen)
+    return _run(arguments)
 
 
-def _run(chosen: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     from orchid.features.hosts.agent.configuration import InvalidAgentConfiguration
     from orchid.features.hosts.agent.running import program
     from orchid.features.hosts.agent.state_directory import StateUnusable
     from orchid.kernel.base import telemetry
 
-    telemetry.configure("info", chosen.log_format)
+    telemetry.configure("info", arguments.log_format)
     try:
-        return program.run_once(chosen.config) if chosen.once else program.run(chosen.config)
+        return (
+            program.run_once(arguments.config) if arguments.once else program.run(arguments.config)
+        )
     except InvalidAgentConfiguration as problem:
         raise Complaint(str(problem), USAGE) from None
     except StateUnusable as problem:
@@ -100,18 +102,18 @@ def _read(path: Path) -> "AgentConfiguration":
 # -- status ----------------------------------------------------------------------------------
 
 
-def _status(chosen: argparse.Namespace) -> int:
+def _status(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from orchid.features.hosts.agent.running.status import AgentStatus
     from orchid.features.hosts.agent.state_directory import StateDirectory, read_status
 
-    file = StateDirectory(Path(_read(chosen.config).state)).status_file
+    file = StateDirectory(Path(_read(arguments.config).state)).status_file
     status = read_status(file, AgentStatus)
     if status is None:
         raise Complaint(f"{file} cannot be read: no agent has run, or you are not its user")
     now = times.now() + datetime.timedelta(seconds=status.clock_skew_seconds)
-    if not print_for_programs(chosen.output, msgspec.to_builtins(status)):
+    if not print_for_programs(arguments.output, msgspec.to_builtins(status)):
         _show(status, now)
     return status.exit_code(now)
 
@@ -131,17 +133,17 @@ def _show(status: "AgentStatus", now: datetime.datetime) -> None:
     say("")
     items = [status.identity, *status.outputs]
     table(
-        ("OUTPUT", "STATE", "EXPIRES", "RENEWS", "MESSAGE"), (_row(one, now) for one in items), ""
+        ("OUTPUT", "STATE", "EXPIRES", "RENEWS", "MESSAGE"), (_row(item, now) for item in items), ""
     )
 
 
-def _row(one: "ItemStatus", now: datetime.datetime) -> tuple[object, ...]:
-    state = one.shown_state(now)
-    message = one.message or (f"reload pending: {one.reload}" if one.reload else "")
+def _row(item: "ItemStatus", now: datetime.datetime) -> tuple[object, ...]:
+    state = item.shown_state(now)
+    message = item.message or (f"reload pending: {item.reload}" if item.reload else "")
     return (
-        one.name,
+        item.name,
         Cell(state, MOODS.get(state, "bad")),
-        times.until(one.expires) if one.expires is not None else "",
-        times.until(one.renews) if one.renews is not None else "",
+        times.until(item.expires) if item.expires is not None else "",
+        times.until(item.renews) if item.renews is not None else "",
         message,
     )

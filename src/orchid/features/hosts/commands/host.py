@@ -98,12 +98,12 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
     add_secret_out(parser)
 
 
-def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    host: str = chosen.host
+def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    host: str = arguments.host
     for problem in subdomain_errors(host):
         raise Complaint(f"{host!r} is no name for a host: {problem}", USAGE)
     live = live_of(server, certificates_of(server, host))
-    if chosen.replace:
+    if arguments.replace:
         reason = f"orchid host new {host} --replace"
         end_credentials(server, host, "superseded", reason, certificates_of)
     elif live:
@@ -112,10 +112,10 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
             "waits until that is revoked or has expired. To revoke it now, add --replace"
         )
     bind_roles(server)
-    token = create_token(server, host, chosen.lifetime)
+    token = create_token(server, host, arguments.lifetime)
     text = kubeconfig.document(server, host, {"token": token}, "")
-    remark(f"{host} can join with this within {times.span(chosen.lifetime)}")
-    print_or_write(text, chosen.out)
+    remark(f"{host} can join with this within {times.span(arguments.lifetime)}")
+    print_or_write(text, arguments.out)
     return 0
 
 
@@ -184,76 +184,81 @@ def _place_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="", help="of the Pod (default: ACCOUNT-HOST)")
 
 
-def _place(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    namespace, account = account_of(chosen.account, server.access.namespace)
-    name = chosen.name or f"{account}-{chosen.host}"
-    if not (chosen.audience or chosen.api or chosen.signer):
+def _place(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    namespace, account = account_of(arguments.account, server.access.namespace)
+    name = arguments.name or f"{account}-{arguments.host}"
+    if not (arguments.audience or arguments.api or arguments.signer):
         raise Complaint("name what the host gets: --audience, --api or --signer", USAGE)
     body: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name},
         "spec": {
-            "nodeName": chosen.host,
+            "nodeName": arguments.host,
             "serviceAccountName": account,
             "automountServiceAccountToken": False,
-            "volumes": [{"name": "credentials", "projected": {"sources": _sources(chosen)}}],
+            "volumes": [{"name": "credentials", "projected": {"sources": _sources(arguments)}}],
         },
     }
     try:
-        made = server.post(path("api", "v1", "namespaces", namespace, "pods"), body)
+        pod = server.post(path("api", "v1", "namespaces", namespace, "pods"), body)
     except CommandRefused as refused:
         if refused.status != CONFLICT:
             raise
         raise Complaint(
             f"the Pod {namespace}/{name} exists already; choose another --name or delete it"
         ) from None
-    if not print_for_programs(chosen.output, made):
-        say(f"placed {namespace}/{account} on {chosen.host}, by the Pod {namespace}/{name}")
+    if not print_for_programs(arguments.output, pod):
+        say(f"placed {namespace}/{account} on {arguments.host}, by the Pod {namespace}/{name}")
     return 0
 
 
-def _sources(chosen: argparse.Namespace) -> list[Json]:
-    audiences = [*chosen.audience, *([""] if chosen.api else [])]
+def _sources(arguments: argparse.Namespace) -> list[Json]:
+    audiences = [*arguments.audience, *([""] if arguments.api else [])]
     tokens: list[Json] = [
-        {"serviceAccountToken": {"path": f"token-{index}", **({"audience": one} if one else {})}}
-        for index, one in enumerate(audiences)
+        {
+            "serviceAccountToken": {
+                "path": f"token-{index}",
+                **({"audience": audience} if audience else {}),
+            }
+        }
+        for index, audience in enumerate(audiences)
     ]
     return tokens + [
         {
             "podCertificate": {
                 "signerName": signer,
-                "keyType": chosen.key_type,
+                "keyType": arguments.key_type,
                 "credentialBundlePath": f"certificate-{index}.pem",
             }
         }
-        for index, signer in enumerate(chosen.signer)
+        for index, signer in enumerate(arguments.signer)
     ]
 
 
 # -- list and show ---------------------------------------------------------------------------
 
 
-def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
     ends: dict[str, str] = {}
-    for one in node_certificates(server):
-        host = issued.common_name(one).removeprefix(NODE_PREFIX)
-        if issued.is_live(one):
-            ends[host] = max(ends.get(host, ""), one["spec"].get("notAfter", ""))
+    for record in node_certificates(server):
+        host = issued.common_name(record).removeprefix(NODE_PREFIX)
+        if issued.is_live(record):
+            ends[host] = max(ends.get(host, ""), record["spec"].get("notAfter", ""))
     columns = (
-        ListColumn("HOST", lambda one: one["metadata"]["name"]),
-        ListColumn("CERTIFICATE", lambda one: _until(ends.get(one["metadata"]["name"], ""))),
-        ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+        ListColumn("HOST", lambda record: record["metadata"]["name"]),
+        ListColumn("CERTIFICATE", lambda record: _until(ends.get(record["metadata"]["name"], ""))),
+        ListColumn("AGE", lambda record: times.age(record["metadata"].get("creationTimestamp"))),
     )
-    if chosen.output in ("text", "wide"):
+    if arguments.output in ("text", "wide"):
         _remark_without_node(server, ends)
     url = path("api", "v1", "nodes")
-    return show_list(chosen, server, url, columns, empty="no hosts")
+    return show_list(arguments, server, url, columns, empty="no hosts")
 
 
 def _remark_without_node(server: ServerConnection, ends: dict[str, str]) -> None:
     """Hosts that have no Node: with a certificate, or with a join token only."""
-    nodes = {one["metadata"]["name"] for one in server.items(path("api", "v1", "nodes"))}
+    nodes = {node["metadata"]["name"] for node in server.items(path("api", "v1", "nodes"))}
     joined = sorted(ends.keys() - nodes)
     if joined:
         remark(f"joined, but no Node object yet: {', '.join(joined)}")
@@ -267,16 +272,16 @@ def _until(text: str) -> str:
     return f"valid for {times.span((moment - times.now()).total_seconds())}" if moment else "none"
 
 
-def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    host: str = chosen.host
+def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    host: str = arguments.host
     node = _node(server, host)
     certificates = list(certificates_of(server, host))
     pods = list(pods_of(server, host))
     tokens = [token for name, token in join_tokens(server) if name == host]
     if node is None and not (certificates or pods or tokens):
         raise Complaint(f"there is no host {host}")
-    found = {"node": node, "certificates": certificates, "pods": pods}
-    if print_for_programs(chosen.output, found):
+    summary = {"node": node, "certificates": certificates, "pods": pods}
+    if print_for_programs(arguments.output, summary):
         return 0
     facts(
         [
@@ -284,27 +289,28 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             ("Node", f"created {times.age(node['metadata'].get('creationTimestamp'))} ago")
             if node
             else ("Node", "none"),
-            ("Certificates", [_described(one) for one in certificates] or ["none"]),
+            ("Certificates", [_described(entry) for entry in certificates] or ["none"]),
             (
                 "Accounts",
                 [
-                    f"{one['metadata']['namespace']}/{one['spec'].get('serviceAccountName', '')} "
-                    f"(by the Pod {name_of(one)})"
-                    for one in pods
+                    f"{entry['metadata']['namespace']}/"
+                    f"{entry['spec'].get('serviceAccountName', '')} "
+                    f"(by the Pod {name_of(entry)})"
+                    for entry in pods
                 ]
                 or ["none"],
             ),
-            ("Join tokens", [one["metadata"]["name"] for one in tokens] or ["none"]),
+            ("Join tokens", [entry["metadata"]["name"] for entry in tokens] or ["none"]),
         ]
     )
     return 0
 
 
-def _described(one: Json) -> str:
-    serial, revoked = one["metadata"]["name"], issued.revocation_of(one)
+def _described(record: Json) -> str:
+    serial, revoked = record["metadata"]["name"], issued.revocation_of(record)
     if revoked:
         return f"{serial}, revoked ({revoked.get('reason', 'unspecified')})"
-    end = issued.end_of(one)
+    end = issued.end_of(record)
     return f"{serial}, {'expires' if end > times.now() else 'expired'} {times.until(end)}"
 
 
@@ -329,23 +335,23 @@ def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
     add_yes(parser)
 
 
-def _revoke(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    host: str = chosen.host
+def _revoke(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    host: str = arguments.host
     live = live_of(server, all_of(server, host))
     pods = list(pods_of(server, host))
     tokens = [token for name, token in join_tokens(server) if name == host]
     if not (live or pods or tokens or requests_of(server, host)):
         raise Complaint(f"{host} has no certificate, no Pod, no join token and no request")
     insist(
-        chosen,
+        arguments,
         f"Revoke {_count(len(live), 'certificate')} of {host}, delete {_count(len(pods), 'Pod')} "
         f"with the tokens bound to them, and delete {_count(len(tokens), 'join token')}?",
     )
-    revoke_user(server, host, chosen.reason, chosen.message)
+    revoke_user(server, host, arguments.reason, arguments.message)
     for pod in pods:  # the accounts placed on the host, which can request certificates too
         meta = pod["metadata"]
         server.delete(path("api", "v1", "namespaces", meta["namespace"], "pods", meta["name"]))
-    count, ended = end_credentials(server, host, chosen.reason, chosen.message, all_of)
+    count, ended = end_credentials(server, host, arguments.reason, arguments.message, all_of)
     say(
         f"revoked {_count(count, 'certificate')}, "
         f"deleted {_count(len(pods), 'Pod')} and {_count(ended, 'join token')}"

@@ -147,13 +147,17 @@ def join_tokens(server: ServerConnection) -> list[tuple[str, Json]]:
     """Join tokens, each with its host; none if the caller may not read them."""
     kind = server.names.bootstrap_token_type
     try:
-        found = list(server.items(token_url(server), {"fieldSelector": f"type={kind}"}))
+        secrets = list(server.items(token_url(server), {"fieldSelector": f"type={kind}"}))
     except CommandRefused as refused:
         if refused.status != FORBIDDEN:
             raise
         return []
-    named = ((one.get("data", {}).get("node-name", ""), one) for one in found)
-    return [(base64.b64decode(name).decode("utf-8", "replace"), one) for name, one in named if name]
+    named = ((secret.get("data", {}).get("node-name", ""), secret) for secret in secrets)
+    return [
+        (base64.b64decode(name).decode("utf-8", "replace"), secret)
+        for name, secret in named
+        if name
+    ]
 
 
 def token_url(server: ServerConnection, *parts: str) -> str:

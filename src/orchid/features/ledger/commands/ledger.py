@@ -105,41 +105,41 @@ def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
     return action
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     try:
-        if chosen.act is None:
-            chosen.whole(chosen)
+        if arguments.act is None:
+            arguments.whole(arguments)
         else:
-            asyncio.run(_run(chosen))
+            asyncio.run(_run(arguments))
     except (LogRefused, ProofRefused, NoteRefused) as refusal:
         raise Complaint(str(refusal)) from None
     return 0
 
 
-async def _run(chosen: argparse.Namespace) -> None:
-    async with opened_log(chosen) as log:
-        await chosen.act(chosen, log)
+async def _run(arguments: argparse.Namespace) -> None:
+    async with opened_log(arguments) as log:
+        await arguments.act(arguments, log)
 
 
-async def _checkpoint(chosen: argparse.Namespace, log: OpenedLog) -> None:
+async def _checkpoint(arguments: argparse.Namespace, log: OpenedLog) -> None:
     head = await audit.opened(log.source, log.verifier)
     note = await log.source.checkpoint() or b""
-    if print_for_programs(chosen.output, _shown(head) | {"note": note.decode()}):
+    if print_for_programs(arguments.output, _shown(head) | {"note": note.decode()}):
         return
     say(note.decode().rstrip("\n"))
 
 
-async def _verify(chosen: argparse.Namespace, log: OpenedLog) -> None:
-    kept = _read(chosen.since) if chosen.since else None
+async def _verify(arguments: argparse.Namespace, log: OpenedLog) -> None:
+    kept = _read(arguments.since) if arguments.since else None
     named: list[NoteVerifier] = []
     head = await audit.audit(
         log.source, log.verifier, lambda entry: named.extend(keys_named(entry))
     )
     since = None
     if kept is not None:
-        since = _opened_kept(chosen.since, kept, head.origin, [*log.trusted, *named])
+        since = _opened_kept(arguments.since, kept, head.origin, [*log.trusted, *named])
         await audit.require_growth(log.source, since, head)
-    if print_for_programs(chosen.output, _shown(head) | {"key": log.verifier.vkey}):
+    if print_for_programs(arguments.output, _shown(head) | {"key": log.verifier.vkey}):
         return
     facts(
         [
@@ -154,7 +154,7 @@ async def _verify(chosen: argparse.Namespace, log: OpenedLog) -> None:
 
 def _opened_kept(path: Path, note: bytes, origin: str, verifiers: list[NoteVerifier]) -> Checkpoint:
     """The checkpoint in a file, signed by a key that was given, or that the ledger names."""
-    keys = {one.vkey: one for one in verifiers if one.name == origin}
+    keys = {candidate.vkey: candidate for candidate in verifiers if candidate.name == origin}
     try:
         Checkpoint.claimed(note)
         for verifier in keys.values():
@@ -168,74 +168,77 @@ def _opened_kept(path: Path, note: bytes, origin: str, verifiers: list[NoteVerif
     )
 
 
-async def _entries(chosen: argparse.Namespace, log: OpenedLog) -> None:
+async def _entries(arguments: argparse.Namespace, log: OpenedLog) -> None:
     head = await audit.opened(log.source, log.verifier)
     async for entry in audit.entries(log.source, head.size):
         say(printable(entry.decode(errors="replace")))
 
 
-async def _prove(chosen: argparse.Namespace, log: OpenedLog) -> None:
-    if (chosen.serial is None) == (chosen.index is None):
+async def _prove(arguments: argparse.Namespace, log: OpenedLog) -> None:
+    if (arguments.serial is None) == (arguments.index is None):
         raise Complaint("say which entry: a serial number, or --index", USAGE)
     note = await log.source.checkpoint() or b""
     head = Checkpoint.opened(note, log.verifier)
-    index = chosen.index
+    index = arguments.index
     if index is None:
-        index = await _index_of(log, head.size, serial_of(chosen.serial))
+        index = await _index_of(log, head.size, serial_of(arguments.serial))
     if not 0 <= index < head.size:
         raise Complaint(f"the ledger has {head.size} entries, and no entry {index}")
     entry = await audit.entry_at(log.source, index, head.size)
     proof = ProofFile(entry, index, await audit.inclusion_proof(log.source, index, head.size), note)
     proof.opened(log.verifier)  # an invalid proof is not written
-    path = chosen.to or Path(f"{chosen.serial or index}.tlog-proof")
+    path = arguments.to or Path(f"{arguments.serial or index}.tlog-proof")
     _write(path, proof.encode())
     say(f"wrote {path}: entry {index} of {head.size}")
     remark(f"anybody can check it: orchid ledger check {path} --key {log.verifier.vkey}")
 
 
-def serial_of(given: str) -> str:
+def serial_of(text: str) -> str:
     """A serial number in the form of entries."""
-    digits = given.replace(":", "").lower().removeprefix("0x").lstrip("0")
+    digits = text.replace(":", "").lower().removeprefix("0x").lstrip("0")
     if not digits or set(digits) - set("0123456789abcdef"):
-        raise Complaint(f"{given!r} is no serial number in hex", USAGE)
+        raise Complaint(f"{text!r} is no serial number in hex", USAGE)
     return digits
 
 
 async def _index_of(log: OpenedLog, size: int, serial: str) -> int:
     """The index of the entry about a certificate; the newest bundles are read first."""
     for tile in reversed(audit.bundles_of(size)):
-        found = await audit.bundle_entries(log.source, tile)
-        for offset, entry in enumerate(found):
+        entries = await audit.bundle_entries(log.source, tile)
+        for offset, entry in enumerate(entries):
             content = _content(entry)
-            given = str(content.get("serial", "")).lstrip("0")
-            if content.get("type") == CERTIFICATE_ISSUED and given == serial:
+            entry_serial = str(content.get("serial", "")).lstrip("0")
+            if content.get("type") == CERTIFICATE_ISSUED and entry_serial == serial:
                 return tile.index * FULL + offset
     raise Complaint(f"the ledger has no certificate with the serial number {serial}")
 
 
-def _check(chosen: argparse.Namespace) -> None:
-    proof = ProofFile.parse(_read(chosen.file))
-    head = proof.opened(verifier_of(chosen.key))
+def _check(arguments: argparse.Namespace) -> None:
+    proof = ProofFile.parse(_read(arguments.file))
+    head = proof.opened(verifier_of(arguments.key))
     say(printable(proof.entry.decode(errors="replace")))
     remark(f"it is entry {proof.index} of the {head.size} in {head.origin}")
 
 
-def _accept(chosen: argparse.Namespace) -> None:
+def _accept(arguments: argparse.Namespace) -> None:
     """Rename the stored checkpoint, which no longer matches the log in the store."""
     from orchid.features.ledger.status import FILE, accept, read_kept
 
-    path = chosen.data_dir / FILE
-    known = read_kept(path)
-    if known is None:
+    path = arguments.data_dir / FILE
+    checkpoint = read_kept(path)
+    if checkpoint is None:
         raise Complaint(
             f"there is no checkpoint in {path}: the server knows no other ledger", USAGE
         )
-    _refuse_needless(chosen.data_dir, known)
-    say(f"the server has seen {known.size} entries of {known.origin}, root {known.root.hex()}")
+    _refuse_needless(arguments.data_dir, checkpoint)
+    say(
+        f"the server has seen {checkpoint.size} entries of {checkpoint.origin}, "
+        f"root {checkpoint.root.hex()}"
+    )
     remark(
         "entries after those of the ledger in its store are lost; inform all who keep checkpoints"
     )
-    insist(chosen, "Accept the ledger in the store as it is?")
+    insist(arguments, "Accept the ledger in the store as it is?")
     try:
         aside = accept(path, times.now())
     except OSError as problem:
@@ -243,28 +246,28 @@ def _accept(chosen: argparse.Namespace) -> None:
     say(f"accepted; the checkpoint is now {aside}")
 
 
-def _refuse_needless(directory: Path, known: Checkpoint) -> None:
+def _refuse_needless(directory: Path, checkpoint: Checkpoint) -> None:
     """Refuse if nothing was rolled back: the checkpoint is still needed to detect that."""
-    if begins_with(directory, known):
+    if begins_with(directory, checkpoint):
         raise Complaint(
-            f"nothing was rolled back: the ledger in the store begins with the {known.size} "
+            f"nothing was rolled back: the ledger in the store begins with the {checkpoint.size} "
             "entries that the server has seen. Nothing was changed"
         )
 
 
-async def _export(chosen: argparse.Namespace, log: OpenedLog) -> None:
+async def _export(arguments: argparse.Namespace, log: OpenedLog) -> None:
     head = await audit.audit(log.source, log.verifier)
     note = await log.source.checkpoint() or b""
-    written = DirectoryLog(chosen.directory)
+    written = DirectoryLog(arguments.directory)
     tiles = [*audit.bundles_of(head.size), *tiles_of(head.size)]
     for tile in tiles:
         written.write(tile.path, await log.source.tile(tile) or b"")
     written.write("checkpoint", note)
     written.write("key", f"{log.verifier.vkey}\n".encode())
-    say(f"wrote {head.size} entries in {len(tiles)} files to {chosen.directory}")
+    say(f"wrote {head.size} entries in {len(tiles)} files to {arguments.directory}")
 
 
-async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
+async def _tokens(arguments: argparse.Namespace, log: OpenedLog) -> None:
     head = await audit.opened(log.source, log.verifier)
     now = times.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     counts: Counter[tuple[str, str]] = Counter()
@@ -276,7 +279,7 @@ async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
                 which = (content["key"], account)
                 counts[which] += count
                 ends[which] = max(ends.get(which, ""), end)
-    names = _account_names(chosen)
+    names = _account_names(arguments)
     rows = [
         {
             "key": key,
@@ -286,7 +289,7 @@ async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
         }
         for (key, uid), count in sorted(counts.items())
     ]
-    if print_for_programs(chosen.output, rows):
+    if print_for_programs(arguments.output, rows):
         return
     table(
         ("KEY", "ACCOUNT", "TOKENS", "UNTIL"),
@@ -295,12 +298,12 @@ async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
     )
 
 
-def _account_names(chosen: argparse.Namespace) -> dict[str, str]:
+def _account_names(arguments: argparse.Namespace) -> dict[str, str]:
     """Names of accounts by uid; without a server, uids are shown."""
-    if chosen.data_dir or chosen.exported:
+    if arguments.data_dir or arguments.exported:
         return {}
-    found = connect(chosen).items("/api/v1/serviceaccounts")
-    metas = (each["metadata"] for each in found)
+    accounts = connect(arguments).items("/api/v1/serviceaccounts")
+    metas = (each["metadata"] for each in accounts)
     return {meta["uid"]: f"{meta['namespace']}/{meta['name']}" for meta in metas}
 
 

@@ -58,38 +58,38 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened_log(chosen: argparse.Namespace) -> AsyncIterator[OpenedLog]:
+async def opened_log(arguments: argparse.Namespace) -> AsyncIterator[OpenedLog]:
     """The selected log; closed at the end."""
-    async with _chosen_log(chosen) as (opened, trusted):
+    async with _chosen_log(arguments) as (opened, trusted):
         source = LogAtOneMoment(opened)
         note = await source.checkpoint() or b""
-        signer = next((one for one in trusted if one.has_signed(note)), trusted[0])
+        signer = next((verifier for verifier in trusted if verifier.has_signed(note)), trusted[0])
         yield OpenedLog(source, signer, trusted)
 
 
 @contextlib.asynccontextmanager
 async def _chosen_log(
-    chosen: argparse.Namespace,
+    arguments: argparse.Namespace,
 ) -> AsyncIterator[tuple[LogSource, list[NoteVerifier]]]:
-    given = [verifier_of(key) for key in chosen.key]
-    if chosen.exported:
-        if not given:
+    verifiers = [verifier_of(key) for key in arguments.key]
+    if arguments.exported:
+        if not verifiers:
             raise Complaint("--from needs --key: files cannot say themselves whom to trust", USAGE)
-        yield DirectoryLog(chosen.exported), given
-    elif chosen.data_dir:
-        async with _stored(chosen.data_dir, given) as opened:
+        yield DirectoryLog(arguments.exported), verifiers
+    elif arguments.data_dir:
+        async with _stored(arguments.data_dir, verifiers) as opened:
             yield opened
     else:
-        source = ServerLog(connect(chosen))
-        yield source, given or [source.verifier()]
+        source = ServerLog(connect(arguments))
+        yield source, verifiers or [source.verifier()]
 
 
-def verifier_of(given: str) -> NoteVerifier:
+def verifier_of(key: str) -> NoteVerifier:
     """The verifier in a line, or in a file with that line."""
     with contextlib.suppress(OSError):
-        given = Path(given).read_text()[:LARGEST_FILE]
+        key = Path(key).read_text()[:LARGEST_FILE]
     try:
-        return NoteVerifier.parse(given)
+        return NoteVerifier.parse(key)
     except NoteRefused as refusal:
         raise Complaint(f"--key: {refusal}", USAGE) from None
 
@@ -168,7 +168,7 @@ class DatabaseLog:
         return value_of(self._database, key)
 
 
-def begins_with(directory: Path, known: Checkpoint) -> bool:
+def begins_with(directory: Path, checkpoint: Checkpoint) -> bool:
     """Whether the log is the one of the checkpoint; False if nobody can say."""
     from orchid.kernel.store.interface import StoreError
     from orchid.kernel.store.migrate import MOVED
@@ -180,7 +180,7 @@ def begins_with(directory: Path, known: Checkpoint) -> bool:
             return _reported_unchanged(directory)
         log = DatabaseLog(database)
         head = Checkpoint.claimed(asyncio.run(log.checkpoint()) or b"")
-        asyncio.run(require_growth(log, known, head))
+        asyncio.run(require_growth(log, checkpoint, head))
     except (LogRefused, NoteRefused, StoreError):
         return False
     return True
@@ -189,8 +189,8 @@ def begins_with(directory: Path, known: Checkpoint) -> bool:
 def _reported_unchanged(directory: Path) -> bool:
     """Whether the server of a data directory, whose store is elsewhere, reports the same log."""
     try:
-        found = FoundKubeconfig((directory / "admin.kubeconfig",), "data directory")
-        _, text = ServerConnection(kubeconfig_file.load(found), found).text("/metrics")
+        kubeconfig = FoundKubeconfig((directory / "admin.kubeconfig",), "data directory")
+        _, text = ServerConnection(kubeconfig_file.load(kubeconfig), kubeconfig).text("/metrics")
     except Complaint:
         return False
     return "\norchid_ledger_rolled_back 0\n" in text
@@ -198,7 +198,7 @@ def _reported_unchanged(directory: Path) -> bool:
 
 @contextlib.asynccontextmanager
 async def _stored(
-    directory: Path, given: list[NoteVerifier]
+    directory: Path, verifiers: list[NoteVerifier]
 ) -> AsyncIterator[tuple[LogSource, list[NoteVerifier]]]:
     from orchid.features.ledger.reading import StoredLog
     from orchid.kernel.store.interface import AlreadyInUse, StoreError
@@ -211,7 +211,7 @@ async def _stored(
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(store.close)
             source = StoredLog(store)
-            trusted = given or [_own_key(directory, await source.checkpoint())]
+            trusted = verifiers or [_own_key(directory, await source.checkpoint())]
             if waiting := await source.pending():
                 remark(f"{waiting} entries wait for the server to give them an index")
             yield source, trusted

@@ -149,8 +149,8 @@ class NodeAuthorizer:
                 return ALLOWED
             return unrelated(node)
         if target.verb in READS:
-            chosen = selected(target, "spec.nodeName")
-            if chosen == node:
+            selected_node = selected(target, "spec.nodeName")
+            if selected_node == node:
                 return ALLOWED
             text = "can only list/watch podcertificaterequests with nodeName field selector"
             return undecided(text)
@@ -222,10 +222,10 @@ class PodReferences:
         # A mirror Pod is created by its node, which could write any reference into it.
         if node and self._mirror not in entry.meta.annotations:
             references |= {
-                (resource, namespace, found)
+                (resource, namespace, leaf)
                 for resource, paths in REFERENCE_PATHS.items()
                 for path in paths
-                for found in leaves(spec, path)
+                for leaf in leaves(spec, path)
             }
         return node, references
 

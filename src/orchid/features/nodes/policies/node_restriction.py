@@ -257,11 +257,11 @@ class NodeRestriction(AdmissionPolicy):
         about = kind.about(new.name)
         try:
             # Validation checks the signature of the request later.
-            wanted = signing_request.unproven_subject(new.spec.request or b"")
+            subject = signing_request.unproven_subject(new.spec.request or b"")
         except Refusal as refusal:
             raise Forbidden(about, f"unable to parse csr: {refusal}") from None
         own = f"{NODE_PREFIX}{node}"
-        if wanted.common_name != own:
+        if subject.common_name != own:
             raise Forbidden(about, f"can only create a node CSR with CN={own}")
 
 

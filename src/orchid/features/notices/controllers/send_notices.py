@@ -78,7 +78,7 @@ class SendNotices(Worker[NoticeKey, None]):
         self._watched = watched_sources(names)
         self._endings = ending_sources(names, settings.before, context.signers)
         self._sources: dict[str, Source[Any]] = {
-            one.event: one for one in (*self._watched, *self._endings)
+            source.event: source for source in (*self._watched, *self._endings)
         }
         self._progress = NoticeProgress(client, names)
         self._announced: OrderedDict[NoticeKey, None] = OrderedDict()
@@ -181,11 +181,11 @@ class SendNotices(Worker[NoticeKey, None]):
         if since is None:
             return
         source = self._sources.get(key.event)
-        found = await source.find(self._client, key.name) if source else None
-        if source is None or found is None or source.key(found) != key:
+        subject = await source.find(self._client, key.name) if source else None
+        if source is None or subject is None or source.key(subject) != key:
             self._done(key)
             return
-        notice = source.notice(found)
+        notice = source.notice(subject)
         if notice is None:
             self._done(key)
         elif notice.limited_by and self._limits.is_reached(notice.limited_by):

@@ -103,20 +103,20 @@ class Notes:
         that waits, directly or indirectly, for this one does not block it.
         """
         blocking = self._blocking(uid)
-        if any(one.uid not in self.waiting for one in blocking):
+        if any(dependent.uid not in self.waiting for dependent in blocking):
             return True
-        return any(not self._waits_for(one, uid) for one in blocking)
+        return any(not self._waits_for(dependent, uid) for dependent in blocking)
 
     def _waits_for(self, node: DependencyNode, uid: str) -> bool:
         reached = {node.uid}
         ahead = [node.uid]
         while ahead:
-            for one in self._blocking(ahead.pop()):
-                if one.uid == uid:
+            for dependent in self._blocking(ahead.pop()):
+                if dependent.uid == uid:
                     return True
-                if one.uid in self.waiting and one.uid not in reached:
-                    reached.add(one.uid)
-                    ahead.append(one.uid)
+                if dependent.uid in self.waiting and dependent.uid not in reached:
+                    reached.add(dependent.uid)
+                    ahead.append(dependent.uid)
         return False
 
     def _blocking(self, uid: str) -> list[DependencyNode]:
@@ -130,7 +130,10 @@ class Notes:
         return [
             node
             for node in self._dependents.get(uid, ())
-            if any(one.uid == uid and one.block_owner_deletion for one in self._owners[node])
+            if any(
+                reference.uid == uid and reference.block_owner_deletion
+                for reference in self._owners[node]
+            )
             and home in ("", node.namespace)
         ]
 
@@ -266,11 +269,11 @@ class CollectDependents(Worker[DependencyNode, None]):
             if node.namespace and not kind.namespaced:
                 continue
             selection: ListSelection[Any] = ListSelection(kind.type, node.namespace)
-            async for found in self._client.scan(selection):
-                if any(owner.uid == node.uid for owner in found.metadata.owner_references):
-                    meta = found.metadata
+            async for object_ in self._client.scan(selection):
+                if any(owner.uid == node.uid for owner in object_.metadata.owner_references):
+                    meta = object_.metadata
                     dependent = DependencyNode(kind.type, meta.namespace, meta.name, meta.uid)
-                    await self._release(dependent, found, {node.uid})
+                    await self._release(dependent, object_, {node.uid})
         await self._unfinalize(node, live, ORPHAN)
 
     async def _release(self, node: DependencyNode, live: Object, owners: set[str]) -> None:

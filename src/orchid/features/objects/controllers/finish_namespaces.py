@@ -36,21 +36,26 @@ class FinishNamespaces(Controller[Namespace]):
             if kind.namespaced and {"list", "deletecollection"} <= set(kind.verbs)
         )
 
-    async def reconcile(self, found: Namespace) -> None:
-        if not found.metadata.deletion_timestamp or self._finalizer not in found.spec.finalizers:
+    async def reconcile(self, namespace: Namespace) -> None:
+        if (
+            not namespace.metadata.deletion_timestamp
+            or self._finalizer not in namespace.spec.finalizers
+        ):
             return
         for kind in self._kinds:
             # Another server may have finished it: the namespace of this name is a new one then.
-            live = await self._client.find(Namespace, found.name)
-            if live is None or live.metadata.uid != found.metadata.uid:
+            live = await self._client.find(Namespace, namespace.name)
+            if live is None or live.metadata.uid != namespace.metadata.uid:
                 return
-            await self._client.delete_collection(kind.type, found.name)
-        left = await self._left(found.name)
+            await self._client.delete_collection(kind.type, namespace.name)
+        left = await self._left(namespace.name)
         if left:
-            await self._report(found, left)
+            await self._report(namespace, left)
             raise TryAgain(f"still there: {', '.join(left)}")
-        finalizers = tuple(one for one in found.spec.finalizers if one != self._finalizer)
-        empty = replace(found, spec=replace(found.spec, finalizers=finalizers))
+        finalizers = tuple(
+            finalizer for finalizer in namespace.spec.finalizers if finalizer != self._finalizer
+        )
+        empty = replace(namespace, spec=replace(namespace.spec, finalizers=finalizers))
         try:
             await self._client.update(empty, "finalize")
         except NotFound:
@@ -69,7 +74,9 @@ class FinishNamespaces(Controller[Namespace]):
 
     async def _report(self, namespace: Namespace, left: list[str]) -> None:
         message = f"Some resources are remaining: {', '.join(left)}"
-        before = [one for one in namespace.status.conditions if one.type == REMAINING]
+        before = [
+            condition for condition in namespace.status.conditions if condition.type == REMAINING
+        ]
         if before and before[0].message == message:
             return
         said = NamespaceCondition(
@@ -81,7 +88,9 @@ class FinishNamespaces(Controller[Namespace]):
                 before[0].last_transition_time if before else whole_seconds(self._clock.now())
             ),
         )
-        others = tuple(one for one in namespace.status.conditions if one.type != REMAINING)
+        others = tuple(
+            condition for condition in namespace.status.conditions if condition.type != REMAINING
+        )
         status = replace(namespace.status, conditions=(*others, said))
         await self._client.update_status(replace(namespace, status=status))
 

@@ -183,7 +183,7 @@ class LiveServers:
         if before is not None and before.version == version:
             self._heard[name] = before
             return
-        found = ServerKeys(
+        keys = ServerKeys(
             _listed(annotations, self._keys),
             annotations.get(self._signs, ""),
             _listed(annotations, self._opens),
@@ -191,7 +191,7 @@ class LiveServers:
             annotations.get(self._serves, ""),
             is_renewed=before is not None,
         )
-        self._heard[name] = _Heard(found, version, self._monotonic())
+        self._heard[name] = _Heard(keys, version, self._monotonic())
 
     def ended(self, name: str) -> None:
         self._heard.pop(name, None)

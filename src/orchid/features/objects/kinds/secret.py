@@ -92,10 +92,10 @@ class Rules(Strategy[Secret]):
 def object_errors(path: Path, text: bytes) -> Iterator[FieldError]:
     """Registry credentials must be a JSON object. The error does not repeat the value."""
     try:
-        found = plain(text)
+        document = plain(text)
     except Undecodable:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         yield invalid(path, REDACTED, "must be a JSON object")
 
 

@@ -104,7 +104,7 @@ class CredentialRevocationSpec(Wire):
     @property
     def targets(self) -> dict[str, Any]:
         """The fields that are set, by name."""
-        found = {
+        members = {
             "certificate": self.certificate,
             "token": self.token,
             "account": self.account,
@@ -112,7 +112,7 @@ class CredentialRevocationSpec(Wire):
             "user": self.user,
             "key": self.key,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in members.items() if value is not None}
 
     @property
     def username(self) -> str:
@@ -358,8 +358,8 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
         creates=("metadata", "spec", "status.expires"),
         columns=COLUMNS,
         selectable={
-            "spec.certificate.sha256": lambda one: _certificate(one).sha256,
-            "spec.cluster": lambda one: one.spec.cluster,
+            "spec.certificate.sha256": lambda revocation: _certificate(revocation).sha256,
+            "spec.cluster": lambda revocation: revocation.spec.cluster,
         },
         records=revocations,
         tombstones=revoked_keys,
@@ -395,8 +395,8 @@ def restored(found: CredentialRevocation) -> Fact:
     return _fact(found, "revoked", "", restored=True)
 
 
-def _fact(found: CredentialRevocation, event: str, by: str, **more: Any) -> Fact:
-    spec, clear, sealed = found.spec, {}, {}
+def _fact(revocation: CredentialRevocation, event: str, by: str, **more: Any) -> Fact:
+    spec, clear, sealed = revocation.spec, {}, {}
     if spec.certificate:
         named = spec.certificate
         clear = {"sha256": named.sha256, "signer": named.signer_name, "serial": named.serial_number}
@@ -415,7 +415,7 @@ def _fact(found: CredentialRevocation, event: str, by: str, **more: Any) -> Fact
     return Fact(
         f"{''.join(spec.targets)}.{event}",
         {**clear, **more, "reason": spec.reason or "unspecified"},
-        {**sealed, "name": found.name, "by": by},
+        {**sealed, "name": revocation.name, "by": by},
     )
 
 
@@ -426,8 +426,8 @@ def shown(spec: CredentialRevocationSpec) -> str:
 
 def _shown(spec: CredentialRevocationSpec) -> str:
     if spec.certificate:
-        found = spec.certificate
-        return f"cert/{found.serial_number or found.sha256}"
+        certificate = spec.certificate
+        return f"cert/{certificate.serial_number or certificate.sha256}"
     if spec.token:
         return f"token/{spec.token.jti}"
     if spec.account:

@@ -36,7 +36,7 @@ Wanted = tuple[str, Json]  # for a person, and the target in the spec
 
 def wanted(server: ServerConnection, cluster: str, word: str, rest: str) -> list[Wanted]:
     """The targets of a revocation in a cluster."""
-    found = server.get(path("apis", server.names.identity, "v1beta1", "clusters", cluster))
+    record = server.get(path("apis", server.names.identity, "v1beta1", "clusters", cluster))
     makers: dict[str, Callable[[], list[Wanted]]] = {
         "user": lambda: [_of_user(rest)],
         "account": lambda: [_of_account(rest)],
@@ -45,8 +45,8 @@ def wanted(server: ServerConnection, cluster: str, word: str, rest: str) -> list
     }
     if not rest:
         makers = {
-            "token": lambda: [_of_token(sys.stdin.read(LARGEST + 1), found)],
-            "certificate": lambda: [_of_file(sys.stdin.buffer.read(LARGEST + 1), found)],
+            "token": lambda: [_of_token(sys.stdin.read(LARGEST + 1), record)],
+            "certificate": lambda: [_of_file(sys.stdin.buffer.read(LARGEST + 1), record)],
         }
     if word not in makers:
         what = f"{word}/{rest}" if rest else word
@@ -119,7 +119,7 @@ def _of_file(data: bytes, cluster: Json) -> Wanted:
         authorities = certificates.parse_blocks(bundle) if bundle else []
     except (Refusal, ValueError) as problem:
         raise Complaint(f"standard input has no certificate: {problem}", USAGE) from None
-    if not any(has_issued(one, leaf) for one in authorities):
+    if not any(has_issued(authority, leaf) for authority in authorities):
         name = cluster["metadata"]["name"]
         raise Complaint(f"no client authority of {name} has issued that certificate")
     sha256 = certificates.fingerprint(leaf)
@@ -132,27 +132,31 @@ def _of_file(data: bytes, cluster: Json) -> Wanted:
     return printable(text), {"certificate": named}
 
 
-def _of_inventory(server: ServerConnection, cluster: str, given: str, by: str) -> list[Wanted]:
+def _of_inventory(server: ServerConnection, cluster: str, identifier: str, by: str) -> list[Wanted]:
     """Recorded certificates that are still valid."""
     records = list(server.items(issued.url(server), {"fieldSelector": f"spec.cluster={cluster}"}))
-    plain = given.replace(":", "")
-    found = [one for one in records if _is_named(one["spec"], given if by == "csr" else plain, by)]
-    live = [one for one in found if issued.end_of(one) > times.now()]
+    plain = identifier.replace(":", "")
+    matches = [
+        record
+        for record in records
+        if _is_named(record["spec"], identifier if by == "csr" else plain, by)
+    ]
+    live = [record for record in matches if issued.end_of(record) > times.now()]
     if not live:
-        what = "is still valid" if found else "is in the inventory of the cluster"
+        what = "is still valid" if matches else "is in the inventory of the cluster"
         raise Complaint(f"no such certificate {what}")
     if by == "cert" and len(live) > 1:
-        which = ", ".join(one["spec"]["sha256"] for one in live)
+        which = ", ".join(record["spec"]["sha256"] for record in live)
         raise Complaint(f"several certificates have that number; name one by its SHA-256: {which}")
-    return [_recorded(one["spec"]) for one in live]
+    return [_recorded(record["spec"]) for record in live]
 
 
-def _is_named(spec: Json, given: str, by: str) -> bool:
+def _is_named(spec: Json, identifier: str, by: str) -> bool:
     if by == "csr":
-        return bool(spec.get("request", {}).get("name") == given)
-    if len(given) == DIGITS_OF_SHA256:
-        return bool(spec["sha256"] == given)
-    return bool(spec["serialNumber"] == given.lstrip("0"))
+        return bool(spec.get("request", {}).get("name") == identifier)
+    if len(identifier) == DIGITS_OF_SHA256:
+        return bool(spec["sha256"] == identifier)
+    return bool(spec["serialNumber"] == identifier.lstrip("0"))
 
 
 def _recorded(spec: Json) -> Wanted:

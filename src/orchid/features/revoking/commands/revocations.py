@@ -30,17 +30,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, forms=())
 
 
-def run(chosen: argparse.Namespace) -> int:
-    server = connect(chosen)
+def run(arguments: argparse.Namespace) -> int:
+    server = connect(arguments)
     return show_list(
-        chosen,
+        arguments,
         server,
         url(server),
         COLUMNS,
-        query={"fieldSelector": f"spec.cluster={chosen.cluster}"} if chosen.cluster else None,
-        keep=lambda one: not chosen.holds or can_be_lifted(one),
-        order=lambda one: one["metadata"].get("creationTimestamp", ""),
-        empty="nothing is on hold" if chosen.holds else "nothing is revoked",
+        query={"fieldSelector": f"spec.cluster={arguments.cluster}"} if arguments.cluster else None,
+        keep=lambda revocation: not arguments.holds or can_be_lifted(revocation),
+        order=lambda revocation: revocation["metadata"].get("creationTimestamp", ""),
+        empty="nothing is on hold" if arguments.holds else "nothing is revoked",
     )
 
 
@@ -48,19 +48,19 @@ def url(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, "v1", "credentialrevocations", *parts)
 
 
-def target_of(one: Json) -> str:
+def target_of(revocation: Json) -> str:
     """The revoked credential, in the form of `orchid revoke` where there is one."""
-    spec = one["spec"]
-    if found := spec.get("certificate"):
-        return f"cert/{found.get('serialNumber') or found.get('sha256', '')}"
-    if found := spec.get("token"):
-        return f"token/{found.get('jti', '')}"
-    if found := spec.get("account"):
-        return f"account/{found.get('namespace', '')}/{found.get('name', '')}"
-    if found := spec.get("key"):
-        return f"key/{found.get('name', '')}"
-    if found := spec.get("user"):
-        return f"user/{found.get('username', '')}"
+    spec = revocation["spec"]
+    if target := spec.get("certificate"):
+        return f"cert/{target.get('serialNumber') or target.get('sha256', '')}"
+    if target := spec.get("token"):
+        return f"token/{target.get('jti', '')}"
+    if target := spec.get("account"):
+        return f"account/{target.get('namespace', '')}/{target.get('name', '')}"
+    if target := spec.get("key"):
+        return f"key/{target.get('name', '')}"
+    if target := spec.get("user"):
+        return f"user/{target.get('username', '')}"
     return f"authority/{spec.get('authority', {}).get('signerName', '')}"
 
 
@@ -69,7 +69,7 @@ def without_own(server: ServerConnection, records: Iterable[Json]) -> list[Json]
 
     Other programs accept them: only the revocation of a certificate is on a revocation list.
     """
-    named = {_serial_of(one) for one in server.items(url(server))}
+    named = {_serial_of(revocation) for revocation in server.items(url(server))}
     return [
         record
         for record in filter(issued.is_ours, records)
@@ -95,25 +95,25 @@ def _reason(one: Json) -> str:
     return reason
 
 
-def _effective(one: Json) -> Cell:
-    conditions = one.get("status", {}).get("conditions", ())
+def _effective(revocation: Json) -> Cell:
+    conditions = revocation.get("status", {}).get("conditions", ())
     is_true = any(
         each.get("type") == "Effective" and each.get("status") == "True" for each in conditions
     )
     return Cell("yes", "good") if is_true else Cell("not yet", "waiting")
 
 
-def _ends(one: Json) -> str:
-    end = times.parse(one.get("status", {}).get("expires"))
+def _ends(revocation: Json) -> str:
+    end = times.parse(revocation.get("status", {}).get("expires"))
     if end is None:
         return "never"
     left = (end - times.now()).total_seconds()
     return f"in {times.span(left)}" if left > 0 else "ended"
 
 
-def _issued_before(one: Json) -> str:
-    spec = one["spec"]
-    found: str = next(
+def _issued_before(revocation: Json) -> str:
+    spec = revocation["spec"]
+    moment: str = next(
         (
             target["issuedBefore"]
             for target in spec.values()
@@ -121,15 +121,15 @@ def _issued_before(one: Json) -> str:
         ),
         "",
     )
-    return found
+    return moment
 
 
-def _concerned(one: Json) -> str:
-    spec = one["spec"]
-    if found := spec.get("certificate"):
-        return str(found.get("requestName") or "")
-    found = spec.get("token") or {}
-    return "/".join(filter(None, (found.get("namespace"), found.get("name"))))
+def _concerned(revocation: Json) -> str:
+    spec = revocation["spec"]
+    if target := spec.get("certificate"):
+        return str(target.get("requestName") or "")
+    target = spec.get("token") or {}
+    return "/".join(filter(None, (target.get("namespace"), target.get("name"))))
 
 
 COLUMNS = (

@@ -106,79 +106,86 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    word, _, rest = chosen.what.partition("/")
-    if bool(chosen.name) != (chosen.what == LIFT):
+def run(arguments: argparse.Namespace) -> int:
+    word, _, rest = arguments.what.partition("/")
+    if bool(arguments.name) != (arguments.what == LIFT):
         raise Complaint("a second name goes with lift, and lift with one", USAGE)
-    if chosen.before and word not in ("account", "authority", "user"):
+    if arguments.before and word not in ("account", "authority", "user"):
         raise Complaint("--before is for accounts, authorities and users", USAGE)
-    if chosen.certificates and word not in ("account", "user"):
+    if arguments.certificates and word not in ("account", "user"):
         raise Complaint("--certificates is for accounts and users", USAGE)
-    if chosen.cluster and (chosen.before or chosen.certificates or chosen.what in (LIFT, SELF)):
+    if arguments.cluster and (
+        arguments.before or arguments.certificates or arguments.what in (LIFT, SELF)
+    ):
         raise Complaint("--cluster goes with none of --before, --certificates, lift, self", USAGE)
-    if (chosen.cert or chosen.key) and not (chosen.what == SELF and chosen.cert and chosen.key):
+    if (arguments.cert or arguments.key) and not (
+        arguments.what == SELF and arguments.cert and arguments.key
+    ):
         raise Complaint("--cert and --key go together, with self", USAGE)
-    server = connect(chosen, _identity(chosen))
-    if chosen.what == LIFT:
-        return _lift(server, chosen)
-    if chosen.cluster:
-        wanted = cluster_targets.wanted(server, chosen.cluster, word, rest)
+    server = connect(arguments, _identity(arguments))
+    if arguments.what == LIFT:
+        return _lift(server, arguments)
+    if arguments.cluster:
+        targets = cluster_targets.wanted(server, arguments.cluster, word, rest)
     else:
-        wanted = _wanted(server, chosen, word, rest)
-    _confirm(chosen, [f"will revoke: {text}" for text, _ in wanted])
-    return _create(server, chosen, wanted)
+        targets = _wanted(server, arguments, word, rest)
+    _confirm(arguments, [f"will revoke: {text}" for text, _ in targets])
+    return _create(server, arguments, targets)
 
 
 def _wanted(
-    server: ServerConnection, chosen: argparse.Namespace, word: str, rest: str
+    server: ServerConnection, arguments: argparse.Namespace, word: str, rest: str
 ) -> list["Wanted"]:
     if word == "csr" and rest:
         return _of_request(server, rest)
     if word == "cert" and rest:
         return [_of_serial(server, rest)]
-    if chosen.what == "token":
+    if arguments.what == "token":
         return [_of_token(server, sys.stdin.buffer.read(LARGEST_TOKEN + 1))]
-    if chosen.what == SELF:
+    if arguments.what == SELF:
         return [_of_holder(server.access.certificate)]
     if word == "account" and rest.count("/") == 1:
         namespace, name = rest.split("/")
-        target = _of_account(server, namespace, name, chosen.before)
-        return [target, *_certificates_of(server, f"{SUBJECT}{namespace}:{name}", chosen)]
+        target = _of_account(server, namespace, name, arguments.before)
+        return [target, *_certificates_of(server, f"{SUBJECT}{namespace}:{name}", arguments)]
     if word == "authority" and rest:
-        return [_of_authority(server, rest, chosen.before)]
+        return [_of_authority(server, rest, arguments.before)]
     if word == "key" and rest:
         return [_of_key(server, rest)]
     if word == "user" and rest:
-        return [_of_user(rest, chosen.before), *_certificates_of(server, rest, chosen)]
-    raise Complaint(f"{chosen.what!r} is none of {FORMS_OF_WHAT}", USAGE)
+        return [_of_user(rest, arguments.before), *_certificates_of(server, rest, arguments)]
+    raise Complaint(f"{arguments.what!r} is none of {FORMS_OF_WHAT}", USAGE)
 
 
-def _create(server: ServerConnection, chosen: argparse.Namespace, wanted: list["Wanted"]) -> int:
-    made = []
-    for _, spec in wanted:
+def _create(
+    server: ServerConnection, arguments: argparse.Namespace, targets: list["Wanted"]
+) -> int:
+    created = []
+    for _, spec in targets:
         try:
-            made.append(server.post(revocations.url(server), _body(server, chosen, spec)))
+            created.append(server.post(revocations.url(server), _body(server, arguments, spec)))
         except CommandRefused as refused:
             if refused.status != CONFLICT or not refused.about:
                 raise
             remark(f"already revoked, by {printable(refused.about)}")
-    if print_for_programs(chosen.output, made):
+    if print_for_programs(arguments.output, created):
         return 0
-    for one in made:
-        say(f"revoked, by {one['metadata']['name']}")
+    for revocation in created:
+        say(f"revoked, by {revocation['metadata']['name']}")
     return 0
 
 
-def _lift(server: ServerConnection, chosen: argparse.Namespace) -> int:
+def _lift(server: ServerConnection, arguments: argparse.Namespace) -> int:
     """Delete a revocation that is a hold or of a user; the server refuses any other."""
-    found = server.get(revocations.url(server, chosen.name))
-    if not revocations.can_be_lifted(found):
+    revocation = server.get(revocations.url(server, arguments.name))
+    if not revocations.can_be_lifted(revocation):
         raise Complaint(
-            f"{chosen.name} is final: only certificateHold and revocations of users can be lifted"
+            f"{arguments.name} is final: "
+            "only certificateHold and revocations of users can be lifted"
         )
-    _confirm(chosen, [f"will release: {revocations.target_of(found)}"])
-    server.delete(revocations.url(server, chosen.name))
-    say(f"released {revocations.target_of(found)}")
+    _confirm(arguments, [f"will release: {revocations.target_of(revocation)}"])
+    server.delete(revocations.url(server, arguments.name))
+    say(f"released {revocations.target_of(revocation)}")
     return 0
 
 
@@ -188,12 +195,14 @@ Wanted = tuple[str, Json]
 
 def _of_request(server: ServerConnection, name: str) -> list[Wanted]:
     query = {"fieldSelector": f"spec.request.name={issued.escaped(name)}"}
-    found = [one for one in server.items(issued.url(server), query) if issued.is_ours(one)]
-    live = [one for one in found if issued.end_of(one) > times.now()]
+    records = [
+        record for record in server.items(issued.url(server), query) if issued.is_ours(record)
+    ]
+    live = [record for record in records if issued.end_of(record) > times.now()]
     if not live:
-        what = "is still valid" if found else "is recorded"
+        what = "is still valid" if records else "is recorded"
         raise Complaint(f"no certificate of the request {name!r} {what}")
-    return [_certificate(one) for one in live]
+    return [_certificate(record) for record in live]
 
 
 def _of_serial(server: ServerConnection, given: str) -> Wanted:
@@ -219,7 +228,7 @@ def _of_token(server: ServerConnection, data: bytes) -> Wanted:
         payload = data.strip().split(b".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
         jti, subject, issuer = (claims[name] for name in ("jti", "sub", "iss"))
-        if not all(isinstance(one, str) for one in (jti, subject, issuer)):
+        if not all(isinstance(claim, str) for claim in (jti, subject, issuer)):
             raise ValueError  # an id that is a number names no token
         ends = {"expires": times.text_of(claims["exp"])} if "exp" in claims else {}
         if not _is_own(server, issuer):
@@ -239,10 +248,10 @@ def _of_token(server: ServerConnection, data: bytes) -> Wanted:
 def _is_own(server: ServerConnection, issuer: str) -> bool:
     """Whether the server issues such tokens; assumed if it does not report its issuer."""
     try:
-        found = server.get("/.well-known/openid-configuration").get("issuer")
+        own_issuer = server.get("/.well-known/openid-configuration").get("issuer")
     except CommandRefused:
         return True
-    return found in (None, issuer)
+    return own_issuer in (None, issuer)
 
 
 def _of_account(server: ServerConnection, namespace: str, name: str, before: str) -> Wanted:
@@ -252,13 +261,13 @@ def _of_account(server: ServerConnection, namespace: str, name: str, before: str
     return text, {"account": account}
 
 
-def _identity(chosen: argparse.Namespace) -> tuple[bytes, SecretValue] | None:
+def _identity(arguments: argparse.Namespace) -> tuple[bytes, SecretValue] | None:
     """The certificate and the key to authenticate with, if they are given."""
-    if not chosen.cert:
+    if not arguments.cert:
         return None
     try:
-        key = read_private(chosen.key)
-        return read_bounded(chosen.cert, LARGEST_CERTIFICATE), SecretValue(key.decode("latin-1"))
+        key = read_private(arguments.key)
+        return read_bounded(arguments.cert, LARGEST_CERTIFICATE), SecretValue(key.decode("latin-1"))
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
 
@@ -293,18 +302,18 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
 
 def _of_key(server: ServerConnection, name: str) -> Wanted:
     """A key; verifiers that have cached it are out of the server's reach."""
-    found = server.get(path("apis", server.names.identity, "v1beta1", "signingkeys", name))
-    status = found.get("status") or {}
+    key = server.get(path("apis", server.names.identity, "v1beta1", "signingkeys", name))
+    status = key.get("status") or {}
     live = (status.get("dependents") or {}).get("live", 0)
-    if authority := found["spec"].get("authority"):
-        text = f"the key {name} ({found['spec']['state']}) of the authority {authority}"
+    if authority := key["spec"].get("authority"):
+        text = f"the key {name} ({key['spec']['state']}) of the authority {authority}"
         text += " and every certificate that it has signed"
         remark(
             f"{live} certificates of {name} are valid. Verifiers elsewhere accept them until they "
             "fetch the trust bundle again"
         )
     else:
-        text = f"the token key {name} ({found['spec']['state']}) and every token that it has signed"
+        text = f"the token key {name} ({key['spec']['state']}) and every token that it has signed"
         remark(
             f"{live} recorded tokens of {name} are live; shorter ones are not recorded. Verifiers "
             "elsewhere that have cached the key accept its tokens until they fetch the keys again"
@@ -318,28 +327,30 @@ def _of_user(name: str, before: str) -> Wanted:
 
 
 def _certificates_of(
-    server: ServerConnection, user: str, chosen: argparse.Namespace
+    server: ServerConnection, user: str, arguments: argparse.Namespace
 ) -> list[Wanted]:
     """The certificates that name or were requested by a user, if they are to be revoked, too.
 
     Otherwise their number is reported: the revocation of a user is on no revocation list.
     """
     try:
-        records = [one for one in server.items(issued.url(server)) if issued.concerns(one, user)]
+        records = [
+            record for record in server.items(issued.url(server)) if issued.concerns(record, user)
+        ]
         live = revocations.without_own(server, records)
     except CommandRefused as refused:
-        if chosen.certificates or refused.status != FORBIDDEN:
+        if arguments.certificates or refused.status != FORBIDDEN:
             raise
         remark(f"you may not read which certificates of {user} other programs go on accepting")
         return []
-    if live and not chosen.certificates:
+    if live and not arguments.certificates:
         svids = sum(map(issued.is_svid, live))
         remark(
             f"{len(live)} valid certificates name or were requested by {user}, {svids} of them "
             "X.509-SVIDs. Other programs than this server accept them: to put them on the "
             "revocation lists, add --certificates"
         )
-    return [_certificate(one) for one in live if chosen.certificates]
+    return [_certificate(record) for record in live if arguments.certificates]
 
 
 def _issued_before(before: str) -> Json:
@@ -348,18 +359,18 @@ def _issued_before(before: str) -> Json:
     return {"issuedBefore": before} if before else {}
 
 
-def _confirm(chosen: argparse.Namespace, texts: list[str]) -> None:
+def _confirm(arguments: argparse.Namespace, texts: list[str]) -> None:
     for text in texts:
         remark(text)
-    insist(chosen, "Go on?")
+    insist(arguments, "Go on?")
 
 
-def _body(server: ServerConnection, chosen: argparse.Namespace, named: Json) -> Json:
-    spec = {**named, "reason": chosen.reason}
-    if chosen.cluster:
-        spec["cluster"] = chosen.cluster
-    if chosen.message:
-        spec["message"] = chosen.message
+def _body(server: ServerConnection, arguments: argparse.Namespace, named: Json) -> Json:
+    spec = {**named, "reason": arguments.reason}
+    if arguments.cluster:
+        spec["cluster"] = arguments.cluster
+    if arguments.message:
+        spec["message"] = arguments.message
     return {
         "apiVersion": f"{server.names.identity}/v1",
         "kind": KIND,

@@ -36,27 +36,27 @@ class CleanRevocations(Sweeper):
         # The name of one that stays, by target. A first one with a lesser reason stays, too, since
         # CRLs have its date.
         first: dict[tuple[tuple[str, ...], int], str] = {}
-        async for found in self._client.scan(ListSelection(CredentialRevocation)):
-            if found.has_expired(oldest):
-                await self._delete(found)
+        async for revocation in self._client.scan(ListSelection(CredentialRevocation)):
+            if revocation.has_expired(oldest):
+                await self._delete(revocation)
                 continue
-            key = found.target, found.gravity
-            if (name := first.setdefault(key, found.name)) != found.name:
-                first[key] = await self._stays(found, name)
+            key = revocation.target, revocation.gravity
+            if (name := first.setdefault(key, revocation.name)) != revocation.name:
+                first[key] = await self._stays(revocation, name)
 
-    async def _stays(self, found: CredentialRevocation, name: str) -> str:
+    async def _stays(self, revocation: CredentialRevocation, name: str) -> str:
         """Delete one of two revocations of a target if the other supersedes it; return the
         other.
         """
         other = await self._client.find(CredentialRevocation, name)
         if other is None:
-            return found.name
-        if found.is_superseded_by(other):
-            await self._delete_superseded(found)
+            return revocation.name
+        if revocation.is_superseded_by(other):
+            await self._delete_superseded(revocation)
             return other.name
-        if other.is_superseded_by(found):
+        if other.is_superseded_by(revocation):
             await self._delete_superseded(other)
-            return found.name
+            return revocation.name
         return other.name
 
     async def _delete_superseded(self, found: CredentialRevocation) -> None:

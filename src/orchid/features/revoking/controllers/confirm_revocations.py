@@ -53,13 +53,13 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
         home, label = names.system_namespace, f"{server_label(names)}=true"
         self.triggers = (Trigger(ListSelection(Lease, namespace=home, labels=label), self._heard),)
 
-    async def reconcile(self, found: CredentialRevocation) -> float | None:
-        key = (found.namespace, found.name)
-        if found.is_effective:
+    async def reconcile(self, revocation: CredentialRevocation) -> float | None:
+        key = (revocation.namespace, revocation.name)
+        if revocation.is_effective:
             self._waiting.discard(key)
             return None
         self._waiting.add(key)
-        revision, live = int(found.metadata.resource_version), self._live()
+        revision, live = int(revocation.metadata.resource_version), self._live()
         if not live or min(live) < revision:
             return LOOK_AGAIN  # a crashed server is no longer counted after a while
         condition = Condition(
@@ -68,9 +68,11 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
             reason="Applied",
             message=f"Refused by every server ({len(live)}).",
         )
-        await self._client.update_status(with_conditions(found, [condition], self._clock.now()))
+        await self._client.update_status(
+            with_conditions(revocation, [condition], self._clock.now())
+        )
         self._waiting.discard(key)
-        await self._record(found, "Revoked")
+        await self._record(revocation, "Revoked")
         return None
 
     async def gone(self, last: CredentialRevocation) -> None:

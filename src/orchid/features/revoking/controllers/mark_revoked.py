@@ -102,19 +102,19 @@ class MarkRevoked(Worker[Key, None]):
                     listed.set()
 
     def _take(self, event: WatchedChange[CredentialRevocation], index: RevocationIndex) -> None:
-        found = event.object
+        revocation = event.object
         if event.type == DELETED:
-            index.remove(found.name)
+            index.remove(revocation.name)
         else:
-            index.put(found)
+            index.put(revocation)
         if index is not self._index:
             return  # all is compared when everything is listed
-        if name := record_name(found):
+        if name := record_name(revocation):
             self.queue.add((CERTIFICATE, name))
-        elif found.spec.authority:
-            self.queue.add((SIGNER, found.spec.authority.signer_name))
-        elif found.spec.username:
-            self.queue.add((CLUSTER, found.spec.cluster))
+        elif revocation.spec.authority:
+            self.queue.add((SIGNER, revocation.spec.authority.signer_name))
+        elif revocation.spec.username:
+            self.queue.add((CLUSTER, revocation.spec.cluster))
 
     # -- marks --------------------------------------------------------------------------------
 

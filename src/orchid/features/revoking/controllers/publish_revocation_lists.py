@@ -154,23 +154,23 @@ class PublishRevocationLists(Worker[str, None]):
         changed = asyncio.Event()
         start(self._authorities.follow(lambda _authority: changed.set()))
         await self._authorities.all_loaded.wait()
-        known = self._known_keys()
+        keys = self._known_keys()
         own = await self._own_lists()
         self._lists = {**own, **platform_lists(self._signers)}
-        for name, one in own.items():
-            for group in one.groups():
+        for name, list_ in own.items():
+            for group in list_.groups():
                 self._own_names.setdefault(group, []).append(name)
         start(self._follow_maps())
         start(self._follow_revocations(start))
         ready = self._authorities.ready
-        signing = {key.revocation_list for one in ready for key in one.status.keys[:1]}
-        if signing <= own.keys() and len(own) == len(known):
-            await self._another(known, changed)
+        signing = {key.revocation_list for list_ in ready for key in list_.status.keys[:1]}
+        if signing <= own.keys() and len(own) == len(keys):
+            await self._another(keys, changed)
         else:
             # A key that only signs its list may be lost for good.
             again = CANNOT_AGAIN if signing <= own.keys() else KEY_AGAIN
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._another(known, changed), again)
+                await asyncio.wait_for(self._another(keys, changed), again)
         raise Expired("other keys sign now")
 
     async def _another(self, known: dict[str, str], changed: asyncio.Event) -> None:
@@ -182,27 +182,27 @@ class PublishRevocationLists(Worker[str, None]):
     def _known_keys(self) -> dict[str, str]:
         """The certificate of the signer for each key in use, by its list."""
         return {
-            key.revocation_list: one.status.certificate
-            for one in self._authorities.ready
-            for key in one.status.keys
+            key.revocation_list: authority.status.certificate
+            for authority in self._authorities.ready
+            for key in authority.status.keys
         }
 
     async def _own_lists(self) -> dict[str, PublishedList]:
         """The lists of keys that can sign; the last list of any other stays."""
-        found = {}
-        for one in self._authorities.ready:
-            for key in one.status.keys:
+        lists = {}
+        for owner in self._authorities.ready:
+            for key in owner.status.keys:
                 try:
-                    authority = await self._own.load(one, key)
+                    authority = await self._own.load(owner, key)
                 except (Refusal, TryAgain) as problem:
-                    extra = {"authority": one.name, "key": key.name, "why": str(problem)}
+                    extra = {"authority": owner.name, "key": key.name, "why": str(problem)}
                     log.warning("crl.not_published", extra=extra)
                     continue
-                signers = frozenset(one.signers)
-                found[key.revocation_list] = PublishedList(
-                    functools.partial(_identity, authority), signers, one.name
+                signers = frozenset(owner.signers)
+                lists[key.revocation_list] = PublishedList(
+                    functools.partial(_identity, authority), signers, owner.name
                 )
-        return found
+        return lists
 
     async def _follow_maps(self) -> None:
         """Check a list when one of its ConfigMaps changes."""
@@ -250,40 +250,42 @@ class PublishRevocationLists(Worker[str, None]):
             names = {name for group in groups for name in self._own_names.get(group, ())}
             # The key of a platform authority is a file, which may change at any time.
             platform = platform_lists(self._signers).items()
-            names |= {name for name, one in platform if not groups.isdisjoint(one.groups())}
+            names |= {name for name, crl in platform if not groups.isdisjoint(crl.groups())}
             for name in names:
                 self._versions[name] += 1
                 self.queue.add(name)
 
     def _take(self, event: WatchedChange[CredentialRevocation]) -> list[str]:
         """Apply a change of one revocation; return the groups that changed."""
-        found, deleted = event.object, event.type == DELETED
-        expires = found.status.expires
+        revocation, deleted = event.object, event.type == DELETED
+        expires = revocation.status.expires
         if deleted and expires is not None and expires <= self._clock.now():
             return []  # deleted because it expired; entries stay for a while
-        if found.spec.authority:
-            self._take_wide(found, deleted=deleted)
+        if revocation.spec.authority:
+            self._take_wide(revocation, deleted=deleted)
             return []
-        named = named_certificate(found)
+        named = named_certificate(revocation)
         if named is None:
             return []
         which, entry = named
         if deleted:
-            self._revoked.drop(found.name, which)
-        elif not self._revoked.put(found.name, which, entry):
+            self._revoked.drop(revocation.name, which)
+        elif not self._revoked.put(revocation.name, which, entry):
             return []  # another part of the revocation changed
         return [which.group]
 
-    def _take_wide(self, found: CredentialRevocation, *, deleted: bool) -> None:
-        target, when = found.spec.authority, found.metadata.creation_timestamp
+    def _take_wide(self, revocation: CredentialRevocation, *, deleted: bool) -> None:
+        target, when = revocation.spec.authority, revocation.metadata.creation_timestamp
         if target is None or target.issued_before is None or when is None:
             return
-        known = self._wide.setdefault(target.signer_name, {})
-        if (self._loaded or self._loading) and deleted == (found.name in known):
+        revocations = self._wide.setdefault(target.signer_name, {})
+        if (self._loaded or self._loading) and deleted == (revocation.name in revocations):
             raise Expired("the certificates of a signer have to be read again")
         if not deleted:
-            reason = found.spec.reason or UNSPECIFIED
-            known[found.name] = AuthorityWide(found.name, target.issued_before, when, reason)
+            reason = revocation.spec.reason or UNSPECIFIED
+            revocations[revocation.name] = AuthorityWide(
+                revocation.name, target.issued_before, when, reason
+            )
 
     def _take_issued(self, event: WatchedChange[IssuedCertificate]) -> list[str]:
         """Apply one record of a signer that was revoked as a whole."""
@@ -293,8 +295,15 @@ class PublishRevocationLists(Worker[str, None]):
             return []  # it expired, and its entry stays for a while; or it is not of our signers
         group = group_of(spec.authority_key, spec.signer_name)
         which = SerialOfKey(group, int(spec.serial_number, 16))
-        hit = [one for one in self._wide.get(spec.signer_name, {}).values() if issued <= one.until]
-        entries = [(one.name, ListEntry(one.when, one.reason, spec.not_after)) for one in hit]
+        hit = [
+            revocation
+            for revocation in self._wide.get(spec.signer_name, {}).values()
+            if issued <= revocation.until
+        ]
+        entries = [
+            (revocation.name, ListEntry(revocation.when, revocation.reason, spec.not_after))
+            for revocation in hit
+        ]
         changed = [self._revoked.put(name, which, entry) for name, entry in entries]
         return [group] if any(changed) else []
 
@@ -303,14 +312,14 @@ class PublishRevocationLists(Worker[str, None]):
     async def attend(self, key: str, value: None) -> float | None:
         if not self._loaded:
             return None  # every list is queued when all revocations are loaded
-        wanted, now = self._lists.get(key), self._clock.now()
-        if wanted is None:
+        crl, now = self._lists.get(key), self._clock.now()
+        if crl is None:
             return None  # its authority is gone; the last list stays until it expires
-        signing_keys, stored = await self._keys_of(key, wanted), self._stored.get(key)
+        signing_keys, stored = await self._keys_of(key, crl), self._stored.get(key)
         is_due = (
             stored is None
             or stored.version != self._versions[key]
-            or stored.public_key != _public_key(wanted.authority())
+            or stored.public_key != _public_key(crl.authority())
             or stored.renewal <= now
         )
         if stored is None or is_due or not await self._is_there(stored):
@@ -318,7 +327,7 @@ class PublishRevocationLists(Worker[str, None]):
             if not is_due and (pause := self._corrections.wait_for(key)):
                 return pause
             try:
-                stored = await self._publish_next(key, wanted, signing_keys)
+                stored = await self._publish_next(key, crl, signing_keys)
             except NotPermittedToSign as refusal:
                 log.warning("crl.not_published", extra={"authority": key, "why": str(refusal)})
                 return CANNOT_AGAIN
@@ -328,32 +337,34 @@ class PublishRevocationLists(Worker[str, None]):
         is_file = key in platform_lists(self._signers)
         return left if is_counted and not is_file else min(left, KEY_AGAIN)
 
-    async def _keys_of(self, name: str, wanted: PublishedList) -> list[SigningKey]:
+    async def _keys_of(self, name: str, crl: PublishedList) -> list[SigningKey]:
         """The keys with a list of this name: one, or those of servers' files."""
-        owner = await self._client.find(CertificateAuthority, wanted.owner)
+        owner = await self._client.find(CertificateAuthority, crl.owner)
         if owner is None:
             return []
-        named = [one.name for one in owner.status.keys if one.revocation_list == name]
-        found = [await self._client.find(SigningKey, one) for one in named]
-        return [key for key in found if key is not None and belongs_to(key, owner)]
+        named = [
+            reference.name for reference in owner.status.keys if reference.revocation_list == name
+        ]
+        keys = [await self._client.find(SigningKey, reference) for reference in named]
+        return [key for key in keys if key is not None and belongs_to(key, owner)]
 
     async def _is_there(self, stored: StoredEdition) -> bool:
         """Whether the ConfigMaps of an edition are as they were stored."""
         for index, (name, digest) in enumerate(stored.parts.items()):
-            found = await self._client.find(ConfigMap, name, self._home)
-            if found is None or _digest(found.binary_data.get(stored_list.DATA, b"")) != digest:
+            part = await self._client.find(ConfigMap, name, self._home)
+            if part is None or _digest(part.binary_data.get(stored_list.DATA, b"")) != digest:
                 return False
-            if index == 0 and found.data != stored.head:
+            if index == 0 and part.data != stored.head:
                 return False
         return True
 
     async def _publish_next(
-        self, name: str, wanted: PublishedList, signing_keys: Sequence[SigningKey]
+        self, name: str, crl: PublishedList, signing_keys: Sequence[SigningKey]
     ) -> StoredEdition:
         """Sign and store the next edition of a list."""
-        now, authority, version = self._clock.now(), wanted.authority(), self._versions[name]
+        now, authority, version = self._clock.now(), crl.authority(), self._versions[name]
         self._revoked.forget_ended(now)
-        entries = self._revoked.of(wanted.groups())
+        entries = self._revoked.of(crl.groups())
         before = await self._client.find(ConfigMap, stored_list.head_name(name), self._home)
         last = max((key.status.revocation_list_number for key in signing_keys), default=0)
         if not last and before:  # of an earlier version
@@ -409,10 +420,10 @@ class PublishRevocationLists(Worker[str, None]):
 
     async def _remove(self, name: str) -> bool:
         """Delete a ConfigMap; return whether there was one."""
-        found = await self._client.find(ConfigMap, name, self._home)
-        if found is not None:
-            await self._client.delete_gone(ConfigMap, found)
-        return found is not None
+        part = await self._client.find(ConfigMap, name, self._home)
+        if part is not None:
+            await self._client.delete_gone(ConfigMap, part)
+        return part is not None
 
     def _part(self, name: str, data: bytes) -> ConfigMap:
         meta = ObjectMeta(name=name, namespace=self._home)
@@ -452,13 +463,13 @@ def _signed(
 
 def platform_lists(signers: Mapping[str, Signer]) -> dict[str, PublishedList]:
     """One list for each authority of the platform signers, by the name of the authority."""
-    found: dict[str, PublishedList] = {}
+    lists: dict[str, PublishedList] = {}
     for name, signer in signers.items():
-        before = found.get(signer.list_name)
-        known = before.signers if before else frozenset[str]()
-        signers_of_it = known | {name}
-        found[signer.list_name] = PublishedList(signer.authority, signers_of_it, signer.list_name)
-    return found
+        before = lists.get(signer.list_name)
+        names = before.signers if before else frozenset[str]()
+        signers_of_it = names | {name}
+        lists[signer.list_name] = PublishedList(signer.authority, signers_of_it, signer.list_name)
+    return lists
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:

@@ -61,20 +61,24 @@ class RevocationIndex:
         """
         spec, recorded = record.spec, record.metadata.creation_timestamp
         requested = spec.request.created if spec.cluster else recorded
-        found = [*self._targets.get((spec.cluster, CERTIFICATE, spec.sha256), {}).values()]
+        revocations = [*self._targets.get((spec.cluster, CERTIFICATE, spec.sha256), {}).values()]
         for what, name, issued in (
             (SIGNER, spec.signer_name, recorded),
             (USER, record.username, requested),
         ):
-            for one in self._targets.get((spec.cluster, what, name), {}).values():
-                until = _until(one)
+            for revocation in self._targets.get((spec.cluster, what, name), {}).values():
+                until = _until(revocation)
                 if issued is not None and until is not None and issued <= until:
-                    found.append(one)
-        found = [one for one in found if _is_same_cluster(one.spec.cluster_uid, spec.cluster_uid)]
-        if not found:
+                    revocations.append(revocation)
+        revocations = [
+            revocation
+            for revocation in revocations
+            if _is_same_cluster(revocation.spec.cluster_uid, spec.cluster_uid)
+        ]
+        if not revocations:
             return None
-        final = [one for one in found if not one.is_hold] or found
-        gravest = max(final, key=lambda one: one.gravity)
+        final = [revocation for revocation in revocations if not revocation.is_hold] or revocations
+        gravest = max(final, key=lambda revocation: revocation.gravity)
         return Revoked(time=min(map(_made, final)), reason=gravest.reason)
 
 

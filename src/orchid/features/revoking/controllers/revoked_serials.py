@@ -47,13 +47,13 @@ def group_of(authority_key: str, signer_name: str) -> str:
     return authority_key or f"signer {signer_name}"
 
 
-def named_certificate(found: CredentialRevocation) -> tuple[SerialOfKey, ListEntry] | None:
+def named_certificate(revocation: CredentialRevocation) -> tuple[SerialOfKey, ListEntry] | None:
     """The certificate that a revocation names; None if it names none of a signer of ours."""
-    named, when = found.spec.certificate, found.metadata.creation_timestamp
-    if found.spec.cluster or named is None or not named.serial_number or when is None:
+    named, when = revocation.spec.certificate, revocation.metadata.creation_timestamp
+    if revocation.spec.cluster or named is None or not named.serial_number or when is None:
         return None
     group = group_of(named.authority_key, named.signer_name)
-    entry = ListEntry(when, found.spec.reason or UNSPECIFIED, found.status.expires)
+    entry = ListEntry(when, revocation.spec.reason or UNSPECIFIED, revocation.status.expires)
     return SerialOfKey(group, int(named.serial_number, 16)), entry
 
 
@@ -95,19 +95,21 @@ class RevokedSerials:
 
     def of(self, groups: Iterable[str]) -> RevokedCertificates:
         """A copy of the entries of some groups."""
-        found = RevokedCertificates()
+        certificates = RevokedCertificates()
         for group in groups:
             if group in self._encoded:
-                found.update(self._encoded[group])
-        return found
+                certificates.update(self._encoded[group])
+        return certificates
 
     def _encode(self, which: SerialOfKey) -> None:
         entries = self._entries.get(which)
         if entries:
-            final = [one for one in entries.values() if one.reason != HOLD] or entries.values()
-            gravest = max(final, key=lambda one: gravity_of(one.reason))
+            final = [
+                entry for entry in entries.values() if entry.reason != HOLD
+            ] or entries.values()
+            gravest = max(final, key=lambda entry: gravity_of(entry.reason))
             encoded = self._encoded.setdefault(which.group, RevokedCertificates())
-            encoded.add(which.serial, min(one.when for one in final), gravest.reason)
+            encoded.add(which.serial, min(entry.when for entry in final), gravest.reason)
             return
         self._entries.pop(which, None)
         if which.group in self._encoded:

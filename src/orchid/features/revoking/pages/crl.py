@@ -60,10 +60,10 @@ class ServedLists:
         """The list of a request."""
         if http.method not in READING:
             raise MethodNotAllowed
-        found = self.at(http.path)
-        if found is None:
+        served_list = self.at(http.path)
+        if served_list is None:
             raise NoSuchRoute
-        return found
+        return served_list
 
     def at(self, path: str) -> ServedList | None:
         """The list of a path, or None."""
@@ -71,14 +71,14 @@ class ServedLists:
         authority, dot, ending = name.rpartition(".")
         if not path.startswith(PREFIX) or not dot or len(name) > LONGEST_NAME or "/" in name:
             return None
-        found = self._lists(authority, ending)
-        if not found:
+        lists = self._lists(authority, ending)
+        if not lists:
             self._made.pop(name, None)
             return None
-        made = self._made.get(name)
-        if made is None or not _are_same(made[0], found):
-            made = self._made[name] = (found, _served(found, ending))
-        return made[1]
+        cached = self._made.get(name)
+        if cached is None or not _are_same(cached[0], lists):
+            cached = self._made[name] = (lists, _served(lists, ending))
+        return cached[1]
 
     def _lists(self, name: str, ending: str) -> tuple[bytes, ...]:
         if ending == "pem":
@@ -94,11 +94,11 @@ class RevocationListPages:
         self._lists = lists
 
     def __call__(self, exchange: Exchange) -> Response:
-        found = self._lists.asked_for(exchange.http)
-        headers = head(exchange, found.headers, cache=CACHE)
-        if is_current(exchange.http, found.tag):
+        served_list = self._lists.asked_for(exchange.http)
+        headers = head(exchange, served_list.headers, cache=CACHE)
+        if is_current(exchange.http, served_list.tag):
             return Response(304, headers)
-        return Response(200, headers, found.body, is_cached=True)
+        return Response(200, headers, served_list.body, is_cached=True)
 
 
 class PlainRevocationLists:
@@ -108,11 +108,11 @@ class PlainRevocationLists:
         self._lists = lists
 
     async def __call__(self, http: HttpRequest) -> Response:
-        found = self._lists.asked_for(http)
-        headers = found.headers + b"Cache-Control: %b\r\n" % CACHE
-        if is_current(http, found.tag):
+        served_list = self._lists.asked_for(http)
+        headers = served_list.headers + b"Cache-Control: %b\r\n" % CACHE
+        if is_current(http, served_list.tag):
             return Response(304, headers)
-        return Response(200, headers, found.body, is_cached=True)
+        return Response(200, headers, served_list.body, is_cached=True)
 
 
 def _are_same(some: tuple[bytes, ...], others: tuple[bytes, ...]) -> bool:

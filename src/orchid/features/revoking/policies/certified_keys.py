@@ -50,8 +50,11 @@ class CertifiedKeys:
         entry = self._keys.get("", key)
         if entry is None or not entry.object.spec.authority:
             return ()
-        found = [self._revocation(request, new, one) for one in self._certificates(entry.object)]
-        return tuple(one for one in found if not self._is_covered(one))
+        candidates = [
+            self._revocation(request, new, certificate)
+            for certificate in self._certificates(entry.object)
+        ]
+        return tuple(certificate for certificate in candidates if not self._is_covered(certificate))
 
     def _certificates(self, key: SigningKey) -> Iterator[tuple[IssuedFacts, str]]:
         """The certificates of a key by other keys, each with its signer; "" if it is not ours."""
@@ -71,9 +74,9 @@ class CertifiedKeys:
                 yield facts, ""
 
     def _revocation(
-        self, request: Request, of_key: CredentialRevocation, one: tuple[IssuedFacts, str]
+        self, request: Request, of_key: CredentialRevocation, pair: tuple[IssuedFacts, str]
     ) -> CredentialRevocation:
-        facts, signer = one
+        facts, signer = pair
         certificate = RevokedCertificate(sha256=facts.sha256)
         if signer:  # a certificate by an authority elsewhere is on none of our lists
             certificate = RevokedCertificate(

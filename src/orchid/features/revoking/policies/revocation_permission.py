@@ -245,11 +245,11 @@ class RevocationPermission(AdmissionPolicy):
         if entry.object.is_file:
             text = "it is a key of the servers' files: replace the files"
             _refuse(kind, new, invalid(path, named.name, text))
-        found = entry.object.key_id
-        if named.key_id not in ("", found):
-            text = f"{named.name} has {quote(found)}"
+        key_id = entry.object.key_id
+        if named.key_id not in ("", key_id):
+            text = f"{named.name} has {quote(key_id)}"
             _refuse(kind, new, invalid(SPEC / "key" / "keyID", named.key_id, text))
-        return replace(named, key_id=found, sha256=entry.object.public_key_sha256)
+        return replace(named, key_id=key_id, sha256=entry.object.public_key_sha256)
 
     async def _certificate(
         self,
@@ -268,14 +268,16 @@ class RevocationPermission(AdmissionPolicy):
         else:
             request.annotate(self._holder_annotation, own.sha256)
         recorded = await self._recorded(named, own)
-        found = [one for one in recorded if named.signer_name in ("", one.signer_name)]
-        if not found:
+        matches = [
+            candidate for candidate in recorded if named.signer_name in ("", candidate.signer_name)
+        ]
+        if not matches:
             return await self._unseen(request, kind, new, named, recorded)
-        if len(found) > 1:
-            numbers = ", ".join(one.serial_number for one in found[:10])
+        if len(matches) > 1:
+            numbers = ", ".join(candidate.serial_number for candidate in matches[:10])
             text = f"several certificates were issued for requests of that name: {numbers}"
             _refuse(kind, new, invalid(CERTIFICATE / "requestName", named.request_name, text))
-        record = found[0]
+        record = matches[0]
         certificate = RevokedCertificate(
             sha256=record.sha256,
             signer_name=record.signer_name,
@@ -284,10 +286,10 @@ class RevocationPermission(AdmissionPolicy):
             authority_key=record.authority_key,
         )
         for field in named.__struct_fields__:
-            given, actual = getattr(named, field), getattr(certificate, field)
-            if given and given != actual:
+            expected, actual = getattr(named, field), getattr(certificate, field)
+            if expected and expected != actual:
                 text = f"that certificate has {quote(actual)}"
-                _refuse(kind, new, invalid(CERTIFICATE / field, given, text))
+                _refuse(kind, new, invalid(CERTIFICATE / field, expected, text))
         self._warn_of_key(request, record)
         if not self._is_ours(record.signer_name):
             self._without_list(request, kind, new, certificate)
@@ -343,8 +345,8 @@ class RevocationPermission(AdmissionPolicy):
         be on no CRL.
         """
         for field, wire in (("serial_number", "serialNumber"), ("request_name", "requestName")):
-            if given := getattr(named, field):
-                _refuse(kind, new, not_found(CERTIFICATE / wire, given))
+            if identifier := getattr(named, field):
+                _refuse(kind, new, not_found(CERTIFICATE / wire, identifier))
         # Signer and expiry are unknown: a given signer is ignored, and the expiry of the CAs is
         # the limit.
         spec = replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256))
@@ -376,17 +378,17 @@ class RevocationPermission(AdmissionPolicy):
     ) -> list[IssuedCertificateSpec]:
         """The records of a certificate: several only for the name of a request."""
         if own is not None:
-            return [one for one in self._of_serial(own.serial) if one.sha256 == own.sha256]
+            return [record for record in self._of_serial(own.serial) if record.sha256 == own.sha256]
         if named.serial_number:
             return self._of_serial(named.serial_number)
         if named.sha256:
-            found = await self._records_with(b'"sha256":"%b"' % named.sha256.encode())
-            return [one for one in found if one.sha256 == named.sha256][:1]
+            records = await self._records_with(b'"sha256":"%b"' % named.sha256.encode())
+            return [record for record in records if record.sha256 == named.sha256][:1]
         if not named.request_name:
             return []
         needle = b'"request":{"name":%b' % msgspec.json.encode(named.request_name)
-        found = await self._records_with(needle)
-        return [one for one in found if one.request.name == named.request_name]
+        records = await self._records_with(needle)
+        return [record for record in records if record.request.name == named.request_name]
 
     async def _records_with(self, needle: bytes) -> list[IssuedCertificateSpec]:
         found = await _holding(list(self._records.entries.values()), needle)
@@ -415,10 +417,10 @@ class RevocationPermission(AdmissionPolicy):
             return self._end_of_token(spec.token)
         if spec.account and await self._has_secrets(spec.account):
             return None  # tokens of Secrets never expire
-        there = self._accounts.get(named.namespace, named.name)
-        made = there.meta.creation_timestamp if there else None
+        account = self._accounts.get(named.namespace, named.name)
+        created = account.meta.creation_timestamp if account else None
         until = spec.account.issued_before if spec.account else None
-        return self._all_ended(until or now, made)
+        return self._all_ended(until or now, created)
 
     async def _certificates_end(self, spec: CredentialRevocationSpec) -> datetime | None:
         """Expiry of the last recorded certificate that a revocation of its account affects."""

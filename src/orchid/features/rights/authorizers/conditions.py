@@ -45,10 +45,10 @@ class Conditions:
             seconds = self._monotonic() - started
             self._metrics.condition_seconds.observe(seconds, _TYPE, self._name)
 
-    def _judged(self, given: ExpressionInput, errors: list[str]) -> bool:
+    def _judged(self, variables: ExpressionInput, errors: list[str]) -> bool:
         for expression in self._expressions:
             try:
-                holds = expression.holds(given)
+                holds = expression.holds(variables)
             except Failed as failure:
                 errors.append(f"cel evaluation error: {failure}")
                 continue

@@ -110,7 +110,7 @@ def read_configuration(
         errors = [str(error) for error in _errors(sent.authorizers, compiler)]
     except LibraryMissing as problem:
         raise InvalidAuthorization(str(problem)) from None
-    missing = sorted(set(must_have) - {one.type for one in sent.authorizers})
+    missing = sorted(set(must_have) - {authorizer.type for authorizer in sent.authorizers})
     if missing:
         errors.append(f"authorizers: these were configured at the start and must stay: {missing}")
     if errors:
@@ -224,11 +224,11 @@ def _choice_errors(path: Path, sent: _Webhook) -> Iterator[FieldError]:
     elif sent.match_conditions:
         where = path / "matchConditionSubjectAccessReviewVersion"
         yield required(where, "required if match conditions are specified")
-    for name, (chosen, supported) in choices.items():
-        if not chosen:
+    for name, (choice, supported) in choices.items():
+        if not choice:
             yield required(path / name)
-        elif chosen not in supported:
-            yield unsupported(path / name, chosen, supported)
+        elif choice not in supported:
+            yield unsupported(path / name, choice, supported)
 
 
 def _connection_errors(path: Path, sent: _Connection) -> Iterator[FieldError]:

@@ -57,7 +57,7 @@ class Authorization:
         self._data = b""
         self._problem = ""
         self._wanted = self._read(source) if isinstance(source, Path) else source
-        self._types = {one.type for one in self._wanted} - {WEBHOOK}
+        self._types = {authorizer.type for authorizer in self._wanted} - {WEBHOOK}
         self._built = {type_: types[type_]() for type_ in self._types}
         self.authorizer = Union(self._members(self._wanted))
 
@@ -88,17 +88,20 @@ class Authorization:
 
     async def _reload(self, data: bytes) -> None:
         """Load the file; raises if it, or a kubeconfig that it names, is invalid."""
-        wanted = await asyncio.to_thread(
+        configuration = await asyncio.to_thread(
             read_configuration, data, self._compiler, must_have=self._types
         )
-        if wanted == self._wanted:
+        if configuration == self._wanted:
             return
-        added = sorted({one.type for one in wanted} - {WEBHOOK, *self._built})
+        added = sorted({authorizer.type for authorizer in configuration} - {WEBHOOK, *self._built})
         if added:
             raise InvalidAuthorization(f"authorizers: these need a new start: {added}")
-        self.authorizer.replace(await asyncio.to_thread(self._members, wanted))
-        self._wanted = wanted
-        log.info("authorization.reloaded", extra={"authorizers": [one.name for one in wanted]})
+        self.authorizer.replace(await asyncio.to_thread(self._members, configuration))
+        self._wanted = configuration
+        log.info(
+            "authorization.reloaded",
+            extra={"authorizers": [authorizer.name for authorizer in configuration]},
+        )
         self.metrics.reloads.succeeded(self._clock.now(), data)
 
     def _read(self, file: Path) -> Wanted:
@@ -106,23 +109,27 @@ class Authorization:
         self.metrics.reloads.in_use(self._data)
         return read_configuration(self._data, self._compiler)
 
-    def _members(self, wanted: Wanted) -> list[Member]:
+    def _members(self, configuration: Wanted) -> list[Member]:
         members: list[Member] = []
-        for one in wanted:
-            tally = self.metrics.decisions.of(one.type, one.name)
-            members.append(Member(self._authorizer(one), tally))
-            if one.type == ROLES:
+        for authorizer in configuration:
+            tally = self.metrics.decisions.of(authorizer.type, authorizer.name)
+            members.append(Member(self._authorizer(authorizer), tally))
+            if authorizer.type == ROLES:
                 members += [Member(other, tally) for other in self._after_roles]
         return members
 
-    def _authorizer(self, wanted: AuthorizerSettings) -> ListingAuthorizer:
-        if wanted.webhook is None:
-            return self._built[wanted.type]
-        settings = wanted.webhook
-        expressions = [self._compiler.request_condition(one) for one in settings.conditions]
+    def _authorizer(self, authorizer: AuthorizerSettings) -> ListingAuthorizer:
+        if authorizer.webhook is None:
+            return self._built[authorizer.type]
+        settings = authorizer.webhook
+        expressions = [
+            self._compiler.request_condition(condition) for condition in settings.conditions
+        ]
         monotonic = self._clock.monotonic
         conditions = (
-            Conditions(expressions, wanted.name, self.metrics, monotonic) if expressions else None
+            Conditions(expressions, authorizer.name, self.metrics, monotonic)
+            if expressions
+            else None
         )
         remote = FollowedKubeconfig(Path(settings.kubeconfig), monotonic)
         return Webhook(
@@ -130,7 +137,7 @@ class Authorization:
             JsonEndpoint(remote, timeout=settings.timeout),
             monotonic,
             settings,
-            name=wanted.name,
+            name=authorizer.name,
             conditions=conditions,
             metrics=self.metrics,
         )

@@ -47,13 +47,13 @@ def authorization(
         raise BadSettings(f"--{flag}: {problem}") from None
 
 
-def _file(given: Given) -> Path:
+def _file(options: Given) -> Path:
     usual = Given()
     for name in FLAGS:
-        if getattr(given, name) != getattr(usual, name):
+        if getattr(options, name) != getattr(usual, name):
             flag = name.replace("_", "-")
             raise BadSettings(f"--authorization-config: not to be given with --{flag}")
-    return Path(given.authorization_config)
+    return Path(options.authorization_config)
 
 
 def _flags(settings: Settings) -> Wanted:
@@ -64,13 +64,13 @@ def _flags(settings: Settings) -> Wanted:
 
 
 def _webhook(settings: Settings) -> AuthorizerSettings:
-    given = settings.given
-    if not given.authorization_webhook_config_file:
+    options = settings.given
+    if not options.authorization_webhook_config_file:
         raise BadSettings("--authorization-mode: Webhook needs --authorization-webhook-config-file")
     webhook = WebhookSettings(
-        version=given.authorization_webhook_version,
+        version=options.authorization_webhook_version,
         allowed_seconds=settings.webhook_allowed_ttl,
         refused_seconds=settings.webhook_refused_ttl,
-        kubeconfig=given.authorization_webhook_config_file,
+        kubeconfig=options.authorization_webhook_config_file,
     )
     return AuthorizerSettings(WEBHOOK, "default", webhook)

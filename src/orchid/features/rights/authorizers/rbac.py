@@ -131,11 +131,11 @@ class Bindings:
     def of(self, caller: Caller, namespace: str) -> list[Held]:
         """The bindings of a user in one namespace, sorted by name."""
         username, groups = caller
-        found = dict(self._held.get((USER, username, namespace), {}))
+        bindings = dict(self._held.get((USER, username, namespace), {}))
         for group in groups:
             for key, held in self._held.get((GROUP, group, namespace), {}).items():
-                found.setdefault(key, held)
-        return [found[key] for key in sorted(found)]
+                bindings.setdefault(key, held)
+        return [bindings[key] for key in sorted(bindings)]
 
     def _add(self, key: str, binding: RoleBinding | ClusterRoleBinding) -> None:
         if len(self._roles) > MOST_SHARED_ROLES:
@@ -229,11 +229,11 @@ class RBAC:
         found = self._role(role, namespace)
         return None if found is None else rules_in(found)
 
-    async def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
+    async def excess(self, user: UserInfo, namespace: str, requested: Iterable[PolicyRule]) -> str:
         """The wanted rules that the user does not hold, as text; "" if all are held."""
         self._catch_up()
         reached, problems = self._reaching((user.username, user.groups), namespace)
-        rules = tuple(wanted)
+        rules = tuple(requested)
         compared = most_rules(reached) * sum(1 + count_of_parts(rule) for rule in rules)
         return await self._offload(
             COST_OF_A_RULE * compared,
@@ -382,9 +382,9 @@ def resource_grant(  # noqa: PLR0917 - a question, spread out
 
 
 def excess_text(
-    user: UserInfo, reached: list[Reached], wanted: tuple[PolicyRule, ...], problems: list[str]
+    user: UserInfo, reached: list[Reached], requested: tuple[PolicyRule, ...], problems: list[str]
 ) -> str:
-    lacking = missing((rule for each in reached for rule in each.rules), wanted)
+    lacking = missing((rule for each in reached for rule in each.rules), requested)
     if not lacking:
         return ""
     lines = "\n".join(sorted({printed(rule) for rule in lacking}))

@@ -118,10 +118,10 @@ class Webhook:
                 return Decision(self._on_failure, error=str(failure))
         spec = spec_of(user, target, self._settings.version)
         key = _encode(spec)
-        known = self._answers.get(key)
-        if known is not None and known[0] > self._monotonic():
+        cached = self._answers.get(key)
+        if cached is not None and cached[0] > self._monotonic():
             self._answers.move_to_end(key)
-            return known[1]
+            return cached[1]
         try:
             decision = await self._ask(spec)
         except Unanswered as failure:

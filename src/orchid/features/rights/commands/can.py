@@ -47,9 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    server = connect(chosen)
-    spec: Json = {**_who(chosen), **_what(chosen, server)}
+def run(arguments: argparse.Namespace) -> int:
+    server = connect(arguments)
+    spec: Json = {**_who(arguments), **_what(arguments, server)}
     body = {
         "apiVersion": server.api_version("authorization", "v1"),
         "kind": "SubjectAccessReview",
@@ -58,13 +58,13 @@ def run(chosen: argparse.Namespace) -> int:
     answer = server.post(server.group("authorization", "v1", "subjectaccessreviews"), body)
     status = answer.get("status") or {}
     allowed = status.get("allowed") is True
-    if not print_for_programs(chosen.output, answer):
+    if not print_for_programs(arguments.output, answer):
         say("yes" if allowed else "no")
         if status.get("reason"):
             remark(Cell(status["reason"]).text)
-        elif not allowed and (found := _namespaces(server, body)):
-            remark(f"not in all namespaces, but in these: {', '.join(found)}")
-        elif not allowed and not chosen.group and "/" not in chosen.user:
+        elif not allowed and (namespaces := _namespaces(server, body)):
+            remark(f"not in all namespaces, but in these: {', '.join(namespaces)}")
+        elif not allowed and not arguments.group and "/" not in arguments.user:
             remark("a person's groups are known from their credential alone: name them by --group")
     return 0 if allowed else REFUSED
 
@@ -76,10 +76,10 @@ def _namespaces(server: ServerConnection, body: Json) -> list[str]:
     if attributes is None or attributes.get("namespace"):
         return []
     try:
-        found = {each["metadata"]["namespace"] for each in grants.of_user(server, spec)}
+        namespaces = {each["metadata"]["namespace"] for each in grants.of_user(server, spec)}
         return [
             namespace
-            for namespace in sorted(found)[:MOST_NAMESPACES]
+            for namespace in sorted(namespaces)[:MOST_NAMESPACES]
             if _is_allowed(server, body, {**attributes, "namespace": namespace})
         ]
     except CommandRefused:  # the right to review is not the right to list bindings
@@ -92,28 +92,28 @@ def _is_allowed(server: ServerConnection, body: Json, attributes: Json) -> bool:
     return (answer.get("status") or {}).get("allowed") is True
 
 
-def _who(chosen: argparse.Namespace) -> Json:
-    namespace, slash, name = chosen.user.partition("/")
+def _who(arguments: argparse.Namespace) -> Json:
+    namespace, slash, name = arguments.user.partition("/")
     if slash and namespace and name and not {"/", ":", "@"} & set(namespace + name):
-        groups = [*grants.groups_of_account(namespace), *chosen.group]
+        groups = [*grants.groups_of_account(namespace), *arguments.group]
         return {"user": grants.username(namespace, name), "groups": groups}
-    return {"user": chosen.user, "groups": [*chosen.group, AUTHENTICATED]}
+    return {"user": arguments.user, "groups": [*arguments.group, AUTHENTICATED]}
 
 
-def _what(chosen: argparse.Namespace, server: ServerConnection) -> Json:
-    if chosen.resource.startswith("/"):
-        if chosen.name or chosen.namespace:
+def _what(arguments: argparse.Namespace, server: ServerConnection) -> Json:
+    if arguments.resource.startswith("/"):
+        if arguments.name or arguments.namespace:
             raise Complaint("a path has no --name and no --namespace", USAGE)
-        return {"nonResourceAttributes": {"path": chosen.resource, "verb": chosen.verb}}
-    whole, _, subresource = chosen.resource.partition("/")
+        return {"nonResourceAttributes": {"path": arguments.resource, "verb": arguments.verb}}
+    whole, _, subresource = arguments.resource.partition("/")
     resource, _, group = whole.partition(".")
     attributes = {
         "group": group or group_of(server, resource),
         "resource": resource,
         "subresource": subresource,
-        "verb": chosen.verb,
-        "name": chosen.name,
-        "namespace": chosen.namespace,
+        "verb": arguments.verb,
+        "name": arguments.name,
+        "namespace": arguments.namespace,
     }
     return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
 

@@ -18,20 +18,20 @@ from orchid.kernel.terminal.subcommands import for_each
 __all__ = ["configure", "run"]
 
 
-def run(chosen: argparse.Namespace) -> int:
-    server = connect(chosen)
-    subjects = grants.subjects_of(chosen, server)
-    where = grants.scope_of(chosen)
-    is_missing = bool(chosen.namespace) and not _exists(server, chosen.namespace)
+def run(arguments: argparse.Namespace) -> int:
+    server = connect(arguments)
+    subjects = grants.subjects_of(arguments, server)
+    where = grants.scope_of(arguments)
+    is_missing = bool(arguments.namespace) and not _exists(server, arguments.namespace)
 
     def give(who: str) -> tuple[str, Json]:
-        is_new, binding = grants.grant(server, chosen.role, subjects[who], chosen.namespace)
+        is_new, binding = grants.grant(server, arguments.role, subjects[who], arguments.namespace)
         done = "granted" if is_new else "unchanged:"
-        return f"{done} {chosen.role} to {who} {where}", binding
+        return f"{done} {arguments.role} to {who} {where}", binding
 
-    code = for_each(chosen, subjects, give)
-    if is_missing and _exists(server, chosen.namespace):
-        remark(f"there was no namespace {chosen.namespace}: it was created")
+    code = for_each(arguments, subjects, give)
+    if is_missing and _exists(server, arguments.namespace):
+        remark(f"there was no namespace {arguments.namespace}: it was created")
     return code
 
 

@@ -42,21 +42,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser)
 
 
-def subjects_of(chosen: argparse.Namespace, server: ServerConnection) -> dict[str, Json]:
+def subjects_of(arguments: argparse.Namespace, server: ServerConnection) -> dict[str, Json]:
     """The subjects in the flags, by a name for people."""
-    found = {f"user {name}": _subject("User", name, server) for name in chosen.user}
-    found |= {f"group {name}": _subject("Group", name, server) for name in chosen.group}
-    for given in chosen.account:
-        namespace, name = account_of(given, server.access.namespace)
-        found[f"account {namespace}/{name}"] = account(namespace, name)
-    if not found:
+    subjects = {f"user {name}": _subject("User", name, server) for name in arguments.user}
+    subjects |= {f"group {name}": _subject("Group", name, server) for name in arguments.group}
+    for full_name in arguments.account:
+        namespace, name = account_of(full_name, server.access.namespace)
+        subjects[f"account {namespace}/{name}"] = account(namespace, name)
+    if not subjects:
         raise Complaint("to whom? give --user, --group or --account", USAGE)
-    return found
+    return subjects
 
 
-def scope_of(chosen: argparse.Namespace) -> str:
+def scope_of(arguments: argparse.Namespace) -> str:
     """The scope of a grant, in words."""
-    return f"in {chosen.namespace}" if chosen.namespace else "everywhere"
+    return f"in {arguments.namespace}" if arguments.namespace else "everywhere"
 
 
 def _subject(kind: str, name: str, server: ServerConnection) -> Json:
@@ -154,9 +154,9 @@ def of_user(server: ServerConnection, spec: Json) -> Iterator[Json]:
     """The bindings in namespaces of a user with groups, as a review names them."""
     named = {("User", spec["user"]), *(("Group", group) for group in spec["groups"])}
     for binding in server.items(server.group(GROUP, VERSION, "rolebindings")):
-        for one in binding.get("subjects") or ():
-            account = username(one.get("namespace", ""), one["name"])
-            if (one["kind"], one["name"]) in named or ("User", account) in named:
+        for subject in binding.get("subjects") or ():
+            account = username(subject.get("namespace", ""), subject["name"])
+            if (subject["kind"], subject["name"]) in named or ("User", account) in named:
                 yield binding
 
 

@@ -13,15 +13,17 @@ from orchid.kernel.terminal.subcommands import for_each
 __all__ = ["configure", "run"]
 
 
-def run(chosen: argparse.Namespace) -> int:
-    server = connect(chosen)
-    subjects = grants.subjects_of(chosen, server)
-    where = grants.scope_of(chosen)
+def run(arguments: argparse.Namespace) -> int:
+    server = connect(arguments)
+    subjects = grants.subjects_of(arguments, server)
+    where = grants.scope_of(arguments)
 
     def take(who: str) -> tuple[str, Json]:
-        changed = grants.revoke(server, chosen.role, subjects[who], chosen.namespace)
+        changed = grants.revoke(server, arguments.role, subjects[who], arguments.namespace)
         if not changed:
-            raise Complaint(f"has no direct grant of {chosen.role} {where} (a group may have it)")
-        return f"took {chosen.role} from {who} {where}", {"subject": who, "bindings": changed}
+            raise Complaint(
+                f"has no direct grant of {arguments.role} {where} (a group may have it)"
+            )
+        return f"took {arguments.role} from {who} {where}", {"subject": who, "bindings": changed}
 
-    return for_each(chosen, subjects, take)
+    return for_each(arguments, subjects, take)

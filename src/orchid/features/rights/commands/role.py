@@ -90,24 +90,24 @@ def _roles_argument(parser: argparse.ArgumentParser) -> None:
     _namespace_flag(parser)
 
 
-def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
     rules = [
-        *(rule for role in chosen.like for rule in _copied(server, role, chosen.signer)),
-        *(_allowed(server, text) for text in chosen.allow),
+        *(rule for role in arguments.like for rule in _copied(server, role, arguments.signer)),
+        *(_allowed(server, text) for text in arguments.allow),
     ]
     if not rules:
         raise Complaint("what does it allow? give --like or --allow", USAGE)
-    if chosen.signer and not any("signers" in rule.get("resources", ()) for rule in rules):
+    if arguments.signer and not any("signers" in rule.get("resources", ()) for rule in rules):
         raise Complaint("--signer: none of the copied roles has rights on signers", USAGE)
     body: Json = {
         "apiVersion": f"{server.names.rbac}/{grants.VERSION}",
-        "kind": "Role" if chosen.namespace else "ClusterRole",
-        "metadata": {"name": chosen.role},
+        "kind": "Role" if arguments.namespace else "ClusterRole",
+        "metadata": {"name": arguments.role},
         "rules": rules,
     }
-    made = server.post(grants.roles(server, chosen.namespace), body)
-    if not print_for_programs(chosen.output, made):
-        say(f"made {chosen.role}; give it with: orchid grant {chosen.role} --user NAME")
+    created = server.post(grants.roles(server, arguments.namespace), body)
+    if not print_for_programs(arguments.output, created):
+        say(f"made {arguments.role}; give it with: orchid grant {arguments.role} --user NAME")
     return 0
 
 
@@ -145,30 +145,30 @@ def _allowed(server: ServerConnection, text: str) -> Json:
     return {**rule, "resourceNames": names[0].split(",")} if names else rule
 
 
-def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(
-        chosen,
+        arguments,
         server,
-        grants.roles(server, chosen.namespace),
+        grants.roles(server, arguments.namespace),
         COLUMNS,
-        keep=lambda one: chosen.all or not name_of(one).startswith(SYSTEM),
+        keep=lambda role: arguments.all or not name_of(role).startswith(SYSTEM),
         empty="no roles",
     )
 
 
-def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(grants.roles(server, chosen.namespace, chosen.role))
-    if not print_for_programs(chosen.output, found):
-        rows = map(_rule, found.get("rules") or ())
+def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    role = server.get(grants.roles(server, arguments.namespace, arguments.role))
+    if not print_for_programs(arguments.output, role):
+        rows = map(_rule, role.get("rules") or ())
         table(("VERBS", "RESOURCES", "NAMES"), rows, empty="it allows nothing")
     return 0
 
 
-def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _delete(arguments: argparse.Namespace, server: ServerConnection) -> int:
     def path_of(server: ServerConnection, name: str) -> str:
-        return grants.roles(server, chosen.namespace, name)
+        return grants.roles(server, arguments.namespace, name)
 
-    return delete_each(chosen, server, path_of)
+    return delete_each(arguments, server, path_of)
 
 
 def _rule(rule: Json) -> tuple[str, str, str]:

@@ -52,8 +52,8 @@ class AggregateRoles(Controller[ClusterRole]):
             if role.aggregation_rule is not None:
                 self.queue.add(("", role.name), role)
 
-    async def reconcile(self, found: ClusterRole) -> None:
-        newest = self._roles.get(found.name)
+    async def reconcile(self, role: ClusterRole) -> None:
+        newest = self._roles.get(role.name)
         if newest is None or newest.aggregation_rule is None:
             return
         roles = [self._roles[name] for name in sorted(self._roles)]

@@ -182,14 +182,14 @@ def aggregate(
     gathered: dict[PolicyRule, None] = {}
     reached, waiting = {role.name}, [role]
     while waiting:
-        for found in _selected(waiting.pop(), matching):
-            if found.name in reached:
+        for member in _selected(waiting.pop(), matching):
+            if member.name in reached:
                 continue
-            reached.add(found.name)
-            if found.aggregation_rule is not None:
-                waiting.append(found)
+            reached.add(member.name)
+            if member.aggregation_rule is not None:
+                waiting.append(member)
             else:
-                gathered.update(dict.fromkeys(found.rules or ()))
+                gathered.update(dict.fromkeys(member.rules or ()))
     return tuple(gathered)
 
 

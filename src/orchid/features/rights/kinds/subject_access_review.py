@@ -401,11 +401,11 @@ def selector_text(
             return ""
         return selector.raw_selector
     conditions = [condition(requirement) for requirement in selector.requirements]
-    known = [text for text in conditions if text is not None]
-    if len(known) < len(conditions):
-        partially = "partially " if known else ""
+    texts = [text for text in conditions if text is not None]
+    if len(texts) < len(conditions):
+        partially = "partially " if texts else ""
         problems.append(f"{RESOURCE / member} {partially}ignored due to parse error")
-    return ",".join(known)
+    return ",".join(texts)
 
 
 def field_condition(requirement: SelectorRequirement) -> str | None:

@@ -80,9 +80,9 @@ class RoleEscalation(AdmissionPolicy):
         await self._refuse_excess(request, kind, new, rules)
 
     async def _refuse_excess(
-        self, request: Request, kind: Kind[Any], new: Object, wanted: Iterable[PolicyRule]
+        self, request: Request, kind: Kind[Any], new: Object, rules: Iterable[PolicyRule]
     ) -> None:
-        excess = await self._holdings.excess(request.user, request.namespace, wanted)
+        excess = await self._holdings.excess(request.user, request.namespace, rules)
         if excess:
             raise Forbidden(kind.about(new.name), excess)
 

@@ -56,7 +56,9 @@ class SealingState(NamedTuple):
             for (name, resource), count in sorted(self.counts.items())
             if name == key and count
         ]
-        return reasons + [f"{one} seals with it" for one, keys in self.seals.items() if key in keys]
+        return reasons + [
+            f"{server} seals with it" for server, keys in self.seals.items() if key in keys
+        ]
 
 
 def state_of(server: ServerConnection) -> SealingState:
@@ -64,60 +66,66 @@ def state_of(server: ServerConnection) -> SealingState:
     counts = Counter[tuple[str, str]]()
     for resource, key, value in _SAMPLE.findall(text):
         counts[re.sub(r"\\(.)", r"\1", key), resource] += int(float(value))
-    leases = [one for one in server.items(_leases(server)) if _is_live_server(one, server)]
+    leases = [lease for lease in server.items(_leases(server)) if _is_live_server(lease, server)]
     return SealingState(
         counts,
-        {one["metadata"]["name"]: _keys(one, f"{server.names.identity}/opens") for one in leases},
-        {one["metadata"]["name"]: _keys(one, f"{server.names.identity}/seals") for one in leases},
+        {
+            lease["metadata"]["name"]: _keys(lease, f"{server.names.identity}/opens")
+            for lease in leases
+        },
+        {
+            lease["metadata"]["name"]: _keys(lease, f"{server.names.identity}/seals")
+            for lease in leases
+        },
     )
 
 
-def show(chosen: argparse.Namespace) -> int:
+def show(arguments: argparse.Namespace) -> int:
     """Print each key: its values, how many servers have it, and whether they seal with it."""
-    found = state_of(connect(chosen))
-    names = {key for key, _ in found.counts} | {
-        key for keys in found.opens.values() for key in keys
+    state = state_of(connect(arguments))
+    names = {key for key, _ in state.counts} | {
+        key for keys in state.opens.values() for key in keys
     }
-    shown = [_facts(found, name) for name in sorted(names)]
-    if not print_for_programs(chosen.output, shown):
+    shown = [_facts(state, name) for name in sorted(names)]
+    if not print_for_programs(arguments.output, shown):
         rows = [
             (
-                one["name"],
-                ", ".join(f"{count} {what}" for what, count in one["values"].items()) or "0",
-                f"{one['servers']} of {len(found.opens)}",
-                f"{one['seals']} of {len(found.opens)}",
+                entry["name"],
+                ", ".join(f"{count} {what}" for what, count in entry["values"].items()) or "0",
+                f"{entry['servers']} of {len(state.opens)}",
+                f"{entry['seals']} of {len(state.opens)}",
             )
-            for one in shown
+            for entry in shown
         ]
         table(("KEY", "VALUES", "SERVERS HAVE IT", "SERVERS SEAL WITH IT"), rows, empty="no keys")
     return 0
 
 
-def _facts(found: SealingState, name: str) -> Json:
-    values = {what: n for (key, what), n in sorted(found.counts.items()) if key == name and n}
+def _facts(state: SealingState, name: str) -> Json:
+    values = {what: n for (key, what), n in sorted(state.counts.items()) if key == name and n}
     return {
         "name": name,
         "values": values,
-        "servers": sum(name in keys for keys in found.opens.values()),
-        "seals": sum(name in keys for keys in found.seals.values()),
+        "servers": sum(name in keys for keys in state.opens.values()),
+        "seals": sum(name in keys for keys in state.seals.values()),
     }
 
 
-def rotate(chosen: argparse.Namespace) -> int:
+def rotate(arguments: argparse.Namespace) -> int:
     """Add a key to the file; with --wait until every value is sealed with it."""
     from orchid.features.sealing.encryption import InvalidEncryption, with_new_key
 
-    server = connect(chosen) if chosen.wait else None
+    server = connect(arguments) if arguments.wait else None
     try:
-        name, text = with_new_key(_read(chosen.file))
+        name, text = with_new_key(_read(arguments.file))
     except InvalidEncryption as problem:
-        raise Complaint(f"{chosen.file}: {problem}", USAGE) from None
-    _write(chosen.file, text)
-    say(f"added {name} to {chosen.file}")
+        raise Complaint(f"{arguments.file}: {problem}", USAGE) from None
+    _write(arguments.file, text)
+    say(f"added {name} to {arguments.file}")
     remark("next: copy the file to the other servers of the same etcd, if there are any. They")
     remark("reload it, and write all values again: orchid key show sealing")
     if server is not None:
-        _wait(server, chosen.wait, name)
+        _wait(server, arguments.wait, name)
         say(f"all values are sealed with {name}")
     return 0
 
@@ -136,16 +144,16 @@ def _wait(server: ServerConnection, seconds: float, name: str) -> None:
         raise Complaint(f"not yet: {', '.join(sorted(others))} still needed", REFUSED)
 
 
-def retire(chosen: argparse.Namespace, name: str) -> int:
+def retire(arguments: argparse.Namespace, name: str) -> int:
     """Remove a key from the file, unless values are sealed with it."""
     from orchid.features.sealing.encryption import InvalidEncryption, without_key
 
-    before = _read(chosen.file)
+    before = _read(arguments.file)
     try:
         text = without_key(before, name)
     except InvalidEncryption as problem:
-        raise Complaint(f"{chosen.file}: {problem}", USAGE) from None
-    server = connect(chosen)
+        raise Complaint(f"{arguments.file}: {problem}", USAGE) from None
+    server = connect(arguments)
     reasons: list[str] = []
 
     def is_unneeded() -> bool | None:
@@ -153,13 +161,13 @@ def retire(chosen: argparse.Namespace, name: str) -> int:
         reasons = state_of(server).needing(name)
         return None if reasons else True
 
-    if not retried(is_unneeded, chosen.wait):
+    if not retried(is_unneeded, arguments.wait):
         raise Complaint(f"{name} is needed: {'; '.join(reasons)}", REFUSED)
-    kept = chosen.file.with_name(f"{chosen.file.name}.{quote(name, safe='')}")
+    kept = arguments.file.with_name(f"{arguments.file.name}.{quote(name, safe='')}")
     _write(kept, before)
-    _write(chosen.file, text)
+    _write(arguments.file, text)
     now = f"{times.now():%Y-%m-%dT%H:%M:%SZ}"
-    say(f"removed {name} from {chosen.file}")
+    say(f"removed {name} from {arguments.file}")
     remark(f"backups made before {now} need it: {kept} has it; delete it with the last of them")
     remark("next: remove it from the files of the other servers of the same etcd")
     return 0

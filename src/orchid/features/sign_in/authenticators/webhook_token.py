@@ -86,18 +86,18 @@ class WebhookTokenAuthenticator:
 
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         key = self._hash(token, audiences)
-        known = self._cache.get(key)
+        cached = self._cache.get(key)
         # If the clock steps back, the webhook is called again.
-        if known is not None and known.begins <= self._clock.now() < known.ends:
-            found = known.answer
+        if cached is not None and cached.begins <= self._clock.now() < cached.ends:
+            identity = cached.answer
         else:
-            found = self._read(await self._ask(token, audiences), audiences)
-            self._store(key, found)
-        if found is not None and self._revocations is not None:
+            identity = self._read(await self._ask(token, audiences), audiences)
+            self._store(key, identity)
+        if identity is not None and self._revocations is not None:
             await self._revocations.fresh()
-            self._revocations.refuse_credential_ids(found.user.extra.get(self._id_key, ()))
-            self._revocations.refuse_user(found.user.username, None)
-        return found
+            self._revocations.refuse_credential_ids(identity.user.extra.get(self._id_key, ()))
+            self._revocations.refuse_user(identity.user.username, None)
+        return identity
 
     async def _ask(self, token: str, audiences: Audiences) -> bytes:
         review = {
@@ -117,14 +117,14 @@ class WebhookTokenAuthenticator:
         except CallFailed as failure:
             raise Rejected(f"webhook token review failed: {failure}") from None
 
-    def _read(self, body: bytes, wanted: Audiences) -> Authenticated | None:
+    def _read(self, body: bytes, requested: Audiences) -> Authenticated | None:
         try:
             status = foreign.decode(body, _Review).status or _Status()
         except AnswerRefused:
             raise Rejected(
                 "webhook token review failed: the response is not a TokenReview"
             ) from None
-        good = shared(status.audiences or self._audiences, wanted)
+        good = shared(status.audiences or self._audiences, requested)
         if not good:
             return None
         if status.authenticated:
@@ -133,15 +133,15 @@ class WebhookTokenAuthenticator:
             raise Rejected(_printable(status.error))
         return None
 
-    def _store(self, key: bytes, found: Authenticated | None) -> None:
-        keep = self._times.refused if found is None else self._times.authenticated
+    def _store(self, key: bytes, identity: Authenticated | None) -> None:
+        keep = self._times.refused if identity is None else self._times.authenticated
         if not keep:
             return
         self._cache.pop(key, None)
         if len(self._cache) >= MOST_CACHED:
             del self._cache[next(iter(self._cache))]
         now = self._clock.now()
-        self._cache[key] = _CacheEntry(now, now + keep, found)
+        self._cache[key] = _CacheEntry(now, now + keep, identity)
 
     def _hash(self, token: str, audiences: Audiences) -> bytes:
         digest = hashlib.blake2b(key=self._key, digest_size=32)

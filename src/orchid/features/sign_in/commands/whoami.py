@@ -14,10 +14,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    server = connect(chosen)
+def run(arguments: argparse.Namespace) -> int:
+    server = connect(arguments)
     review = ask(server)
-    if print_for_programs(chosen.output, review):
+    if print_for_programs(arguments.output, review):
         return 0
     facts([*described(user_of(review)), ("Server", server.access.server)])
     return 0

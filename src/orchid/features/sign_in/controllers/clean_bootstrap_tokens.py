@@ -30,14 +30,14 @@ class CleanBootstrapTokens(Controller[Secret]):
         self._clock = clock
         self._type = names.bootstrap_token_type
 
-    async def reconcile(self, found: Secret) -> float | None:
-        text = found.data.get("expiration", b"")
-        if found.type != self._type or not text:
+    async def reconcile(self, secret: Secret) -> float | None:
+        text = secret.data.get("expiration", b"")
+        if secret.type != self._type or not text:
             return None
         left = seconds_left(text, self._clock.now())
         if left > 0:
             return min(left, LONGEST_WAIT)
-        await self._client.delete_gone(Secret, found)
+        await self._client.delete_gone(Secret, secret)
         return None
 
 

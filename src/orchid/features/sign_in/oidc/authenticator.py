@@ -55,11 +55,12 @@ class OidcAuthenticator:
         self._audiences = api_audiences
         self._names = names
         self._revocations = revocations
-        self._settings = {one.url: one for one in issuers}
-        self._keys = {one.url: KeySet(()) for one in issuers}
+        self._settings = {issuer.url: issuer for issuer in issuers}
+        self._keys = {issuer.url: KeySet(()) for issuer in issuers}
         self._verifier: Verifier[_Token] = Verifier(self._keys, _Token)
         self.sources = {
-            one.url: KeySource(one, fetch(one), clock, self._take_keys) for one in issuers
+            issuer.url: KeySource(issuer, fetch(issuer), clock, self._take_keys)
+            for issuer in issuers
         }
 
     async def run(self) -> None:
@@ -117,8 +118,8 @@ class OidcAuthenticator:
         meant = verified.claims.claims.get("aud")
         listed = meant if isinstance(meant, list) else [meant]
         if not any(audience in settings.audiences for audience in listed):
-            wanted = " ".join(quote(audience) for audience in settings.audiences)
-            raise Rejected(f"oidc: verify token: none of the expected audiences [{wanted}] found")
+            expected = " ".join(quote(audience) for audience in settings.audiences)
+            raise Rejected(f"oidc: verify token: none of the expected audiences [{expected}] found")
         now = self._clock.now().timestamp()
         if verified.expires is None or now > verified.expires:
             raise Rejected("oidc: verify token: token is expired")
@@ -158,8 +159,8 @@ def _refuse_algorithm(token: str, accepted: Collection[str]) -> None:
 
 def _unverified(token: str, part: int, member: str) -> str:
     try:
-        found: Any = msgspec.json.decode(b64url_decode(token.split(".")[part].encode("ascii")))
-        value = found[member]
+        contents: Any = msgspec.json.decode(b64url_decode(token.split(".")[part].encode("ascii")))
+        value = contents[member]
     except (ValueError, IndexError, KeyError, TypeError, msgspec.MsgspecError, RecursionError):
         raise NotAToken("a part of the token cannot be read") from None
     if not isinstance(value, str):

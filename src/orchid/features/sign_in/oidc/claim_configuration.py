@@ -232,9 +232,11 @@ class ClaimSettings:
         name = mappings.username.expression
         if mappings.username.claim or not self._selects(name, "email"):
             return
-        extra = (one.value_expression for one in mappings.extra)
+        extra = (source.value_expression for source in mappings.extra)
         conditions = (rule.expression for rule in rules if not rule.claim)
-        if not any(self._selects(one, "email_verified") for one in (name, *extra, *conditions)):
+        if not any(
+            self._selects(source, "email_verified") for source in (name, *extra, *conditions)
+        ):
             yield invalid(path, _shown(name), UNVERIFIED_EMAIL)
 
     def _selects(self, source: str, claim: str) -> bool:

@@ -114,10 +114,10 @@ def read_configuration(
 ) -> Configuration:
     """Parse and validate an AuthenticationConfiguration (YAML or JSON)."""
     sent = decoded(text, _File)
-    wanted = f"{names.server_config}/v1"
-    if sent.kind != "AuthenticationConfiguration" or sent.api_version != wanted:
+    api_version = f"{names.server_config}/v1"
+    if sent.kind != "AuthenticationConfiguration" or sent.api_version != api_version:
         raise InvalidConfiguration(
-            f"expected kind AuthenticationConfiguration of apiVersion {wanted}, "
+            f"expected kind AuthenticationConfiguration of apiVersion {api_version}, "
             f"found {sent.kind!r} of {sent.api_version!r}"
         )
     claims = ClaimSettings(names)
@@ -129,8 +129,8 @@ def read_configuration(
         raise InvalidConfiguration("; ".join(str(error) for error in errors))
     paths = None
     if sent.anonymous is not None:
-        paths = tuple(one.path for one in sent.anonymous.conditions if sent.anonymous.enabled)
-    return Configuration(tuple(_checked(one, claims) for one in sent.jwt), paths)
+        paths = tuple(entry.path for entry in sent.anonymous.conditions if sent.anonymous.enabled)
+    return Configuration(tuple(_checked(entry, claims) for entry in sent.jwt), paths)
 
 
 def from_flags(
@@ -230,17 +230,17 @@ def _errors(
         yield too_many(root, len(sent), MAX_ISSUERS)
     urls: set[str] = set()
     discovery: set[str] = set()
-    for index, one in enumerate(sent):
+    for index, jwt in enumerate(sent):
         path = root[index]
-        yield from _issuer_errors(path / "issuer", one.issuer, own_issuers)
-        if one.issuer.url in urls:
-            yield duplicate(path / "issuer" / "url", one.issuer.url)
-        if one.issuer.discovery_url and one.issuer.discovery_url in discovery:
-            yield duplicate(path / "issuer" / "discoveryURL", one.issuer.discovery_url)
-        urls.add(one.issuer.url)
-        discovery.add(one.issuer.discovery_url)
+        yield from _issuer_errors(path / "issuer", jwt.issuer, own_issuers)
+        if jwt.issuer.url in urls:
+            yield duplicate(path / "issuer" / "url", jwt.issuer.url)
+        if jwt.issuer.discovery_url and jwt.issuer.discovery_url in discovery:
+            yield duplicate(path / "issuer" / "discoveryURL", jwt.issuer.discovery_url)
+        urls.add(jwt.issuer.url)
+        discovery.add(jwt.issuer.discovery_url)
         yield from claims.errors(
-            path, one.claim_validation_rules, one.claim_mappings, one.user_validation_rules
+            path, jwt.claim_validation_rules, jwt.claim_mappings, jwt.user_validation_rules
         )
 
 
@@ -306,7 +306,7 @@ def authority_errors(path: Path, text: str) -> Iterator[FieldError]:
 
 def _anonymous_errors(sent: _Anonymous | None) -> Iterator[FieldError]:
     if sent is not None and sent.conditions and not sent.enabled:
-        listed = [{"path": one.path} for one in sent.conditions]
+        listed = [{"path": condition.path} for condition in sent.conditions]
         text = "enabled should be set to true when conditions are defined"
         yield invalid(Path("anonymous") / "conditions", listed, text)
     if sent is not None and sent.enabled and not sent.conditions:

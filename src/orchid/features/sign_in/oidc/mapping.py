@@ -24,16 +24,16 @@ _EXPRESSION = "error evaluating {} claim expression"
 
 def user_of(claims: Payload, settings: IssuerSettings, names: Naming) -> UserInfo:
     """Map claims, then apply the rules for claims and for users."""
-    given = ExpressionInput(claims)
+    variables = ExpressionInput(claims)
     user = UserInfo(
-        username=_username(claims, settings.username, given),
-        groups=_groups(claims, settings.groups, given),
-        uid=_uid(claims, settings.uid, given),
-        extra=_extra(claims, settings.extra, given, names.credential_id),
+        username=_username(claims, settings.username, variables),
+        groups=_groups(claims, settings.groups, variables),
+        uid=_uid(claims, settings.uid, variables),
+        extra=_extra(claims, settings.extra, variables, names.credential_id),
     )
-    for claim, wanted in settings.required_claims:
-        _require(claims, claim, wanted)
-    _insist(settings.claim_rules, given, "error evaluating claim validation expression")
+    for claim, expected in settings.required_claims:
+        _require(claims, claim, expected)
+    _insist(settings.claim_rules, variables, "error evaluating claim validation expression")
     _insist(settings.user_rules, _seen(user), "error evaluating user info validation rule")
     return user
 
@@ -46,9 +46,9 @@ def username_of(claims: Payload, settings: IssuerSettings) -> str:
         return ""
 
 
-def _username(claims: Payload, mapping: ClaimOrExpression, given: ExpressionInput) -> str:
+def _username(claims: Payload, mapping: ClaimOrExpression, variables: ExpressionInput) -> str:
     if isinstance(mapping, Expression):
-        name = _one_text(mapping, given, "username")
+        name = _one_text(mapping, variables, "username")
         if not name:
             raise Rejected("oidc: empty username via CEL expression is not allowed")
         return name
@@ -70,26 +70,26 @@ def _refuse_unverified_email(claims: Payload) -> None:
 
 
 def _groups(
-    claims: Payload, mapping: ClaimOrExpression | None, given: ExpressionInput
+    claims: Payload, mapping: ClaimOrExpression | None, variables: ExpressionInput
 ) -> tuple[str, ...]:
     if mapping is None:
         return ()
     if isinstance(mapping, Expression):
-        return _texts(mapping, given, f"oidc: {_EXPRESSION.format('group')}")
+        return _texts(mapping, variables, f"oidc: {_EXPRESSION.format('group')}")
     value = claims.get(mapping.claim)
     if value is None:
         return ()
     listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(group, str) for group in listed):
         raise Rejected(f"oidc: parse groups claim {quote(mapping.claim)}: not a list of strings")
-    return tuple(mapping.prefix + one for one in listed)
+    return tuple(mapping.prefix + group for group in listed)
 
 
-def _uid(claims: Payload, mapping: ClaimOrExpression | None, given: ExpressionInput) -> str:
+def _uid(claims: Payload, mapping: ClaimOrExpression | None, variables: ExpressionInput) -> str:
     if mapping is None:
         return ""
     if isinstance(mapping, Expression):
-        return _one_text(mapping, given, "uid")
+        return _one_text(mapping, variables, "uid")
     value = claims.get(mapping.claim)
     if not isinstance(value, str):
         context = f"oidc: parse uid claim {quote(mapping.claim)}"
@@ -100,7 +100,7 @@ def _uid(claims: Payload, mapping: ClaimOrExpression | None, given: ExpressionIn
 def _extra(
     claims: Payload,
     mappings: Iterable[tuple[str, Expression]],
-    given: ExpressionInput,
+    variables: ExpressionInput,
     credential_id: str,
 ) -> Extra:
     extra: Extra = {}
@@ -109,28 +109,28 @@ def _extra(
         extra[credential_id] = (f"JTI={jti}",)
     for key, expression in mappings:
         context = f"oidc: {_EXPRESSION.format('extra')}"
-        if values := _texts(expression, given, context, f"{expression.source}: "):
+        if values := _texts(expression, variables, context, f"{expression.source}: "):
             extra[key] = values
     return extra
 
 
-def _require(claims: Mapping[str, Any], claim: str, wanted: str) -> None:
+def _require(claims: Mapping[str, Any], claim: str, expected: str) -> None:
     value = claims.get(claim)
     if value is None:
         raise Rejected(f"oidc: required claim {claim} not present in ID token")
     if not isinstance(value, str):
         raise Rejected(f"oidc: required claim {claim} is not a string")
-    if value != wanted:
+    if value != expected:
         shown = quote(value[:256])
         raise Rejected(
-            f"oidc: required claim {claim} value does not match. Got = {shown}, want = {wanted}"
+            f"oidc: required claim {claim} value does not match. Got = {shown}, want = {expected}"
         )
 
 
-def _insist(rules: Iterable[Rule], given: ExpressionInput, context: str) -> None:
+def _insist(rules: Iterable[Rule], variables: ExpressionInput, context: str) -> None:
     """All rules are evaluated first: evaluation errors are reported before failed rules."""
     try:
-        outcomes = [(rule, rule.expression.holds(given)) for rule in rules]
+        outcomes = [(rule, rule.expression.holds(variables)) for rule in rules]
     except Failed as failed:
         raise Rejected(f"oidc: {context}: {failed}") from None
     for rule, outcome in outcomes:
@@ -152,10 +152,10 @@ def _seen(user: UserInfo) -> ExpressionInput:
     )
 
 
-def _one_text(expression: Expression, given: ExpressionInput, word: str) -> str:
+def _one_text(expression: Expression, variables: ExpressionInput, word: str) -> str:
     context = f"oidc: {_EXPRESSION.format(word)}"
     try:
-        text = expression.text(given)
+        text = expression.text(variables)
     except Failed as failed:
         raise Rejected(f"{context}: {failed}") from None
     if text is None:
@@ -164,10 +164,10 @@ def _one_text(expression: Expression, given: ExpressionInput, word: str) -> str:
 
 
 def _texts(
-    expression: Expression, given: ExpressionInput, context: str, shown: str = ""
+    expression: Expression, variables: ExpressionInput, context: str, shown: str = ""
 ) -> tuple[str, ...]:
     try:
-        texts = expression.texts(given)
+        texts = expression.texts(variables)
     except Failed as failed:
         raise Rejected(f"{context}: {failed}") from None
     if texts is None:

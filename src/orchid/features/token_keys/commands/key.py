@@ -115,28 +115,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     making.set_defaults(act=_new)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    code: int = chosen.act(chosen)
+def run(arguments: argparse.Namespace) -> int:
+    code: int = arguments.act(arguments)
     return code
 
 
 # -- looking -------------------------------------------------------------------------------
 
 
-def _list(chosen: argparse.Namespace) -> int:
-    server = connect(chosen)
-    if not chosen.watch and not next(iter(server.items(url(server))), None):
-        return _list_published(chosen, server)
-    return show_list(chosen, server, url(server), COLUMNS, empty="no keys", order=_order)
+def _list(arguments: argparse.Namespace) -> int:
+    server = connect(arguments)
+    if not arguments.watch and not next(iter(server.items(url(server))), None):
+        return _list_published(arguments, server)
+    return show_list(arguments, server, url(server), COLUMNS, empty="no keys", order=_order)
 
 
-def _list_published(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _list_published(arguments: argparse.Namespace, server: ServerConnection) -> int:
     """The public keys as JSON Web Keys, of a server whose keys are files."""
-    found = list(server.get(PUBLISHED_KEYS).get("keys") or ())
-    rows = [(each.get("kid", ""), each.get("alg", ""), each.get("kty", "")) for each in found]
-    if chosen.output == "csv":
+    keys = list(server.get(PUBLISHED_KEYS).get("keys") or ())
+    rows = [(each.get("kid", ""), each.get("alg", ""), each.get("kty", "")) for each in keys]
+    if arguments.output == "csv":
         say_csv(("key", "algorithm", "type"), rows)
-    elif not print_for_programs(chosen.output, found):
+    elif not print_for_programs(arguments.output, keys):
         table(("KEY", "ALGORITHM", "TYPE"), rows, empty="no keys are published")
     return 0
 
@@ -145,27 +145,30 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
     completed(parser.add_argument("name", metavar="NAME"), "key")
 
 
-def _show(chosen: argparse.Namespace) -> int:
-    if chosen.name == SEALING:
-        return sealing_key.show(chosen)
-    server = connect(chosen)
-    found = server.get(url(server, chosen.name))
-    if print_for_programs(chosen.output, found):
+def _show(arguments: argparse.Namespace) -> int:
+    if arguments.name == SEALING:
+        return sealing_key.show(arguments)
+    server = connect(arguments)
+    key = server.get(url(server, arguments.name))
+    if print_for_programs(arguments.output, key):
         return 0
-    status = found.get("status") or {}
+    status = key.get("status") or {}
     dependents = status.get("dependents") or {}
     facts(
         [
-            ("Name", chosen.name),
-            ("For", _purpose(found)),
-            ("State", _state(found)),
+            ("Name", arguments.name),
+            ("For", _purpose(key)),
+            ("State", _state(key)),
             ("Key id", status.get("keyID", "")),
             ("Algorithm", status.get("algorithm", "")),
             ("Source", status.get("source", "")),
             *((f"{word.capitalize()} since", at) for word, at in _times(status)),
             *((("Revocation list", f"/crl/{name}.crl"),) if (name := _list_name(status)) else ()),
             *_dependent_facts(dependents),
-            *((one["type"], _condition_text(one)) for one in status.get("conditions") or ()),
+            *(
+                (condition["type"], _condition_text(condition))
+                for condition in status.get("conditions") or ()
+            ),
         ]
     )
     return 0
@@ -176,18 +179,20 @@ def _times(status: Json) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _dependent_facts(found: Json) -> list[tuple[str, Any]]:
+def _dependent_facts(dependents: Json) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
-    if found.get("live"):
-        until, holders = found.get("end", "?"), found.get("holders")
+    if dependents.get("live"):
+        until, holders = dependents.get("end", "?"), dependents.get("holders")
         of = f" of {holders}" if holders else ""
-        rows.append(("Live", f"{found['live']}{of}, until {until}"))
-        longest = [f"{one['holder']} ({one['count']})" for one in found.get("longest") or ()]
+        rows.append(("Live", f"{dependents['live']}{of}, until {until}"))
+        longest = [
+            f"{entry['holder']} ({entry['count']})" for entry in dependents.get("longest") or ()
+        ]
         rows.append(("Longest", longest))
-    if found.get("secrets"):
-        rows.append(("In Secrets", f"{found['secrets']}; they never end"))
-    if found.get("unknownUntil"):
-        rows.append(("Unknown until", found["unknownUntil"]))
+    if dependents.get("secrets"):
+        rows.append(("In Secrets", f"{dependents['secrets']}; they never end"))
+    if dependents.get("unknownUntil"):
+        rows.append(("Unknown until", dependents["unknownUntil"]))
     return rows
 
 
@@ -237,32 +242,32 @@ def hurry_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _rotate(chosen: argparse.Namespace) -> int:
-    if chosen.hurry and chosen.what in (SEALING, TOKENS):
+def _rotate(arguments: argparse.Namespace) -> int:
+    if arguments.hurry and arguments.what in (SEALING, TOKENS):
         raise Complaint("--hurry is for certificates: name an authority", USAGE)
-    if chosen.what == SEALING:
-        return sealing_key.rotate(chosen)
-    authority = "" if chosen.what == TOKENS else chosen.what
-    return rotate(chosen, connect(chosen), authority)
+    if arguments.what == SEALING:
+        return sealing_key.rotate(arguments)
+    authority = "" if arguments.what == TOKENS else arguments.what
+    return rotate(arguments, connect(arguments), authority)
 
 
-def rotate(chosen: argparse.Namespace, server: ServerConnection, authority: str = "") -> int:
+def rotate(arguments: argparse.Namespace, server: ServerConnection, authority: str = "") -> int:
     """Have the successor sign: for an authority, or without one for tokens."""
-    found = [one for one in server.items(url(server)) if _group(one["spec"]) == authority]
-    waiting = [one for one in sorted(found, key=_number) if one["spec"]["state"] == PUBLISHED]
+    keys = [key for key in server.items(url(server)) if _group(key["spec"]) == authority]
+    waiting = [key for key in sorted(keys, key=_number) if key["spec"]["state"] == PUBLISHED]
     if waiting:
         successor = name_of(waiting[0])
     elif authority:
-        successor = _create_successor(server, authority, found)
+        successor = _create_successor(server, authority, keys)
     else:
         raise Complaint(f"no key is Published; {_next_key(server)}")
     done = f"signs certificates of {authority}" if authority else "signs tokens"
     if authority:
         remark_consumers(server, authority)
-    code = _step(chosen, server, successor, ACTIVE, done)
-    for one in found if chosen.hurry else ():
-        if one["spec"]["state"] in (ACTIVE, VERIFYING):
-            _hurry(server, name_of(one))
+    code = _step(arguments, server, successor, ACTIVE, done)
+    for key in keys if arguments.hurry else ():
+        if key["spec"]["state"] in (ACTIVE, VERIFYING):
+            _hurry(server, name_of(key))
     return code
 
 
@@ -299,11 +304,11 @@ def _put(server: ServerConnection, name: str, field: str, value: str) -> Json:
     raise CommandRefused(CONFLICT, f"{name} changes all the time; try again")
 
 
-def _create_successor(server: ServerConnection, authority: str, found: list[Json]) -> str:
+def _create_successor(server: ServerConnection, authority: str, keys: list[Json]) -> str:
     owner = server.get(authorities(server, authority))
     if owner["spec"].get("signerNames") and not owner["spec"].get("key"):
         raise Complaint(f"{authority}: its keys are files of the servers; see docs/rotation.md")
-    signing = max(filter(_is_active, found), key=_activation, default=None)
+    signing = max(filter(_is_active, keys), key=_activation, default=None)
     if signing and signing["spec"].get("pkcs11"):
         text = "its key is in the HSM; orchid key import --authority --pkcs11 adds the next one"
         raise Complaint(f"{authority}: {text}")
@@ -321,8 +326,10 @@ def _create_successor(server: ServerConnection, authority: str, found: list[Json
 
 def _create(server: ServerConnection, spec: Json) -> Json:
     """Create a key under the next name."""
-    keys = {name_of(one): _group(one["spec"]) for one in server.items(url(server))}
-    taken = {name_of(one) for one in server.items(authorities(server))} if _group(spec) else set()
+    keys = {name_of(record): _group(record["spec"]) for record in server.items(url(server))}
+    taken = (
+        {name_of(record) for record in server.items(authorities(server))} if _group(spec) else set()
+    )
     name = next_name(keys, _group(spec), taken)
     return server.post(
         url(server),
@@ -335,11 +342,11 @@ def _create(server: ServerConnection, spec: Json) -> Json:
     )
 
 
-def _back(chosen: argparse.Namespace) -> int:
-    chosen.wait, server = 0, connect(chosen)
-    if server.get(url(server, chosen.name))["spec"]["state"] == PUBLISHED:
-        raise Complaint(f"{chosen.name} is {PUBLISHED}: orchid key rotate has it sign")
-    return _step(chosen, server, chosen.name, ACTIVE, "signs again")
+def _back(arguments: argparse.Namespace) -> int:
+    arguments.wait, server = 0, connect(arguments)
+    if server.get(url(server, arguments.name))["spec"]["state"] == PUBLISHED:
+        raise Complaint(f"{arguments.name} is {PUBLISHED}: orchid key rotate has it sign")
+    return _step(arguments, server, arguments.name, ACTIVE, "signs again")
 
 
 def _retire_arguments(parser: argparse.ArgumentParser) -> None:
@@ -348,38 +355,40 @@ def _retire_arguments(parser: argparse.ArgumentParser) -> None:
     sealing_key.add_file(parser)
 
 
-def _retire(chosen: argparse.Namespace) -> int:
-    kind, slash, name = chosen.name.partition("/")
+def _retire(arguments: argparse.Namespace) -> int:
+    kind, slash, name = arguments.name.partition("/")
     if kind == SEALING and slash:
-        return sealing_key.retire(chosen, name)
-    insist(chosen, f"Retire {chosen.name}? It never signs again, and what it signed is refused.")
-    done, server = "is retired; what it signed is refused", connect(chosen)
-    if authority := _authority(server.get(url(server, chosen.name))):
+        return sealing_key.retire(arguments, name)
+    insist(
+        arguments, f"Retire {arguments.name}? It never signs again, and what it signed is refused."
+    )
+    done, server = "is retired; what it signed is refused", connect(arguments)
+    if authority := _authority(server.get(url(server, arguments.name))):
         remark_consumers(server, authority)
-    return _step(chosen, server, chosen.name, RETIRED, done)
+    return _step(arguments, server, arguments.name, RETIRED, done)
 
 
 def remark_consumers(server: ServerConnection, authority: str) -> None:
     """Print how many known clients of the authority's bundle have not fetched it yet."""
     bundle = path("apis", server.names.identity, VERSION, "publishedbundles", authority)
     try:
-        found = (server.get(bundle).get("status") or {}).get("consumers") or {}
+        consumers = (server.get(bundle).get("status") or {}).get("consumers") or {}
     except CommandRefused as refused:
         if refused.status not in (FORBIDDEN, NOT_FOUND):
             raise
         return
-    if behind := found.get("behind"):
-        longest = [one["name"] for one in found.get("longest") or ()][:1]
+    if behind := consumers.get("behind"):
+        longest = [consumer["name"] for consumer in consumers.get("longest") or ()][:1]
         named = f", the longest {longest[0]}" if longest else ""
-        remark(f"{behind} of {behind + found.get('current', 0)} consumers are behind{named}")
+        remark(f"{behind} of {behind + consumers.get('current', 0)} consumers are behind{named}")
 
 
 def _step(
-    chosen: argparse.Namespace, server: ServerConnection, name: str, state: str, done: str
+    arguments: argparse.Namespace, server: ServerConnection, name: str, state: str, done: str
 ) -> int:
     """Change the state of a key, once the server allows it."""
-    changed = retried(lambda: _put(server, name, "state", state), chosen.wait, {REJECTED})
-    if not print_for_programs(chosen.output, changed):
+    changed = retried(lambda: _put(server, name, "state", state), arguments.wait, {REJECTED})
+    if not print_for_programs(arguments.output, changed):
         say(f"{name} {done}")
     return 0
 
@@ -404,43 +413,45 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     completed(cluster, "cluster")
 
 
-def _import(chosen: argparse.Namespace) -> int:
+def _import(arguments: argparse.Namespace) -> int:
     from orchid.kernel.credentials.files import read_bounded
     from orchid.kernel.credentials.refusals import Refusal
 
-    if bool(chosen.public) != bool(chosen.cluster):
+    if bool(arguments.public) != bool(arguments.cluster):
         raise Complaint(f"--public and --cluster belong together: {ONLY_ITS_CLUSTER}", USAGE)
-    server = connect(chosen)
-    if chosen.public:
+    server = connect(arguments)
+    if arguments.public:
         try:
-            spec: Json = {"publicKey": read_bounded(chosen.public, LARGEST_KEY).decode("latin-1")}
+            spec: Json = {
+                "publicKey": read_bounded(arguments.public, LARGEST_KEY).decode("latin-1")
+            }
         except Refusal as refusal:
             raise Complaint(str(refusal), USAGE) from None
-    elif chosen.pkcs11:
-        spec = {"pkcs11": {"label": chosen.pkcs11}}
+    elif arguments.pkcs11:
+        spec = {"pkcs11": {"label": arguments.pkcs11}}
     else:
-        namespace, slash, name = chosen.secret.partition("/")
+        namespace, slash, name = arguments.secret.partition("/")
         if not (namespace and slash and name):
-            raise Complaint(f"{chosen.secret!r} is not NAMESPACE/NAME", USAGE)
+            raise Complaint(f"{arguments.secret!r} is not NAMESPACE/NAME", USAGE)
         spec = {"secretRef": {"namespace": namespace, "name": name}}
     for word in ("authority", "cluster"):
-        if name := getattr(chosen, word):
+        if name := getattr(arguments, word):
             spec[word] = name
-    made = _create(server, spec)
-    if not print_for_programs(chosen.output, made):
-        say(f"imported {name_of(made)}: {made['status']['keyID']}, {made['spec']['state']}")
+    key = _create(server, spec)
+    if not print_for_programs(arguments.output, key):
+        say(f"imported {name_of(key)}: {key['status']['keyID']}, {key['spec']['state']}")
     return 0
 
 
-def _new(chosen: argparse.Namespace) -> int:
+def _new(arguments: argparse.Namespace) -> int:
     from orchid.kernel.credentials import keys
 
-    if chosen.file.exists():
-        raise Complaint(f"{chosen.file} is already there", USAGE)
+    if arguments.file.exists():
+        raise Complaint(f"{arguments.file} is already there", USAGE)
     key = keys.generate()
-    write_secret(chosen.file, key.pem().reveal().encode())
-    say(f"made {chosen.file}: {key.kid}")
-    name = shlex.quote(str(chosen.file))
+    write_secret(arguments.file, key.pem().reveal().encode())
+    say(f"made {arguments.file}: {key.kid}")
+    name = shlex.quote(str(arguments.file))
     remark(
         f"next: on every server, --service-account-key-file {name} beside the old one; when all "
         f"publish it (orchid key list), --service-account-signing-key-file {name}"
@@ -492,7 +503,7 @@ def _order(key: Json) -> tuple[str, int]:
 def _state(key: Json) -> Cell:
     state = str(key["spec"]["state"])
     conditions: list[Json] = (key.get("status") or {}).get("conditions") or []
-    is_lost = any(one["reason"] == "KeyLost" for one in conditions)
+    is_lost = any(condition["reason"] == "KeyLost" for condition in conditions)
     if is_lost:
         return Cell(f"{state}, private key lost", "bad")
     return Cell(state, {ACTIVE: "good", PUBLISHED: "waiting"}.get(state, ""))
@@ -503,10 +514,10 @@ def _live(key: Json) -> int:
 
 
 def _until(key: Json) -> str:
-    found = (key.get("status") or {}).get("dependents") or {}
-    if found.get("secrets"):
+    dependents = (key.get("status") or {}).get("dependents") or {}
+    if dependents.get("secrets"):
         return "never"
-    ends = [times.parse(found.get(word)) for word in ("end", "unknownUntil")]
+    ends = [times.parse(dependents.get(word)) for word in ("end", "unknownUntil")]
     last = max((end for end in ends if end is not None), default=None)
     return times.until(last) if last is not None and last > times.now() else "-"
 

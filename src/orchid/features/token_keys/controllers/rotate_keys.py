@@ -184,23 +184,23 @@ class RotateKeys(Controller[SigningKey]):
             self.queue.add(group_key(authority))
 
     def take(self, event: WatchedChange[SigningKey]) -> None:
-        found = event.object
+        key = event.object
         if event.type == DELETED:
-            self.named.pop(found.name, None)
+            self.named.pop(key.name, None)
         else:
-            self.named[found.name] = found.group
-        if not self.concerns(found):
+            self.named[key.name] = key.group
+        if not self.concerns(key):
             return
-        group = self._groups.setdefault(found.spec.authority, {})
+        group = self._groups.setdefault(key.spec.authority, {})
         if event.type == DELETED:
-            group.pop(found.name, None)
-            self._refreshed.pop(found.name, None)
+            group.pop(key.name, None)
+            self._refreshed.pop(key.name, None)
         else:
-            group[found.name] = found
-            for name in (found.name, self._secret_of(found).name):
-                self._authority_of[name] = found.spec.authority
+            group[key.name] = key
+            for name in (key.name, self._secret_of(key).name):
+                self._authority_of[name] = key.spec.authority
         if self._listed.is_set():
-            self.queue.add(group_key(found.spec.authority))
+            self.queue.add(group_key(key.spec.authority))
 
     async def _on_lease(self, event: WatchedChange[Lease]) -> AsyncIterator[Key]:
         lease, before = event.object, self._servers.live()
@@ -216,15 +216,15 @@ class RotateKeys(Controller[SigningKey]):
     async def _on_revocation(
         self, event: WatchedChange[CredentialRevocation]
     ) -> AsyncIterator[Key]:
-        found = event.object
-        if found.spec.key is None:
+        revocation = event.object
+        if revocation.spec.key is None:
             return
         if event.type == DELETED:
-            self._revocations.pop(found.name, None)
+            self._revocations.pop(revocation.name, None)
         else:
-            self._revocations[found.name] = found
+            self._revocations[revocation.name] = revocation
         for authority in list(self._groups):
-            if _is_any_revoked(self.members(authority), found.spec.key):
+            if _is_any_revoked(self.members(authority), revocation.spec.key):
                 yield group_key(authority)
 
     async def _on_secret(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
@@ -312,7 +312,8 @@ class RotateKeys(Controller[SigningKey]):
         if all(map(self.is_unusable, group.waiting)):
             second = whole_seconds(self._clock.now())
             if any(
-                second <= one <= second + ALLOWANCE for one in self._revoked_at(group.authority)
+                second <= moment <= second + ALLOWANCE
+                for moment in self._revoked_at(group.authority)
             ):
                 raise TryAgain("a key of this second would count as older than the revocation")
             new = self.successor(group)
@@ -330,13 +331,13 @@ class RotateKeys(Controller[SigningKey]):
 
     async def _create(self, new: SigningKey, group: KeyGroup) -> bool:
         try:
-            made = await self._client.create(new)
+            key = await self._client.create(new)
         except AlreadyExists:
             raise TryAgain("another server has just created a key") from None
         except (Forbidden, Invalid) as refusal:
             self._report_blocked(group.chosen.signer or group.stored[0], "NotMade", str(refusal))
             return False
-        self._record(made, "Made", f"Created a {made.status.algorithm} key.")
+        self._record(key, "Made", f"Created a {key.status.algorithm} key.")
         return True
 
     async def _activate_successor(self, group: KeyGroup) -> bool:
@@ -370,9 +371,9 @@ class RotateKeys(Controller[SigningKey]):
         """When the revoked keys of a group were revoked."""
         members = self.members(authority)
         moments = (
-            one.metadata.creation_timestamp
-            for one in self._revocations.values()
-            if one.spec.key and _is_any_revoked(members, one.spec.key)
+            revocation.metadata.creation_timestamp
+            for revocation in self._revocations.values()
+            if revocation.spec.key and _is_any_revoked(members, revocation.spec.key)
         )
         return [moment for moment in moments if moment]
 
@@ -439,7 +440,7 @@ class RotateKeys(Controller[SigningKey]):
 
     # -- status and events -------------------------------------------------------------------
 
-    async def _refresh(self, key: SigningKey, chosen: KeySelection) -> bool:
+    async def _refresh(self, key: SigningKey, selection: KeySelection) -> bool:
         """Write the conditions, if one may have changed; the server adds the dependents.
 
         Returns whether they were written.
@@ -448,44 +449,49 @@ class RotateKeys(Controller[SigningKey]):
             key.state,
             replace(key.status, conditions=(), dependents=None),  # without what is written here
             self.is_lost(key),
-            chosen.signer is not None and chosen.signer.metadata.uid == key.metadata.uid,
+            selection.signer is not None and selection.signer.metadata.uid == key.metadata.uid,
             self._servers.live() if key.state != ACTIVE else None,
             self._clock.now().timestamp()
             // (COUNTED_AT_LAST if key.state == VERIFYING else COUNTED),
         )
         if self._refreshed.get(key.name) == facts:
             return False
-        reported = with_conditions(key, await self._conditions(key, chosen), self._clock.now())
+        reported = with_conditions(key, await self._conditions(key, selection), self._clock.now())
         conditions = reported.status.conditions
-        before = {one.type: one.reason for one in key.status.conditions}
+        before = {condition.type: condition.reason for condition in key.status.conditions}
         await self._client.update_status(reported)
         self._refreshed[key.name] = facts
         self._report_unretired(key, conditions)
-        for one in conditions:
-            if one.reason in (KEY_LOST, PUBLIC_ONLY) and before.get(one.type) != one.reason:
-                self._record(key, one.reason, one.message, WARNING)
+        for condition in conditions:
+            if (
+                condition.reason in (KEY_LOST, PUBLIC_ONLY)
+                and before.get(condition.type) != condition.reason
+            ):
+                self._record(key, condition.reason, condition.message, WARNING)
         return True
 
     def _report_unretired(self, key: SigningKey, conditions: Sequence[Condition]) -> None:
         """Record an event if a key verifies for longer than the wait before it may be Retired."""
         until = key.back_until
         if key.state == VERIFYING and until and self._clock.now() >= until + ALLOWANCE:
-            for one in conditions:
-                if one.type == RETIRABLE and one.status == FALSE:
-                    self._report_blocked(key, "NotRetired", one.message)
+            for condition in conditions:
+                if condition.type == RETIRABLE and condition.status == FALSE:
+                    self._report_blocked(key, "NotRetired", condition.message)
 
-    async def _conditions(self, key: SigningKey, chosen: KeySelection) -> list[Condition]:
-        found = [self._ready(key, chosen)]
+    async def _conditions(self, key: SigningKey, selection: KeySelection) -> list[Condition]:
+        conditions = [self._ready(key, selection)]
         for type_, state, starts in (
             (ACTIVATABLE, ACTIVE, (PUBLISHED, VERIFYING)),
             (RETIRABLE, RETIRED, (VERIFYING,)),
         ):
             if key.state in starts and (key.signs or state != ACTIVE):
-                found.append(await self._possible(key, type_, state))
+                conditions.append(await self._possible(key, type_, state))
             else:
                 text = f"A key in state {key.state} does not become {state}."
-                found.append(Condition(type=type_, status=FALSE, reason=key.state, message=text))
-        return found
+                conditions.append(
+                    Condition(type=type_, status=FALSE, reason=key.state, message=text)
+                )
+        return conditions
 
     async def _possible(self, key: SigningKey, type_: str, state: str) -> Condition:
         try:
@@ -496,8 +502,10 @@ class RotateKeys(Controller[SigningKey]):
         text = f"The key may become {state}."
         return Condition(type=type_, status=TRUE, reason="ConditionsHold", message=text)
 
-    def _ready(self, key: SigningKey, chosen: KeySelection) -> Condition:
-        is_signer = chosen.signer is not None and chosen.signer.metadata.uid == key.metadata.uid
+    def _ready(self, key: SigningKey, selection: KeySelection) -> Condition:
+        is_signer = (
+            selection.signer is not None and selection.signer.metadata.uid == key.metadata.uid
+        )
         if key.state in (PUBLISHED, ACTIVE) and self.is_lost(key):
             text = "The Secret with the private key is gone, or has another key; restore it, or "
             text += "let the successor sign."

@@ -73,7 +73,7 @@ class RotateTokenKeys(RotateKeys):
         # earlier version reports none.
         times, live = key.status.times, self._servers.live().values()
         was_there = key.state in (PUBLISHED, ACTIVE) and (times.published or times.active)
-        if not was_there or all(key.key_id in one.keys or not one.keys for one in live):
+        if not was_there or all(key.key_id in server.keys or not server.keys for server in live):
             self._unloaded.pop(key.name, None)
             return False
         now = self._clock.monotonic()
@@ -119,12 +119,12 @@ class RotateTokenKeys(RotateKeys):
         if fetch is None or not missing:
             return False
         try:
-            found = await fetch()
+            key_ids = await fetch()
         except CallFailed as problem:
             self._report_blocked(missing[0], "NotActivated", str(problem))
             return False
         for key in missing:
-            if key.key_id in found:
+            if key.key_id in key_ids:
                 now = whole_seconds(self._clock.now())
                 await self._client.update_status(
                     replace(key, status=replace(key.status, found=now))

@@ -367,10 +367,10 @@ def key_location(key: SigningKey, home: str) -> SecretReference:
 
 def private_key_of(key: SigningKey, data: Mapping[str, bytes]) -> keys.TokenKey:
     """The private key in the data of a Secret; raises Refusal unless it belongs to the key."""
-    found = keys.TokenKey(keys.read_private_key(data.get(PRIVATE_KEY, b""), key.secret_name))
-    if found.kid != key.key_id:
+    private_key = keys.TokenKey(keys.read_private_key(data.get(PRIVATE_KEY, b""), key.secret_name))
+    if private_key.kid != key.key_id:
         raise UnreadableKey(f"{key.secret_name} is not the private key of {key.name}")
-    return found
+    return private_key
 
 
 class Rules(Strategy[SigningKey]):
@@ -386,9 +386,9 @@ class Rules(Strategy[SigningKey]):
             yield forbidden(SPEC / "chain", "a new key has no certificate yet")
         if spec.renew_by:
             yield forbidden(SPEC / "renewBy", "a new key has issued nothing")
-        wanted = first_state(new)
-        if spec.state in STATES and spec.state != wanted:
-            yield invalid(STATE, spec.state, f"a new key of this source is {wanted}")
+        state = first_state(new)
+        if spec.state in STATES and spec.state != state:
+            yield invalid(STATE, spec.state, f"a new key of this source is {state}")
         elif spec.state not in STATES:
             yield unsupported(STATE, spec.state, STATES)
 
@@ -596,10 +596,12 @@ def _live_cell(key: SigningKey, now: datetime) -> int:
 
 
 def _until_cell(key: SigningKey, now: datetime) -> str:
-    found = key.status.dependents or KeyDependents()
-    if found.secrets:
+    dependents = key.status.dependents or KeyDependents()
+    if dependents.secrets:
         return "never"
-    end = max((moment for moment in (found.end, found.unknown_until) if moment), default=None)
+    end = max(
+        (moment for moment in (dependents.end, dependents.unknown_until) if moment), default=None
+    )
     return human_duration((end - now).total_seconds()) if end and end > now else ""
 
 

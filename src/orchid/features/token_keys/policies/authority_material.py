@@ -117,16 +117,19 @@ async def authority_material(new: NewKey, private: PrivateKeys) -> KeyMaterial:
 def _material(new: NewKey, private: PrivateKeys) -> KeyMaterial:
     reference, data = new.key.spec.secret_ref, dict[str, bytes]()
     if reference is not None:
-        made = _load(reference, private.secret, now=None if new.is_present else new.now)
+        authority = _load(reference, private.secret, now=None if new.is_present else new.now)
     else:
-        made = _created(new, private)
+        authority = _created(new, private)
     if new.key.spec.algorithm:
-        data = {CERTIFICATE: made.chain_pem, PRIVATE_KEY: made.key_pem().reveal().encode()}
-    status = _status(new, made, _cross_certificate(new, made, private))
-    return KeyMaterial(status, data, _first_list(new, made, status))
+        data = {
+            CERTIFICATE: authority.chain_pem,
+            PRIVATE_KEY: authority.key_pem().reveal().encode(),
+        }
+    status = _status(new, authority, _cross_certificate(new, authority, private))
+    return KeyMaterial(status, data, _first_list(new, authority, status))
 
 
-def _first_list(new: NewKey, made: Authority, status: SigningKeyStatus) -> FirstList | None:
+def _first_list(new: NewKey, authority: Authority, status: SigningKeyStatus) -> FirstList | None:
     """An empty list of a key that has issued nothing; None if that is not certain."""
     is_new = status.source in (MADE, PKCS11) and not (
         new.is_present and new.authority.status.certificate
@@ -135,13 +138,13 @@ def _first_list(new: NewKey, made: Authority, status: SigningKeyStatus) -> First
         return None
     revoked = RevokedCertificates()
     edition = next_edition(revoked, new.now)
-    return FirstList(edition, made.sign_revocation_list(revoked, edition))
+    return FirstList(edition, authority.sign_revocation_list(revoked, edition))
 
 
 def _created(new: NewKey, private: PrivateKeys) -> Authority:
     """A new key with its certificate: self-signed, or signed by the authority above."""
     label = new.key.hsm_label
-    made = Authority.create(
+    authority = Authority.create(
         new.authority.name_of_key(new.key.number),
         now=new.now,
         lifetime=new.authority.lifetime,
@@ -150,10 +153,10 @@ def _created(new: NewKey, private: PrivateKeys) -> Authority:
         key=private.hsm.key(label) if label else None,
     )
     if new.parent is None:
-        return made
+        return authority
     parent = _signer(new.parent, private, now=new.now)
-    signed = parent.certify(made.certificate, now=new.now, crl_url=new.parent.crl_url)
-    return made.below((*certificates.parse_blocks(signed), *parent.chain))
+    signed = parent.certify(authority.certificate, now=new.now, crl_url=new.parent.crl_url)
+    return authority.below((*certificates.parse_blocks(signed), *parent.chain))
 
 
 def installed(
@@ -165,11 +168,11 @@ def installed(
     """
     if not signer.hsm_label and private.secret(signer.secret) is None:
         raise AuthorityUnusable("the Secret with the private key is gone")
-    found = _signer(signer, private, now=now)
-    if key.status.certificate and authority_id(found) != key.key_id:
+    authority = _signer(signer, private, now=now)
+    if key.status.certificate and authority_id(authority) != key.key_id:
         raise AuthorityUnusable("it has another subject key identifier than the one before")
     return replace(
-        key.status, key_id=authority_id(found), certificate=found.chain_pem.decode("ascii")
+        key.status, key_id=authority_id(authority), certificate=authority.chain_pem.decode("ascii")
     )
 
 
@@ -204,29 +207,33 @@ def _load(
 
 
 def _signer(
-    found: SignerReference, private: PrivateKeys, *, now: datetime | None = None
+    reference: SignerReference, private: PrivateKeys, *, now: datetime | None = None
 ) -> Authority:
-    if found.hsm_label:
-        return Authority.of_key(found.chain.encode(), private.hsm.key(found.hsm_label), now=now)
-    data = private.secret(found.secret) or {}
-    return Authority.load_untrusted(found.chain.encode(), data.get(PRIVATE_KEY, b""), now=now)
+    if reference.hsm_label:
+        return Authority.of_key(
+            reference.chain.encode(), private.hsm.key(reference.hsm_label), now=now
+        )
+    data = private.secret(reference.secret) or {}
+    return Authority.load_untrusted(reference.chain.encode(), data.get(PRIVATE_KEY, b""), now=now)
 
 
-def _cross_certificate(new: NewKey, made: Authority, private: PrivateKeys) -> str:
+def _cross_certificate(new: NewKey, authority: Authority, private: PrivateKeys) -> str:
     """The certificate of a new key by the signer so far; none if that one cannot give it."""
     before = new.predecessor
     if before is None or new.authority.spec.parent is not None:
         return ""  # the root above stays the same
     try:
         signer = _signer(before, private)
-        if not may_certify(signer.certificate) or authority_id(signer) == authority_id(made):
+        if not may_certify(signer.certificate) or authority_id(signer) == authority_id(authority):
             return ""
-        return signer.certify(made.certificate, now=new.now, crl_url=before.crl_url).decode("ascii")
+        return signer.certify(authority.certificate, now=new.now, crl_url=before.crl_url).decode(
+            "ascii"
+        )
     except Refusal:
         return ""  # its key is lost, or it has ended: there is nothing to certify with
 
 
-def _status(new: NewKey, made: Authority, cross: str) -> SigningKeyStatus:
+def _status(new: NewKey, authority: Authority, cross: str) -> SigningKeyStatus:
     is_made = new.key.spec.secret_ref is None or (new.is_present and new.authority.spec.key)
     dependents = None
     if not is_made:
@@ -236,13 +243,13 @@ def _status(new: NewKey, made: Authority, cross: str) -> SigningKeyStatus:
     parent = new.authority.spec.parent
     is_external = parent is not None and parent.external and new.key.spec.secret_ref is None
     return SigningKeyStatus(
-        key_id=authority_id(made),
+        key_id=authority_id(authority),
         source=PKCS11 if new.key.hsm_label else MADE if is_made else IMPORTED,
-        request=made.request() if is_external else "",
-        public_key=pem.encode(pem.PUBLIC_KEY, spki_of(made.certificate)).decode("ascii"),
-        algorithm=algorithm_name(made.public_key),
+        request=authority.request() if is_external else "",
+        public_key=pem.encode(pem.PUBLIC_KEY, spki_of(authority.certificate)).decode("ascii"),
+        algorithm=algorithm_name(authority.public_key),
         dependents=dependents,
-        certificate="" if is_external else made.chain_pem.decode("ascii"),
+        certificate="" if is_external else authority.chain_pem.decode("ascii"),
         cross_certificate=cross,
     )
 

@@ -65,21 +65,21 @@ class TokenKeyConditions:
         self._elsewhere = elsewhere
 
     def activation_reasons(self, key: SigningKey, servers: Servers, now: datetime) -> list[str]:
-        found = key.status.found
-        if self._elsewhere and key.status.times.published and found is None:
+        found_at = key.status.found
+        if self._elsewhere and key.status.times.published and found_at is None:
             missing = f"the leader has not found it at {self._elsewhere}"
             return [*lacking(key, servers), missing]
-        return _unpublished(key, servers, self._publish, now, found)
+        return _unpublished(key, servers, self._publish, now, found_at)
 
     async def dependents(self, key: SigningKey, now: datetime) -> KeyDependents:
         found = await self._counted(key, now)
         return replace(found, secrets=len(self._secrets_of(key.key_id)))
 
     def retirement_reasons(
-        self, key: SigningKey, servers: Servers, found: KeyDependents, now: datetime
+        self, key: SigningKey, servers: Servers, dependents: KeyDependents, now: datetime
     ) -> list[str]:
         reasons = []
-        signing = [name for name, one in servers.items() if one.signs == key.key_id]
+        signing = [name for name, server in servers.items() if server.signs == key.key_id]
         if signing:
             reasons.append(f"servers sign with it: {_listed(signing)}")
         since = key.status.times.verifying
@@ -87,18 +87,20 @@ class TokenKeyConditions:
         if end is None or now < end:
             until = timestamp(end) if end else "an unknown time"
             reasons.append(f"tokens that it signed may be live until {until}")
-        if found.live:
-            last = f", the last until {timestamp(found.end)}" if found.end else ""
-            text = f"{_counted(found.live, 'token')} of {_counted(found.holders, 'holder')}"
-            longest = found.longest[0] if found.longest else None
+        if dependents.live:
+            last = f", the last until {timestamp(dependents.end)}" if dependents.end else ""
+            text = (
+                f"{_counted(dependents.live, 'token')} of {_counted(dependents.holders, 'holder')}"
+            )
+            longest = dependents.longest[0] if dependents.longest else None
             named = f"; longest {longest.holder} ({longest.count})" if longest else ""
-            verb = "depends" if found.live == 1 else "depend"
+            verb = "depends" if dependents.live == 1 else "depend"
             reasons.append(f"{text} {verb} on {key.name}{last}{named}")
         secrets = self._secrets_of(key.key_id)
         if secrets:
             text = "1 Secret holds" if len(secrets) == 1 else f"{len(secrets)} Secrets hold"
             reasons.append(f"{text} its tokens: {_listed(secrets)}")
-        return [*reasons, *_unknown(key, found, now)]
+        return [*reasons, *_unknown(key, dependents, now)]
 
 
 class AuthorityKeyConditions:
@@ -132,17 +134,17 @@ class AuthorityKeyConditions:
         return self._counted(key)
 
     def retirement_reasons(
-        self, key: SigningKey, servers: Servers, found: KeyDependents, now: datetime
+        self, key: SigningKey, servers: Servers, dependents: KeyDependents, now: datetime
     ) -> list[str]:
         reasons = []
         since = key.status.times.verifying
         if since is None or now < since + ALLOWANCE:
             until = timestamp(since + ALLOWANCE) if since else "an unknown time"
             reasons.append(f"certificates that it signed may be under way until {until}")
-        if found.live:
-            verb = "depends" if found.live == 1 else "depend"
-            last = f", the last until {timestamp(found.end)}" if found.end else ""
-            text = f"{_counted(found.live, 'certificate')} {verb} on {key.name}{last}"
+        if dependents.live:
+            verb = "depends" if dependents.live == 1 else "depend"
+            last = f", the last until {timestamp(dependents.end)}" if dependents.end else ""
+            text = f"{_counted(dependents.live, 'certificate')} {verb} on {key.name}{last}"
             reasons.append(f"{text}; issued --key {key.name} lists them")
         reasons += _serving(key, servers)
         below = self._keys_below(key)
@@ -152,7 +154,7 @@ class AuthorityKeyConditions:
         if earlier:
             text = "its cross certificate is for verifiers that trust only an earlier key"
             reasons.append(f"{text}: {_listed(earlier)}")
-        return [*reasons, *_unknown(key, found, now)]
+        return [*reasons, *_unknown(key, dependents, now)]
 
     def _earlier(self, key: SigningKey) -> list[str]:
         """The keys still in use before one that they certified: keys are Retired in order."""
@@ -190,7 +192,7 @@ def _unpublished(
     servers: Servers,
     wait: timedelta,
     now: datetime,
-    found: datetime | None = None,
+    found_at: datetime | None = None,
 ) -> list[str]:
     """Why a key is not published for long enough; `found`: when it was found elsewhere."""
     reasons = lacking(key, servers)
@@ -198,7 +200,7 @@ def _unpublished(
     if since is None:
         if not reasons:
             reasons.append("the leader has not recorded yet that every server has it")
-    elif now < (since := max(since, found or since)) + wait:
+    elif now < (since := max(since, found_at or since)) + wait:
         possible = timestamp(since + wait)
         reasons.append(f"verifiers have it only after the publish time, from {possible}")
     return reasons
@@ -215,8 +217,8 @@ def _serving(key: SigningKey, servers: Servers) -> list[str]:
     """Which live servers may have a serving certificate of a key."""
     if key.spec.authority != CLUSTER:
         return []
-    serving = sorted(name for name, one in servers.items() if one.serves == key.key_id)
-    silent = sorted(name for name, one in servers.items() if not one.serves)
+    serving = sorted(name for name, server in servers.items() if server.serves == key.key_id)
+    silent = sorted(name for name, server in servers.items() if not server.serves)
     reasons = [f"servers serve with it: {_listed(serving)}"] if serving else []
     if silent:
         text = "servers do not report the authority of their serving certificate"
@@ -228,7 +230,7 @@ def lacking(key: SigningKey, servers: Servers) -> list[str]:
     """The live servers that do not have a key."""
     if not servers:
         return ["no live server reports its keys yet"]
-    without = sorted(name for name, one in servers.items() if key.key_id not in one.keys)
+    without = sorted(name for name, server in servers.items() if key.key_id not in server.keys)
     if not without:
         return []
     return [

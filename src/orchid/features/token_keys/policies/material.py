@@ -167,9 +167,9 @@ class SigningKeyMaterial(AdmissionPolicy):
     def _refuse_other_name(self, kind: Kind[Any], new: SigningKey) -> None:
         keys_by_name = by_name(entry.object for entry in self._keys.entries.values())
         authorities = {entry.object.name for entry in self._authorities.entries.values()}
-        wanted = next_name(keys_by_name, new.group, authorities)
-        if new.name != wanted and self._keys.get("", new.name) is None:
-            text = f"the next key is {quote(wanted)}"
+        expected_name = next_name(keys_by_name, new.group, authorities)
+        if new.name != expected_name and self._keys.get("", new.name) is None:
+            text = f"the next key is {quote(expected_name)}"
             _refuse(kind, new, invalid(METADATA / "name", new.name, text))
 
     async def _refuse_same(
@@ -218,7 +218,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         entry = self._authorities.get("", new.spec.authority)
         if entry is None:
             _refuse(kind, new, not_found(SPEC / "authority", new.spec.authority))
-        authority, spec, given = entry.object, new.spec, new.spec
+        authority, spec, requested = entry.object, new.spec, new.spec
         if authority.is_file:
             text = "the keys of this authority are files of the servers: change the files"
             _refuse(kind, new, forbidden(SPEC / "authority", text))
@@ -234,11 +234,11 @@ class SigningKeyMaterial(AdmissionPolicy):
             return new  # the rules of the kind refuse it
         if spec.algorithm and self._unsealed:
             raise Forbidden(kind.about(new.name), self._unsealed)
-        if given.secret_ref or given.pkcs11:
+        if requested.secret_ref or requested.pkcs11:
             # Importing a key takes the rights of a user who creates the authority.
             await self._rights.require_signers(request, kind, new, authority.signers)
-        if given.secret_ref:
-            await self._rights.require_secret(request, kind, new, given.secret_ref)
+        if requested.secret_ref:
+            await self._rights.require_secret(request, kind, new, requested.secret_ref)
         self._refuse_other_name(kind, new)
         return await self._with_material(request, kind, new, authority, is_present=is_present)
 
@@ -272,32 +272,32 @@ class SigningKeyMaterial(AdmissionPolicy):
         predecessor = self._predecessor(stored, authority)
         try:
             parent = self._parent(authority)
-            wanted = NewKey(new, authority, predecessor, parent, is_present, request.now)
-            made = await authority_material(wanted, self._private_keys)
+            new_key = NewKey(new, authority, predecessor, parent, is_present, request.now)
+            material = await authority_material(new_key, self._private_keys)
         except Refusal as refusal:
             shown = str(new.spec.secret_ref or new.spec.algorithm or new.hsm_label)
             _refuse(kind, new, invalid(_source(new), shown, str(refusal)))
         if is_present and new.spec.secret_ref and authority.spec.key:
-            self._refuse_other_key(kind, new, authority, made.status)
+            self._refuse_other_key(kind, new, authority, material.status)
         # Not keys of clusters: naming a public key proves no private key.
-        tokens = [one.object for one in self._keys.entries.values() if not one.object.group]
-        await self._refuse_same(kind, new, made.status, [*stored, *tokens])
+        tokens = [entry.object for entry in self._keys.entries.values() if not entry.object.group]
+        await self._refuse_same(kind, new, material.status, [*stored, *tokens])
         if new.hsm_label:
-            self._refuse_shared(kind, new, made.status)
-        if authority.is_platform and made.status.algorithm not in FOR_CLIENTS:
-            _refuse(kind, new, unsupported(_source(new), made.status.algorithm, FOR_CLIENTS))
-        if made.data:
-            self._private[request] = made.data
-        if made.revocation_list:
-            self._lists[request] = made.revocation_list
-        self._certified[request] = self._records(request, new, authority, made.status)
+            self._refuse_shared(kind, new, material.status)
+        if authority.is_platform and material.status.algorithm not in FOR_CLIENTS:
+            _refuse(kind, new, unsupported(_source(new), material.status.algorithm, FOR_CLIENTS))
+        if material.data:
+            self._private[request] = material.data
+        if material.revocation_list:
+            self._lists[request] = material.revocation_list
+        self._certified[request] = self._records(request, new, authority, material.status)
         times = SigningKeyTimes()
         if is_present:
             now = whole_seconds(request.now)
             times = SigningKeyTimes(published=now, active=later_than(stored, now))
-        first = made.revocation_list
+        first = material.revocation_list
         status = replace(
-            made.status,
+            material.status,
             times=times,
             publish_time=self._publish_time if is_present else "",
             revocation_list=new.name if stored else authority.name,
@@ -322,10 +322,10 @@ class SigningKeyMaterial(AdmissionPolicy):
         entry = self._authorities.get("", parent.authority)
         if entry and (problem := parent_problem(authority, entry.object)):
             raise AuthorityUnusable(problem)
-        found = entry and self._predecessor(self._authority_keys(parent.authority), entry.object)
-        if not found:
+        signer = entry and self._predecessor(self._authority_keys(parent.authority), entry.object)
+        if not signer:
             raise AuthorityUnusable(f"the authority {parent.authority} has no key that signs")
-        return found
+        return signer
 
     def _records(
         self,
@@ -367,13 +367,13 @@ class SigningKeyMaterial(AdmissionPolicy):
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
     ) -> tuple[Object, ...]:
-        private, found = self._private.pop(request, None), self._certified.pop(request, [])
+        private, objects = self._private.pop(request, None), self._certified.pop(request, [])
         if private is not None:
             secret = private_key_secret(self._names, kind, new, private, self._random.uid())
-            found.append(secret)
+            objects.append(secret)
         if (first := self._lists.pop(request, None)) is not None:
-            found += self._stored_list(new, first)
-        return tuple(found)
+            objects += self._stored_list(new, first)
+        return tuple(objects)
 
     def _stored_list(self, key: SigningKey, first: FirstList) -> list[Object]:
         """The ConfigMap of a key's first list; none if an earlier key of that name left one."""
@@ -446,8 +446,8 @@ def recording_signer(authority: CertificateAuthority, names: Naming) -> str:
 async def create_key(algorithm: str) -> keys.TokenKey:
     """Create a private key for a token key."""
     if algorithm == "RS256":
-        made = await asyncio.to_thread(rsa_process.generate, keys.MADE_RSA_BITS)
-        return keys.TokenKey(made)
+        private_key = await asyncio.to_thread(rsa_process.generate, keys.MADE_RSA_BITS)
+        return keys.TokenKey(private_key)
     return keys.generate(algorithm)
 
 

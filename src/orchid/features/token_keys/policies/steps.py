@@ -147,17 +147,17 @@ class SigningKeySteps(AdmissionPolicy):
 
     # -- what must hold ----------------------------------------------------------------------
 
-    async def _reasons(self, wanted: str, key: SigningKey, now: datetime) -> list[str]:
+    async def _reasons(self, state: str, key: SigningKey, now: datetime) -> list[str]:
         """Why a key may not take a step; empty if it may."""
         is_revoked = key.is_revoked(self._revoked())
-        if wanted == RETIRED:
+        if state == RETIRED:
             if is_revoked:
                 return []
             if key.state != VERIFYING:
                 return [f"only a revoked key changes from {key.state} to {RETIRED}"]
-            found = await self._counted(key, now)
-            return self._conditions(key).retirement_reasons(key, self._servers(), found, now)
-        if wanted == VERIFYING:
+            dependents = await self._counted(key, now)
+            return self._conditions(key).retirement_reasons(key, self._servers(), dependents, now)
+        if state == VERIFYING:
             return ["it signs: activate another key first"] if self._is_signer(key) else []
         if is_revoked:
             return ["it is revoked"]
@@ -198,7 +198,7 @@ class SigningKeySteps(AdmissionPolicy):
 
     def _review_deletion(self, kind: Kind[Any], old: SigningKey) -> None:
         if old.is_file:
-            if any(old.key_id in one.keys for one in self._servers().values()):
+            if any(old.key_id in server.keys for server in self._servers().values()):
                 raise Forbidden(kind.about(old.name), "it shows a key of the servers' files")
         elif self._is_orphan(old):
             return
@@ -248,8 +248,8 @@ class SigningKeySteps(AdmissionPolicy):
         """The object with its dependents as they are now."""
         if old.is_file or old.state not in (ACTIVE, VERIFYING):
             return replace(new, status=replace(new.status, dependents=old.status.dependents))
-        found = await self._counted(old, now)
-        return replace(new, status=replace(new.status, dependents=found))
+        dependents = await self._counted(old, now)
+        return replace(new, status=replace(new.status, dependents=dependents))
 
     async def _counted(self, key: SigningKey, now: datetime) -> KeyDependents:
         found = await self._conditions(key).dependents(key, now)

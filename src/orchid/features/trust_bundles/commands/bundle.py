@@ -49,9 +49,14 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signer", default="", help="only the bundles of this signer")
 
 
-def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
     return show_list(
-        chosen, server, _url(server), COLUMNS, query=_of(chosen.signer), empty="no trust bundles"
+        arguments,
+        server,
+        _url(server),
+        COLUMNS,
+        query=_of(arguments.signer),
+        empty="no trust bundles",
     )
 
 
@@ -65,28 +70,28 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pem", action="store_true", help="print the bundle itself")
 
 
-def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    if bool(chosen.name) == bool(chosen.signer):
+def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    if bool(arguments.name) == bool(arguments.signer):
         raise Complaint("give either the NAME of a bundle or --signer", USAGE)
-    if chosen.name:
-        found = [server.get(_url(server, chosen.name))]
+    if arguments.name:
+        bundles = [server.get(_url(server, arguments.name))]
     else:
-        found = list(server.items(_url(server), _of(chosen.signer)))
-        if not found:
-            raise Complaint(f"{chosen.signer} has no trust bundle")
-    if print_for_programs(chosen.output, found[0] if chosen.name else found):
+        bundles = list(server.items(_url(server), _of(arguments.signer)))
+        if not bundles:
+            raise Complaint(f"{arguments.signer} has no trust bundle")
+    if print_for_programs(arguments.output, bundles[0] if arguments.name else bundles):
         return 0
     # Several bundles of one signer may hold the same CA; each is shown once.
-    blocks = dict.fromkeys(_text(each).rstrip("\n") for each in found)
-    if chosen.pem:
+    blocks = dict.fromkeys(_text(each).rstrip("\n") for each in bundles)
+    if arguments.pem:
         say("\n".join(blocks))
     else:
         _show_certificates("\n".join((*blocks, "")))
     return 0
 
 
-def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return delete_each(chosen, server, _url)
+def _delete(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return delete_each(arguments, server, _url)
 
 
 def _show_certificates(text: str) -> None:
@@ -97,11 +102,11 @@ def _show_certificates(text: str) -> None:
     rows = []
     try:
         for data in trust_anchors.anchors(text):
-            found = certificates.parse(data)
+            certificate = certificates.parse(data)
             rows.append(
                 (
-                    found.subject.rfc4514_string() or "-",
-                    times.until(found.not_valid_after_utc),
+                    certificate.subject.rfc4514_string() or "-",
+                    times.until(certificate.not_valid_after_utc),
                     hashlib.sha256(data).hexdigest(),
                 )
             )
@@ -116,34 +121,34 @@ def _set_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signer", default="", help="the signer whose certificates it verifies")
 
 
-def _set(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    text = "".join(_read(name) for name in chosen.files)
+def _set(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    text = "".join(_read(name) for name in arguments.files)
     try:
-        found = server.get(_url(server, chosen.name))
+        bundle = server.get(_url(server, arguments.name))
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
-        answer, done = server.post(_url(server), _new(chosen, server, text)), "made"
+        answer, done = server.post(_url(server), _new(arguments, server, text)), "made"
     else:
         # With the version that was read, so that no concurrent change is lost.
-        spec = {**found["spec"], "trustBundle": text}
-        if chosen.signer:
-            spec["signerName"] = chosen.signer
-        answer = server.put(_url(server, chosen.name), {**found, "spec": spec})
-        done = "replaced" if _text(found) != text else "unchanged:"
-    if not print_for_programs(chosen.output, answer):
-        say(f"{done} {chosen.name}")
+        spec = {**bundle["spec"], "trustBundle": text}
+        if arguments.signer:
+            spec["signerName"] = arguments.signer
+        answer = server.put(_url(server, arguments.name), {**bundle, "spec": spec})
+        done = "replaced" if _text(bundle) != text else "unchanged:"
+    if not print_for_programs(arguments.output, answer):
+        say(f"{done} {arguments.name}")
     return 0
 
 
-def _new(chosen: argparse.Namespace, server: ServerConnection, text: str) -> Json:
+def _new(arguments: argparse.Namespace, server: ServerConnection, text: str) -> Json:
     spec: Json = {"trustBundle": text}
-    if chosen.signer:
-        spec["signerName"] = chosen.signer
+    if arguments.signer:
+        spec["signerName"] = arguments.signer
     return {
         "apiVersion": server.api_version("certificates", "v1beta1"),
         "kind": "ClusterTrustBundle",
-        "metadata": {"name": chosen.name},
+        "metadata": {"name": arguments.name},
         "spec": spec,
     }
 

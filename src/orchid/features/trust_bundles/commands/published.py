@@ -55,39 +55,39 @@ def _publish_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--refresh", default="", metavar="DURATION", help="1m to 24h; else 5m")
 
 
-def _publish(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    spec: Json = {"sources": list(_sources(chosen))}
+def _publish(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    spec: Json = {"sources": list(_sources(arguments))}
     if not spec["sources"]:
         raise Complaint("give at least one of --signer, --bundle and --label", USAGE)
-    if chosen.trust_domain:
-        spec["trustDomain"] = chosen.trust_domain
-    if chosen.refresh:
-        spec["refreshHint"] = chosen.refresh
+    if arguments.trust_domain:
+        spec["trustDomain"] = arguments.trust_domain
+    if arguments.refresh:
+        spec["refreshHint"] = arguments.refresh
     try:
-        found = server.get(_url(server, chosen.name))
+        bundle = server.get(_url(server, arguments.name))
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
         new = {
             "apiVersion": f"{server.names.identity}/v1beta1",
             "kind": "PublishedBundle",
-            "metadata": {"name": chosen.name},
+            "metadata": {"name": arguments.name},
             "spec": spec,
         }
         answer, done = server.post(_url(server), new), "published"
     else:
-        answer = server.put(_url(server, chosen.name), {**found, "spec": spec})
+        answer = server.put(_url(server, arguments.name), {**bundle, "spec": spec})
         done = "changed"
-    if not print_for_programs(chosen.output, answer):
-        say(f"{done} {chosen.name}: {server.access.server}/trust/{chosen.name}.pem")
+    if not print_for_programs(arguments.output, answer):
+        say(f"{done} {arguments.name}: {server.access.server}/trust/{arguments.name}.pem")
     return 0
 
 
-def _sources(chosen: argparse.Namespace) -> Iterator[Json]:
-    yield from ({"signerName": signer} for signer in chosen.signer)
-    yield from ({"name": name} for name in chosen.bundle)
-    if chosen.label:
-        labels = dict(_label(text) for text in chosen.label)
+def _sources(arguments: argparse.Namespace) -> Iterator[Json]:
+    yield from ({"signerName": signer} for signer in arguments.signer)
+    yield from ({"name": name} for name in arguments.bundle)
+    if arguments.label:
+        labels = dict(_label(text) for text in arguments.label)
         yield {"labelSelector": {"matchLabels": labels}}
 
 
@@ -102,12 +102,12 @@ def _published_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(watch=False)
 
 
-def _published(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return show_list(chosen, server, _url(server), COLUMNS, empty="no published bundles")
+def _published(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(arguments, server, _url(server), COLUMNS, empty="no published bundles")
 
 
-def _unpublish(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return delete_each(chosen, server, _url)
+def _unpublish(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    return delete_each(arguments, server, _url)
 
 
 # -- editions and consumers --------------------------------------------------------------------
@@ -116,37 +116,44 @@ def _unpublish(chosen: argparse.Namespace, server: ServerConnection) -> int:
 _name_argument = name_argument("published", words="of a published bundle")
 
 
-def _history(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(_url(server, chosen.name))
-    editions = found.get("status", {}).get("editions") or []
-    if print_for_programs(chosen.output, editions):
+def _history(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    bundle = server.get(_url(server, arguments.name))
+    editions = bundle.get("status", {}).get("editions") or []
+    if print_for_programs(arguments.output, editions):
         return 0
     rows = [
-        (one["sequence"], _moment(one["sequence"]), one["certificates"], one["sha256"])
-        for one in editions
+        (
+            edition["sequence"],
+            _moment(edition["sequence"]),
+            edition["certificates"],
+            edition["sha256"],
+        )
+        for edition in editions
     ]
-    table(("SEQUENCE", "CHANGED", "CERTIFICATES", "SHA-256"), rows, empty=_not_published(found))
+    table(("SEQUENCE", "CHANGED", "CERTIFICATES", "SHA-256"), rows, empty=_not_published(bundle))
     return 0
 
 
-def _consumers(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(_url(server, chosen.name))
-    current = int(found.get("status", {}).get("sequence") or 0)
-    _, seen = _stored(server, chosen.name)
-    if print_for_programs(chosen.output, seen):
+def _consumers(arguments: argparse.Namespace, server: ServerConnection) -> int:
+    bundle = server.get(_url(server, arguments.name))
+    current = int(bundle.get("status", {}).get("sequence") or 0)
+    _, seen = _stored(server, arguments.name)
+    if print_for_programs(arguments.output, seen):
         return 0
-    named = sorted(seen["named"].items(), key=lambda one: (one[1]["sequence"], one[0]))
+    named = sorted(
+        seen["named"].items(), key=lambda consumer: (consumer[1]["sequence"], consumer[0])
+    )
     rows = [
         (
             name,
-            Cell("current", "good") if one["sequence"] >= current else Cell("behind", "bad"),
-            one["sequence"],
-            times.age(times.text_of(one["seen"])),
+            Cell("current", "good") if consumer["sequence"] >= current else Cell("behind", "bad"),
+            consumer["sequence"],
+            times.age(times.text_of(consumer["seen"])),
         )
-        for name, one in named
+        for name, consumer in named
     ]
     table(("NAME", "EDITION", "SEQUENCE", "SEEN"), rows, empty="no client sent a credential")
-    behind = [name for name, one in named if one["sequence"] < current]
+    behind = [name for name, consumer in named if consumer["sequence"] < current]
     if behind:
         say(f"{len(behind)} of {len(named)} are behind, the longest {behind[0]}")
     others = seen["others"].get(str(current), 0)
@@ -159,15 +166,15 @@ def _forget_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("consumers", metavar="CONSUMER", nargs="+", help="as consumers shows it")
 
 
-def _forget(chosen: argparse.Namespace, server: ServerConnection) -> int:
+def _forget(arguments: argparse.Namespace, server: ServerConnection) -> int:
     def forget(name: str) -> tuple[str, Json]:
-        stored, seen = _stored(server, chosen.name)
+        stored, seen = _stored(server, arguments.name)
         if stored is None or name not in seen["named"]:
-            raise Complaint(f"is no consumer of {chosen.name}")
+            raise Complaint(f"is no consumer of {arguments.name}")
         del seen["named"][name]
         return f"forgot {name}", _store(server, stored, seen)
 
-    return for_each(chosen, chosen.consumers, forget)
+    return for_each(arguments, arguments.consumers, forget)
 
 
 def _stored(server: ServerConnection, name: str) -> tuple[Json | None, Json]:
@@ -181,14 +188,14 @@ def _stored(server: ServerConnection, name: str) -> tuple[Json | None, Json]:
         stored_edition.consumers_name(name),
     )  # fmt: skip
     try:
-        found = server.get(url)
+        config_map = server.get(url)
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
         return None, {"named": {}, "others": {}}
     try:
-        seen = json.loads(found["data"][stored_edition.CONSUMERS])
-        return found, {"named": dict(seen["named"]), "others": dict(seen["others"])}
+        seen = json.loads(config_map["data"][stored_edition.CONSUMERS])
+        return config_map, {"named": dict(seen["named"]), "others": dict(seen["others"])}
     except (KeyError, TypeError, ValueError):
         raise Complaint(f"the list of consumers of {name} cannot be read") from None
 

@@ -119,54 +119,57 @@ class PublishBundles(Controller[PublishedBundle]):
             self.queue.add(("", name))
 
     def take(self, event: WatchedChange[PublishedBundle]) -> None:
-        found = event.object
-        for key in self._sources.pop(found.name, ()):
-            self._readers[key].discard(found.name)
+        bundle = event.object
+        for key in self._sources.pop(bundle.name, ()):
+            self._readers[key].discard(bundle.name)
             if not self._readers[key]:
                 del self._readers[key]
         if event.type != DELETED:
-            keys = self._sources[found.name] = frozenset(map(source_key, found.spec.sources))
+            keys = self._sources[bundle.name] = frozenset(map(source_key, bundle.spec.sources))
             for key in keys:
-                self._readers.setdefault(key, set()).add(found.name)
+                self._readers.setdefault(key, set()).add(bundle.name)
         if self.all_indexed.is_set():
             super().take(event)
 
     async def _trust_bundle_changed(
         self, event: WatchedChange[ClusterTrustBundle]
     ) -> AsyncIterator[Key]:
-        found = event.object
-        keys = set(self.index.keys_of(found.name))
+        bundle = event.object
+        keys = set(self.index.keys_of(bundle.name))
         if event.type == DELETED:
-            self.index.drop(found.name)
+            self.index.drop(bundle.name)
         else:
             # Up to four thousand certificates take a while.
-            anchors = await asyncio.to_thread(anchor_set.read, found.spec.trust_bundle)
-            known = KnownBundle(
-                found.name, found.spec.signer_name, found.metadata.labels or {}, anchors
+            anchors = await asyncio.to_thread(anchor_set.read, bundle.spec.trust_bundle)
+            known_bundle = KnownBundle(
+                bundle.name, bundle.spec.signer_name, bundle.metadata.labels or {}, anchors
             )
-            self.index.put(known)
-            keys.update(known.keys)
+            self.index.put(known_bundle)
+            keys.update(known_bundle.keys)
         for name in {name for key in keys for name in self._readers.get(key, ())}:
             yield "", name
 
     async def _authority_changed(
         self, event: WatchedChange[CertificateAuthority]
     ) -> AsyncIterator[Key]:
-        found = event.object
-        if found.is_file:
+        authority = event.object
+        if authority.is_file:
             return  # its bundle is one of the platform's
-        if event.type == DELETED or found.metadata.deletion_timestamp is not None:
-            self._made.pop(found.name, None)
-        elif found.name not in self._platform and not any(name_problems(found.name)):
+        if event.type == DELETED or authority.metadata.deletion_timestamp is not None:
+            self._made.pop(authority.name, None)
+        elif authority.name not in self._platform and not any(name_problems(authority.name)):
             version = self._client.catalog.of(CertificateAuthority).api_version
-            owner = owner_reference(found, version)
-            made = self._made.get(found.name)
-            if made is not None and belongs_to(made, found):
+            owner = owner_reference(authority, version)
+            bundle = self._made.get(authority.name)
+            if bundle is not None and belongs_to(bundle, authority):
                 return
-            self._made[found.name] = bundle_of_signers(
-                found.name, sorted(found.signers), owner, trust_domain=found.spec.trust_domain
+            self._made[authority.name] = bundle_of_signers(
+                authority.name,
+                sorted(authority.signers),
+                owner,
+                trust_domain=authority.spec.trust_domain,
             )
-            yield "", found.name
+            yield "", authority.name
 
     async def _owner_of(self, event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
         for owner in event.object.metadata.owner_references:
@@ -180,45 +183,54 @@ class PublishBundles(Controller[PublishedBundle]):
     ) -> float | None:
         if isinstance(value, PublishedBundle):
             return await self.reconcile(value)
-        found = await self._client.find(PublishedBundle, key[1])
-        if found is None and key[1] in self._made:
-            found = await self._create(self._made[key[1]])
-        return await self.reconcile(found) if found is not None else None
+        bundle = await self._client.find(PublishedBundle, key[1])
+        if bundle is None and key[1] in self._made:
+            bundle = await self._create(self._made[key[1]])
+        return await self.reconcile(bundle) if bundle is not None else None
 
     async def _create(self, new: PublishedBundle) -> PublishedBundle:
         try:
             return await self._client.create(new)
         except AlreadyExists:
-            there = await self._client.get(PublishedBundle, new.name)
-            owner, sources = controller_of(there.metadata), there.spec.sources
+            existing = await self._client.get(PublishedBundle, new.name)
+            owner, sources = controller_of(existing.metadata), existing.spec.sources
             if (owner, sources) == (controller_of(new.metadata), new.spec.sources):
-                return there  # the previous leader created it
+                return existing  # the previous leader created it
             # Another bundle is published as any other;
             # features/authorities/controllers/keep_authorities.py reports it.
             raise TryAgain(f"there is another PublishedBundle {new.name}") from None
 
-    async def reconcile(self, found: PublishedBundle) -> float | None:
-        if found.metadata.deletion_timestamp is not None:
+    async def reconcile(self, published: PublishedBundle) -> float | None:
+        if published.metadata.deletion_timestamp is not None:
             return None
         if not self.all_indexed.is_set():
             raise TryAgain("not every trust bundle is indexed")
         now = self._clock.now()
-        chosen = [list(self.index.selected(source)) for source in found.spec.sources]
-        anchors = [one for known in chosen for bundle in known for one in bundle.anchors]
+        selections = [list(self.index.selected(source)) for source in published.spec.sources]
+        anchors = [
+            edition
+            for selection in selections
+            for bundle in selection
+            for edition in bundle.anchors
+        ]
         content = await asyncio.to_thread(anchor_set.join, anchors, now)
-        ready = condition_of(content, found.status, chosen)
-        status = found.status
-        if ready.status == TRUE and not await self._has_edition(status, found.name, content):
+        ready = condition_of(content, published.status, selections)
+        status = published.status
+        if ready.status == TRUE and not await self._has_edition(status, published.name, content):
             is_correction = status.sha256 == content.sha256
             # Others may delete its ConfigMaps in a loop; other certificates never wait.
-            if is_correction and (wait := self._corrections.wait_for(found.metadata.uid)):
+            if is_correction and (wait := self._corrections.wait_for(published.metadata.uid)):
                 return wait
-            status = await self._with_edition(found, content, now)
-        status = await self._with_consumers(found, status, now)
-        await self._write(found, with_conditions(replace(found, status=status), [ready], now))
-        if status.sequence != found.status.sequence:
-            named = {one.sequence for one in status.editions}
-            await self._remove([one for one in await self._editions(found) if one[0] not in named])
+            status = await self._with_edition(published, content, now)
+        status = await self._with_consumers(published, status, now)
+        await self._write(
+            published, with_conditions(replace(published, status=status), [ready], now)
+        )
+        if status.sequence != published.status.sequence:
+            named = {edition.sequence for edition in status.editions}
+            await self._remove(
+                [edition for edition in await self._editions(published) if edition[0] not in named]
+            )
         return pause(content, now)
 
     async def _has_edition(
@@ -228,18 +240,18 @@ class PublishBundles(Controller[PublishedBundle]):
         if not status.sequence or status.sha256 != content.sha256:
             return False
         name = stored_edition.edition_name(bundle, status.sequence)
-        there = await self._client.find(ConfigMap, name, self._home)
-        return there is not None and there.data.get(stored_edition.PEM) == content.pem.decode()
+        stored = await self._client.find(ConfigMap, name, self._home)
+        return stored is not None and stored.data.get(stored_edition.PEM) == content.pem.decode()
 
     async def _with_edition(
-        self, found: PublishedBundle, content: AnchorSet, now: datetime
+        self, bundle: PublishedBundle, content: AnchorSet, now: datetime
     ) -> PublishedBundleStatus:
         """Store an edition for this content; the status with it."""
-        status = found.status
+        status = bundle.status
         sequence = max(int(now.timestamp()), status.sequence + 1)
-        await self._store(found, content, sequence)
-        stored = {number for number, _ in await self._editions(found)}
-        earlier = [one for one in status.editions if one.sequence in stored]
+        await self._store(bundle, content, sequence)
+        stored = {number for number, _ in await self._editions(bundle)}
+        earlier = [previous for previous in status.editions if previous.sequence in stored]
         edition = BundleEdition(
             sequence=sequence, sha256=content.sha256, certificates=len(content.anchors)
         )
@@ -251,27 +263,27 @@ class PublishBundles(Controller[PublishedBundle]):
             editions=(edition, *earlier)[:MOST_EDITIONS],
         )
 
-    async def _store(self, found: PublishedBundle, content: AnchorSet, sequence: int) -> None:
+    async def _store(self, bundle: PublishedBundle, content: AnchorSet, sequence: int) -> None:
         kind = self._client.catalog.of(PublishedBundle)
-        name = stored_edition.edition_name(found.name, sequence)
+        name = stored_edition.edition_name(bundle.name, sequence)
         data = {stored_edition.PEM: content.pem.decode()}
         new = stored_edition.owned_map(
-            found, kind.api_version, self._names, name, data=data, immutable=True
+            bundle, kind.api_version, self._names, name, data=data, immutable=True
         )
         try:
             await self._client.create(new)
         except AlreadyExists:
             # Of this second: stored before a crash, or by the previous leader.
-            there = await self._client.find(ConfigMap, name, self._home)
-            if there is None or there.data != data or not belongs_to(there, found):
+            existing = await self._client.find(ConfigMap, name, self._home)
+            if existing is None or existing.data != data or not belongs_to(existing, bundle):
                 raise TryAgain(f"there is another ConfigMap {name}") from None
 
     async def _with_consumers(
-        self, found: PublishedBundle, status: PublishedBundleStatus, now: datetime
+        self, bundle: PublishedBundle, status: PublishedBundleStatus, now: datetime
     ) -> PublishedBundleStatus:
-        name = stored_edition.consumers_name(found.name)
+        name = stored_edition.consumers_name(bundle.name)
         stored = await self._client.find(ConfigMap, name, self._home)
-        if stored is not None and not belongs_to(stored, found):  # that of an earlier bundle
+        if stored is not None and not belongs_to(stored, bundle):  # that of an earlier bundle
             if not self._corrections.wait_for(name):
                 await self._client.delete_gone(ConfigMap, stored)
             stored = None
@@ -280,14 +292,14 @@ class PublishBundles(Controller[PublishedBundle]):
         seen = stored_edition.read_consumers(stored)
         return replace(status, consumers=seen.summary(status.sequence, now))
 
-    async def _editions(self, found: PublishedBundle) -> list[tuple[int, Object]]:
+    async def _editions(self, bundle: PublishedBundle) -> list[tuple[int, Object]]:
         """The ConfigMaps with editions of a bundle, by sequence."""
-        labels = f"{stored_edition.label(self._names)}={found.metadata.uid}"
-        wanted = ListSelection(ConfigMap, self._home, labels=labels, read_as=Object)
+        labels = f"{stored_edition.label(self._names)}={bundle.metadata.uid}"
+        selection = ListSelection(ConfigMap, self._home, labels=labels, read_as=Object)
         return [
-            (number, one)
-            async for one in self._client.scan(wanted)
-            if (number := stored_edition.sequence_of(found.name, one.name))
+            (number, config_map)
+            async for config_map in self._client.scan(selection)
+            if (number := stored_edition.sequence_of(bundle.name, config_map.name))
         ]
 
     async def _remove(self, editions: Iterable[tuple[int, Object]]) -> None:
@@ -298,8 +310,10 @@ class PublishBundles(Controller[PublishedBundle]):
         if after.status == before.status:
             return
         await self._client.update_status(after)
-        old = next((one for one in before.status.conditions if one.type == READY), None)
-        new = next(one for one in after.status.conditions if one.type == READY)
+        old = next(
+            (condition for condition in before.status.conditions if condition.type == READY), None
+        )
+        new = next(condition for condition in after.status.conditions if condition.type == READY)
         is_good = new.status == TRUE
         if (
             before.status.sequence != after.status.sequence
@@ -315,7 +329,7 @@ def platform_bundles(signers: Mapping[str, Signer]) -> dict[str, PublishedBundle
     grouped: dict[str, list[str]] = {}
     for name, signer in signers.items():
         grouped.setdefault(signer.list_name, []).append(name)
-    return {name: bundle_of_signers(name, sorted(found)) for name, found in grouped.items()}
+    return {name: bundle_of_signers(name, sorted(names)) for name, names in grouped.items()}
 
 
 def bundle_of_signers(
@@ -328,7 +342,7 @@ def bundle_of_signers(
 
 
 def condition_of(
-    content: AnchorSet, status: PublishedBundleStatus, chosen: list[list[KnownBundle]]
+    content: AnchorSet, status: PublishedBundleStatus, selections: list[list[KnownBundle]]
 ) -> Condition:
     """Whether the content can be published, and which sources add nothing to it."""
     count, size = len(content.anchors), len(content.pem)
@@ -343,7 +357,7 @@ def condition_of(
         )
         return Condition(type=READY, status=FALSE, reason=TOO_LARGE, message=text)
     text = "1 certificate" if count == 1 else f"{count} certificates"
-    none = [f"sources[{index}]" for index, found in enumerate(chosen) if not found]
+    none = [f"sources[{index}]" for index, selection in enumerate(selections) if not selection]
     if none:
         text += f"; no trust bundle for {', '.join(none)}"
     return Condition(type=READY, status=TRUE, reason=PUBLISHED, message=text)

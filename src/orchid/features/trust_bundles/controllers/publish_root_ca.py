@@ -47,18 +47,18 @@ class PublishRootCA(Controller[Namespace]):
     def rests_on(self) -> object:
         return self._bundle()
 
-    async def reconcile(self, found: Namespace) -> float | None:
+    async def reconcile(self, namespace: Namespace) -> float | None:
         text = self._bundle()
-        if not is_active(found) or not text:
+        if not is_active(namespace) or not text:
             return None
-        there = await self._client.find(ConfigMap, self._name, found.name)
-        if there is not None and self._is_right(there, text):
+        config_map = await self._client.find(ConfigMap, self._name, namespace.name)
+        if config_map is not None and self._is_right(config_map, text):
             return None
         # Others may change it in a loop; another CA never waits.
-        if pause := self._corrections.wait_for((found.metadata.uid, text)):
+        if pause := self._corrections.wait_for((namespace.metadata.uid, text)):
             return pause
         try:
-            await self._write(there, found.name, text)
+            await self._write(config_map, namespace.name, text)
         except (AlreadyExists, NotFound):
             return None  # another client was faster; its change triggers this again
         except Forbidden as refusal:
@@ -70,13 +70,13 @@ class PublishRootCA(Controller[Namespace]):
         is_described = bool(there.metadata.annotations.get(self._annotation))
         return there.data == {KEY: text} and not there.binary_data and is_described
 
-    async def _write(self, there: ConfigMap | None, namespace: str, text: str) -> None:
+    async def _write(self, existing: ConfigMap | None, namespace: str, text: str) -> None:
         marks = {self._annotation: self._description}
-        if there is None:
+        if existing is None:
             meta = ObjectMeta(name=self._name, namespace=namespace, annotations=marks)
             await self._client.create(ConfigMap(metadata=meta, data={KEY: text}))
             return
-        right = there.with_meta(annotations={**there.metadata.annotations, **marks})
+        right = existing.with_meta(annotations={**existing.metadata.annotations, **marks})
         await self._client.update(replace(right, data={KEY: text}, binary_data={}))
 
 

@@ -61,15 +61,15 @@ class PublishTrustBundles(Controller[ClusterTrustBundle]):
         for signer in self._anchors:
             await self.publish(signer)
 
-    async def reconcile(self, found: ClusterTrustBundle) -> None:
-        signer = found.spec.signer_name
+    async def reconcile(self, bundle: ClusterTrustBundle) -> None:
+        signer = bundle.spec.signer_name
         text = self._anchors[signer]() if signer in self._anchors else ""
         if not text:
             return  # of another signer, or its CA is unknown now
-        if found.name == bundle_name(signer, text):
+        if bundle.name == bundle_name(signer, text):
             await self.publish(signer)
-        elif signer == self._alone or is_past(found.spec.trust_bundle, self._clock.now()):
-            await self._client.delete_gone(ClusterTrustBundle, found)
+        elif signer == self._alone or is_past(bundle.spec.trust_bundle, self._clock.now()):
+            await self._client.delete_gone(ClusterTrustBundle, bundle)
 
     async def gone(self, last: ClusterTrustBundle) -> None:
         if last.spec.signer_name in self._anchors:
@@ -82,15 +82,15 @@ class PublishTrustBundles(Controller[ClusterTrustBundle]):
             return
         name = bundle_name(signer, text)
         spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
-        there = await self._client.find(ClusterTrustBundle, name)
-        if there is None:
+        bundle = await self._client.find(ClusterTrustBundle, name)
+        if bundle is None:
             new = ClusterTrustBundle(metadata=ObjectMeta(name=name), spec=spec)
             try:
                 await self._client.create(new)
             except AlreadyExists:
                 return  # another server was faster; its event triggers this again
-        elif there.spec.trust_bundle != text:
-            await self._client.update(replace(there, spec=spec))
+        elif bundle.spec.trust_bundle != text:
+            await self._client.update(replace(bundle, spec=spec))
 
 
 def bundle_name(signer: str, text: str) -> str:
@@ -113,10 +113,10 @@ def top_of_chain(chain: str) -> str:
 def is_past(text: str, now: datetime) -> bool:
     """Whether every certificate of a bundle has expired."""
     try:
-        found = certificates.parse_blocks(text)
+        anchors = certificates.parse_blocks(text)
     except (Refusal, ValueError):
         return False
-    return all(one.not_valid_after_utc < now for one in found)
+    return all(anchor.not_valid_after_utc < now for anchor in anchors)
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:

@@ -16,12 +16,12 @@ def shared(meant: Audiences, wanted: Audiences) -> Audiences:
     return wanted if meant == wanted else tuple(filter(frozenset(meant).__contains__, wanted))
 
 
-def with_authenticated_group(found: Authenticated) -> Authenticated:
+def with_authenticated_group(caller: Authenticated) -> Authenticated:
     """Append the group `system:authenticated` to the user's groups."""
-    user = with_group(found.user)
-    if user is found.user:
-        return found
-    return found._replace(user=user)
+    user = with_group(caller.user)
+    if user is caller.user:
+        return caller
+    return caller._replace(user=user)
 
 
 def with_group(user: UserInfo) -> UserInfo:

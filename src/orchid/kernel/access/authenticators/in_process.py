@@ -22,8 +22,8 @@ class InProcessCallers:
         self, peer: object, user: UserInfo, certificate: OwnCertificate | None = None
     ) -> None:
         """Authenticate requests with this peer as this user, who holds a certificate."""
-        found = Authenticated(user, still_valid=True, certificate=certificate)
-        self._users[id(peer)] = (peer, found)
+        caller = Authenticated(user, still_valid=True, certificate=certificate)
+        self._users[id(peer)] = (peer, caller)
 
     def dismiss(self, peer: object) -> None:
         """Refuse further requests with this peer."""

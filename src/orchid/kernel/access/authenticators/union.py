@@ -39,13 +39,13 @@ class UnionTokenAuthenticator:
         refusals: list[str] = []
         for member in self._members:
             try:
-                found = await member.authenticate_token(token, audiences)
+                caller = await member.authenticate_token(token, audiences)
             except Rejected as refusal:
                 refusals.extend(refusal.reasons)
                 continue
-            if found is not None:
-                is_in = AUTHENTICATED in found.user.groups
-                return found if is_in else with_authenticated_group(found)
+            if caller is not None:
+                is_in = AUTHENTICATED in caller.user.groups
+                return caller if is_in else with_authenticated_group(caller)
         if refusals:
             raise Rejected(*refusals)
         return None
@@ -73,31 +73,31 @@ class UnionAuthenticator:
             if still_valid is True or (still_valid and await still_valid()):
                 return cached
             memo.caller = None
-        found = await self._ask_all(presented)
-        if found is not None and found.still_valid and presented.peer.certificate is None:
-            memo.caller = found
-        return found
+        caller = await self._ask_all(presented)
+        if caller is not None and caller.still_valid and presented.peer.certificate is None:
+            memo.caller = caller
+        return caller
 
     async def _ask_all(self, presented: Presented) -> Authenticated | None:
         refusals: list[str] = []
         for member in self._members:
             try:
-                found = await member.authenticate(presented)
+                caller = await member.authenticate(presented)
             except Rejected as refusal:
                 refusals.extend(refusal.reasons)
                 continue
-            if found is not None:
-                self._refuse_foreign(found)
-                return with_authenticated_group(found)
+            if caller is not None:
+                self._refuse_foreign(caller)
+                return with_authenticated_group(caller)
         if refusals:
             raise Rejected(*refusals)
         return await self._anonymous.authenticate(presented) if self._anonymous else None
 
-    def _refuse_foreign(self, found: Authenticated) -> None:
+    def _refuse_foreign(self, caller: Authenticated) -> None:
         """Refuse a credential with other audiences than ours."""
-        if found.audiences is None or found.audiences == self._audiences:
+        if caller.audiences is None or caller.audiences == self._audiences:
             return
-        if self._audiences and not shared(found.audiences, self._audiences):
+        if self._audiences and not shared(caller.audiences, self._audiences):
             raise Rejected("the credential is meant for other audiences")
 
 

@@ -52,12 +52,12 @@ class Impersonation:
         self, caller: UserInfo, presented: Presented, target: Target
     ) -> Impersonated | None:
         """The impersonated user, or None; raises BadRequest or Forbidden."""
-        wanted = read_headers(presented)
-        if wanted is None:
+        requested = read_headers(presented)
+        if requested is None:
             return None
         started = self._monotonic()
         try:
-            mode, user = await self._first_that_allows(caller, wanted, target)
+            mode, user = await self._first_that_allows(caller, requested, target)
         except Forbidden:
             self.metrics.attempt("", "denied", self._monotonic() - started)
             raise
@@ -65,12 +65,12 @@ class Impersonation:
         return Impersonated(user, mode.constraint)
 
     async def _first_that_allows(
-        self, caller: UserInfo, wanted: UserInfo, target: Target
+        self, caller: UserInfo, requested: UserInfo, target: Target
     ) -> tuple[LegacyMode, UserInfo]:
         refusal: Forbidden | None = None
         for mode in self._in_order(caller):
             try:
-                user = await mode.become(caller, wanted, target)
+                user = await mode.become(caller, requested, target)
             except NotOnThisRequest:
                 continue
             except Forbidden as raised:
@@ -164,15 +164,15 @@ def read_headers(presented: Presented) -> UserInfo | None:
     names = [name for name in headers if name.startswith("impersonate-")]
     if not names:
         return None
-    wanted = UserInfo(
+    requested = UserInfo(
         username=header_text(headers.get(USER, "")),
         uid=header_text(headers.get(UID, "")),
         groups=tuple(map(header_text, presented.all(GROUP))),
         extra=read_extra(presented, names),
     )
-    if wanted.username:
-        return wanted
-    if wanted.uid or wanted.groups or wanted.extra:
+    if requested.username:
+        return requested
+    if requested.uid or requested.groups or requested.extra:
         raise BadRequest(
             "a uid, groups or extra can be impersonated only together with a user: "
             "the Impersonate-User header is missing or empty"

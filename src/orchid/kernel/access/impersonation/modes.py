@@ -67,17 +67,17 @@ class LegacyMode:
         """The impersonated user; `target` is that of the request itself."""
         return await self._take(caller, wanted)
 
-    async def _take(self, caller: UserInfo, wanted: UserInfo) -> UserInfo:
-        await self._require(caller, self._name_question(wanted.username))
-        if wanted.uid:
-            question = self._question("uids", wanted.uid, group=self._authentication)
+    async def _take(self, caller: UserInfo, requested: UserInfo) -> UserInfo:
+        await self._require(caller, self._name_question(requested.username))
+        if requested.uid:
+            question = self._question("uids", requested.uid, group=self._authentication)
             await self._require(caller, question)
-        if wanted.groups:
-            await self._take_groups(caller, wanted.groups)
-        if wanted.extra:
-            await self._take_extra(caller, wanted.extra)
+        if requested.groups:
+            await self._take_groups(caller, requested.groups)
+        if requested.extra:
+            await self._take_extra(caller, requested.extra)
         return with_default_groups(
-            replace(wanted, groups=wanted.groups or self._own_groups(wanted))
+            replace(requested, groups=requested.groups or self._own_groups(requested))
         )
 
     async def _take_groups(self, caller: UserInfo, groups: tuple[str, ...]) -> None:
@@ -89,9 +89,9 @@ class LegacyMode:
             for value in values:
                 await self._require(caller, self._extra_question(key, value))
 
-    def _own_groups(self, wanted: UserInfo) -> tuple[str, ...]:
+    def _own_groups(self, requested: UserInfo) -> tuple[str, ...]:
         """The groups of a name if the headers have none."""
-        account = account_of(wanted.username)
+        account = account_of(requested.username)
         if account is None:
             return ()
         return "system:serviceaccounts", f"system:serviceaccounts:{account[0]}"
@@ -134,15 +134,17 @@ class ConstrainedMode(LegacyMode):
         self.name = name
         self.verb = self.constraint = f"impersonate:{name}"
 
-    async def become(self, caller: UserInfo, wanted: UserInfo, target: Target) -> UserInfo | None:
-        if not self._applies(caller, wanted):
+    async def become(
+        self, caller: UserInfo, requested: UserInfo, target: Target
+    ) -> UserInfo | None:
+        if not self._applies(caller, requested):
             return None
         request = replace(target, verb=f"impersonate-on:{self.name}:{target.verb}")
         try:
             await self._require(caller, request)
         except Forbidden:
             raise NotOnThisRequest from None
-        return await self._take(caller, wanted)
+        return await self._take(caller, requested)
 
     async def _take_groups(self, caller: UserInfo, groups: tuple[str, ...]) -> None:
         if "" in groups:

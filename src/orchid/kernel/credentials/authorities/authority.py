@@ -195,13 +195,13 @@ class Authority:
     ) -> "Authority":
         """`load` with a key that was read, or that is in an HSM."""
         try:
-            found = certificates.parse_blocks(chain)
+            parsed = certificates.parse_blocks(chain)
             others = certificates.parse_blocks(cross) if cross else ()
         except Refusal as refusal:
             raise AuthorityUnusable(str(refusal)) from None
         if now is not None:
-            refuse_out_of_time(found, now)
-        return cls(found, key, cross=others, random=random)
+            refuse_out_of_time(parsed, now)
+        return cls(parsed, key, cross=others, random=random)
 
     @classmethod
     def load_untrusted(

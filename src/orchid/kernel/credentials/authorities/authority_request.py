@@ -26,17 +26,17 @@ _NO_USAGES = dict.fromkeys(
 )
 
 
-def authority_request(made: x509.Certificate, key: AuthorityKey) -> str:
+def authority_request(certificate: x509.Certificate, key: AuthorityKey) -> str:
     """A certificate request for a subordinate authority, in PEM: name and URIs of a certificate."""
     builder = (
         x509.CertificateSigningRequestBuilder()
-        .subject_name(made.subject)
+        .subject_name(certificate.subject)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(
             x509.KeyUsage(key_cert_sign=True, crl_sign=True, **_NO_USAGES), critical=True
         )
     )
-    if uris := uris_of(made):
+    if uris := uris_of(certificate):
         names = [x509.UniformResourceIdentifier(uri) for uri in uris]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     request = builder.sign(key, _digest(key))

@@ -21,15 +21,16 @@ def cross_chain(signer: CertifiedKey, earlier: Mapping[str, CertifiedKey]) -> st
     For each earlier key, by its id: the certificate of the next key by it, and the chain above it.
     Issued chains leave out the roots among these.
     """
-    found, key, left = "", signer, dict(earlier)
+    text, key, left = "", signer, dict(earlier)
     while key.cross:
         (cross, *_) = certificates.parse_blocks(key.cross)
         before = left.pop(issuer_key_id(cross).hex(), None)
         if before is None:
-            return found
+            return text
         above = certificates.parse_blocks(before.chain)
-        found += b"".join(
-            pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in (cross, *above)
+        text += b"".join(
+            pem.encode(pem.CERTIFICATE, certificates.encode(certificate))
+            for certificate in (cross, *above)
         ).decode("ascii")
         key = before
-    return found
+    return text

@@ -126,24 +126,26 @@ class Hsm:
             self._lock.release()
 
     def _opened(self) -> HsmSession:
-        given = self._settings
+        settings = self._settings
         try:
             from orchid.kernel.credentials.authorities import pkcs11_session  # noqa: PLC0415 - an extra
         except ImportError:
             text = "the package python-pkcs11 is not installed; it is in the extra hsm"
             raise HsmUnavailable(text) from None
         try:
-            pin = SecretValue(files.read_private(given.pin_file).decode("utf-8").strip("\r\n"))
+            pin = SecretValue(files.read_private(settings.pin_file).decode("utf-8").strip("\r\n"))
         except UnicodeDecodeError:
-            raise HsmUnavailable(f"{given.pin_file} is not text") from None
+            raise HsmUnavailable(f"{settings.pin_file} is not text") from None
         except Refusal as refusal:
             raise HsmUnavailable(str(refusal)) from None
         digest = hashlib.sha256(pin.reveal().encode()).digest()
         if digest == self._refused:
-            text = f"the PIN in {given.pin_file} is wrong; it is tried again when the file changes"
+            text = (
+                f"the PIN in {settings.pin_file} is wrong; it is tried again when the file changes"
+            )
             raise HsmUnavailable(text)
         try:
-            return pkcs11_session.Pkcs11Session(given.module, given.token, pin)
+            return pkcs11_session.Pkcs11Session(settings.module, settings.token, pin)
         except pkcs11_session.PinRefused:
             self._refused = digest  # a few more attempts would lock the token
             raise

@@ -74,14 +74,14 @@ def refuse_out_of_time(chain: Sequence[x509.Certificate], now: datetime.datetime
 
 def purposes(chain: Sequence[x509.Certificate]) -> frozenset[str] | None:
     """Extended key usages that the whole chain permits; None if unlimited."""
-    found: frozenset[str] | None = None
+    common: frozenset[str] | None = None
     for link in chain:
         usages = _extension(link, x509.ExtendedKeyUsage)
         if usages is None or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages:
             continue
         permitted = frozenset(usage.dotted_string for usage in usages)
-        found = permitted if found is None else found & permitted
-    return found
+        common = permitted if common is None else common & permitted
+    return common
 
 
 def may_sign_lists(certificate: x509.Certificate) -> bool:
@@ -167,9 +167,9 @@ def _extension(certificate: x509.Certificate, kind: type[Extension]) -> Extensio
 def encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
     """PEM of the certificates between a leaf and a root: each that has a parent, once."""
     return b"".join(
-        pem.encode(pem.CERTIFICATE, encode(one))
-        for one in dict.fromkeys(chain)
-        if not _is_root(one)
+        pem.encode(pem.CERTIFICATE, encode(certificate))
+        for certificate in dict.fromkeys(chain)
+        if not _is_root(certificate)
     )
 
 

@@ -175,12 +175,12 @@ def _uri_touches(uri: str, limit: str) -> bool:
 
 
 def _relative_names(subject: DistinguishedName) -> tuple[RelativeName, ...]:
-    found: list[set[tuple[str, str]]] = []
-    for one in subject.attributes:
-        if not one.joined:
-            found.append(set())
-        found[-1].add((one.oid, one.value or ""))
-    return tuple(map(frozenset, found))
+    sets: list[set[tuple[str, str]]] = []
+    for attribute in subject.attributes:
+        if not attribute.joined:
+            sets.append(set())
+        sets[-1].add((attribute.oid, attribute.value or ""))
+    return tuple(map(frozenset, sets))
 
 
 def _limit_names(limit: x509.Name) -> tuple[RelativeName, ...]:

@@ -33,17 +33,17 @@ class Pkcs11Session:
         with self._refusing():
             library = pkcs11.lib(str(module))
             library.reinitialize()  # tokens that were added since the last time
-            found = library.get_token(token_label=token)
-            self._session = found.open(user_pin=pin.reveal())
+            device = library.get_token(token_label=token)
+            self._session = device.open(user_pin=pin.reveal())
 
     def public_key(self, label: str) -> object:
         """The public key of a pair, whose private key is there too."""
         with self._refusing():
             self._private[label] = self._object(label, pkcs11.ObjectClass.PRIVATE_KEY)
-            found = self._object(label, pkcs11.ObjectClass.PUBLIC_KEY)
-            encode = _ENCODERS.get(found.key_type)
+            public = self._object(label, pkcs11.ObjectClass.PUBLIC_KEY)
+            encode = _ENCODERS.get(public.key_type)
             try:
-                return load_der_public_key(encode(found)) if encode else None
+                return load_der_public_key(encode(public)) if encode else None
             except ValueError:
                 text = f"the public key {label} of the HSM cannot be read"
                 raise UnsupportedKey(text) from None

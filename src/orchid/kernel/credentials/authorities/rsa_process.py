@@ -29,11 +29,9 @@ def generate(bits: int) -> rsa.RSAPrivateKey:
         check=True,
     )
     # The key is new and ours: proving its primes again would take as long as generating them.
-    made = serialization.load_pem_private_key(
-        done.stdout, None, unsafe_skip_rsa_key_validation=True
-    )
-    assert isinstance(made, rsa.RSAPrivateKey)
-    return made
+    key = serialization.load_pem_private_key(done.stdout, None, unsafe_skip_rsa_key_validation=True)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    return key
 
 
 def main() -> None:

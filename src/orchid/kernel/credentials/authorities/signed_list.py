@@ -45,8 +45,8 @@ def _number(data: bytes, body: der.Element) -> int:
     if last.tag != _EXTENSIONS:
         raise BadRevocation("the revocation list has no number")
     all_of_them = der.element(data, last.start, last.stop, der.SEQUENCE)
-    for one in der.children(data, all_of_them.start, all_of_them.stop):
-        name, *_, value = der.children(data, one.start, one.stop)
+    for extension in der.children(data, all_of_them.start, all_of_them.stop):
+        name, *_, value = der.children(data, extension.start, extension.stop)
         if _whole(data, name) == _NUMBER:
             number = der.element(data, value.start, value.stop, der.INTEGER)
             return int.from_bytes(data[number.start : number.stop])

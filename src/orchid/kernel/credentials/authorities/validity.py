@@ -34,10 +34,10 @@ def leaf_validity(lifetime: timedelta, now: datetime, end: datetime) -> Validity
 def pod_validity(lifetime: timedelta, now: datetime, end: datetime) -> Validity:
     """The validity of a certificate of a Pod; the lifetime counts from its beginning."""
     not_before = now.replace(microsecond=0) - POD_BACKDATE
-    found = _within(Validity(not_before, not_before + lifetime), now, end)
-    if found.not_after - not_before < POD_SHORTEST:
+    validity = _within(Validity(not_before, not_before + lifetime), now, end)
+    if validity.not_after - not_before < POD_SHORTEST:
         raise AuthorityExpired(f"the signer ends within an hour: NotAfter={end}")
-    return found
+    return validity
 
 
 def authority_validity(not_after: datetime, now: datetime, end: datetime) -> Validity:

@@ -84,18 +84,18 @@ def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
     usages = _encode_usages(template.key_usages, template.extended_usages, template.authority)
     if template.key_id:
         key_id = der.encode(der.OCTET_STRING, template.key_id)
-        found = [usages, encode_extension(_SUBJECT_KEY_ID, key_id)]
+        extensions = [usages, encode_extension(_SUBJECT_KEY_ID, key_id)]
     else:
-        found = [usages, BEFORE_KEY_ID + key_digest(template.spki)]
+        extensions = [usages, BEFORE_KEY_ID + key_digest(template.spki)]
     if authority_key:
-        found.append(encode_authority_key(authority_key))
+        extensions.append(encode_authority_key(authority_key))
     if alternative := _encode_alternative_names(template):
         # RFC 5280 section 4.2.1.6: critical if the subject is empty.
         critical = not template.subject.attributes
-        found.append(encode_extension(ALTERNATIVE_NAMES, alternative, critical=critical))
+        extensions.append(encode_extension(ALTERNATIVE_NAMES, alternative, critical=critical))
     if template.crl_url:
-        found.append(_encode_distribution_point(template.crl_url))
-    return found
+        extensions.append(_encode_distribution_point(template.crl_url))
+    return extensions
 
 
 @lru_cache(maxsize=64)  # certificates of one second and one lifetime share their times
@@ -107,14 +107,14 @@ def _encode_validity(not_before: datetime.datetime, not_after: datetime.datetime
 def _encode_usages(
     key_usages: frozenset[int], extended_usages: tuple[str, ...], authority: bool
 ) -> bytes:
-    found = b""
+    encoded = b""
     if key_usages:
-        found += encode_extension(_KEY_USAGE, _encode_bits(key_usages), critical=True)
+        encoded += encode_extension(_KEY_USAGE, _encode_bits(key_usages), critical=True)
     if extended_usages:
         purposes = (der.encode_oid(oid) for oid in extended_usages)
-        found += encode_extension(_EXTENDED_KEY_USAGE, der.encode(der.SEQUENCE, *purposes))
+        encoded += encode_extension(_EXTENDED_KEY_USAGE, der.encode(der.SEQUENCE, *purposes))
     constraints = der.encode(der.SEQUENCE, _TRUE if authority else b"")
-    return found + encode_extension(_BASIC_CONSTRAINTS, constraints, critical=True)
+    return encoded + encode_extension(_BASIC_CONSTRAINTS, constraints, critical=True)
 
 
 @lru_cache(maxsize=16)

@@ -174,10 +174,12 @@ def identify(data: bytes) -> Identity:
     )
 
 
-def read_contents(found: "ReadCertificate") -> CertificateContents:
+def read_contents(read_certificate: "ReadCertificate") -> CertificateContents:
     """The names of a certificate: the subject parsed here, the rest by the library."""
-    certificate, subject = found.certificate, found.subject
-    if ALTERNATIVE_NAMES not in found.parts.extensions:  # as in most certificates of users
+    certificate, subject = read_certificate.certificate, read_certificate.subject
+    if (
+        ALTERNATIVE_NAMES not in read_certificate.parts.extensions
+    ):  # as in most certificates of users
         return CertificateContents(subject)
     names: Iterable[x509.GeneralName] = ()
     with contextlib.suppress(x509.ExtensionNotFound):
@@ -364,16 +366,16 @@ def read_name(encoded: bytes) -> DistinguishedName:
 
 
 def _uid(subject: DistinguishedName) -> str:
-    found = [attribute.value for attribute in subject.attributes if attribute.oid == USER_UID]
-    if not found:
+    uids = [attribute.value for attribute in subject.attributes if attribute.oid == USER_UID]
+    if not uids:
         return ""
-    if len(found) > 1:
-        raise CertificateRefused(f"expected 1 UID, but found multiple: {len(found)}")
-    if found[0] is None:
+    if len(uids) > 1:
+        raise CertificateRefused(f"expected 1 UID, but found multiple: {len(uids)}")
+    if uids[0] is None:
         raise CertificateRefused("unable to parse UID into a string")
-    if not found[0]:
+    if not uids[0]:
         raise CertificateRefused("UID cannot be an empty string")
-    return found[0]
+    return uids[0]
 
 
 def _texts(values: list[object]) -> tuple[str, ...]:

@@ -37,10 +37,10 @@ class Inspector:
     def inspect(self, data: bytes, template: Template, serial: int) -> CertificateContents:
         """Return the contents of the bytes, if they match the template."""
         try:
-            found = read(data)
+            parsed = read(data)
         except MalformedCertificate as refusal:
             raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
-        candidate, contents = found.certificate, read_contents(found)
+        candidate, contents = parsed.certificate, read_contents(parsed)
         sound = (
             candidate.version is x509.Version.v3
             and 0 < serial.bit_length() <= _MAX_SERIAL_BITS
@@ -50,7 +50,7 @@ class Inspector:
             and template.not_before < template.not_after
             and candidate.not_valid_after_utc <= self._end
             and _same_names(contents, template)
-            and found.parts.key == template.spki
+            and parsed.parts.key == template.spki
             and _are_as_agreed(candidate.extensions, template, self._authority_key)
         )
         if not sound:
@@ -58,13 +58,13 @@ class Inspector:
         return contents
 
 
-def _same_names(found: CertificateContents, template: Template) -> bool:
+def _same_names(contents: CertificateContents, template: Template) -> bool:
     return (
-        _attributes(found.subject) == _attributes(template.subject)
-        and found.dns_names == template.dns_names
-        and found.ip_addresses == template.ip_addresses
-        and found.email_addresses == template.email_addresses
-        and found.uris == template.uris
+        _attributes(contents.subject) == _attributes(template.subject)
+        and contents.dns_names == template.dns_names
+        and contents.ip_addresses == template.ip_addresses
+        and contents.email_addresses == template.email_addresses
+        and contents.uris == template.uris
     )
 
 

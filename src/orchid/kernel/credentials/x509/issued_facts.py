@@ -84,16 +84,16 @@ def common_name_of(data: bytes) -> str:
 
 
 def _read_extensions(certificate: x509.Certificate) -> _Extended:
-    found: dict[type, x509.ExtensionType] = {}
+    extensions: dict[type, x509.ExtensionType] = {}
     for extension in certificate.extensions:
         value = extension.value
-        found[type(value)] = value
-    authority = found.get(x509.AuthorityKeyIdentifier)
+        extensions[type(value)] = value
+    authority = extensions.get(x509.AuthorityKeyIdentifier)
     key_id = getattr(authority, "key_identifier", None) or b""
     usages = usages_of(
-        bits_of(found.get(x509.KeyUsage)), purposes_of(found.get(x509.ExtendedKeyUsage))
+        bits_of(extensions.get(x509.KeyUsage)), purposes_of(extensions.get(x509.ExtendedKeyUsage))
     )
-    return _Extended(usages, key_id.hex(), _names(found.get(x509.SubjectAlternativeName)))
+    return _Extended(usages, key_id.hex(), _names(extensions.get(x509.SubjectAlternativeName)))
 
 
 def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:

@@ -166,13 +166,13 @@ class DistinguishedName:
 
     def _written(self) -> list[tuple[str, set[str]]]:
         """The encoded attributes in order, each with its values."""
-        found: dict[str, set[str]] = {}
+        values_of: dict[str, set[str]] = {}
         for attribute in self.attributes:
             if attribute.value:
-                found.setdefault(attribute.oid, set()).add(attribute.value)
-        if COMMON_NAME in found:
-            found[COMMON_NAME] = {self.common_name} - {""}
-        return [(oid, values) for oid in _WRITTEN if (values := found.get(oid))]
+                values_of.setdefault(attribute.oid, set()).add(attribute.value)
+        if COMMON_NAME in values_of:
+            values_of[COMMON_NAME] = {self.common_name} - {""}
+        return [(oid, values) for oid in _WRITTEN if (values := values_of.get(oid))]
 
 
 def _escape(value: str) -> str:
@@ -211,16 +211,16 @@ def account_subject(user: str, groups: Iterable[str], uid: str) -> Distinguished
 
 def read_subject(data: bytes, name: der.Element) -> DistinguishedName:
     """Parse a DER Name; raises der.NotDer."""
-    found: list[Attribute] = []
+    attributes: list[Attribute] = []
     for relative in der.children(data, name.start, name.stop):
         if relative.tag != der.SET:
             raise der.NotDer("relative name is not a set")
-        first = len(found)
+        first = len(attributes)
         for pair in der.children(data, relative.start, relative.stop):
-            if len(found) == MAX_NAMES:
+            if len(attributes) == MAX_NAMES:
                 raise der.NotDer("too many attributes in a name")
-            found.append(_read_attribute(data, pair, joined=len(found) > first))
-    return DistinguishedName(tuple(found))
+            attributes.append(_read_attribute(data, pair, joined=len(attributes) > first))
+    return DistinguishedName(tuple(attributes))
 
 
 def has_control_characters(value: str) -> bool:
@@ -242,8 +242,8 @@ def reserved_among(organizations: Collection[str], reserved: Collection[str]) ->
         return None
     plain = {_skeleton(name): name for name in reserved}
     for organization in organizations:
-        if (found := plain.get(_skeleton(organization))) is not None:
-            return found
+        if (reserved_name := plain.get(_skeleton(organization))) is not None:
+            return reserved_name
     return None
 
 

@@ -107,9 +107,9 @@ def _read(piece: bytes) -> Block | None:
     if label is None or start < 0:
         return None
     headers = b""
-    if _COLON in piece and (found := _HEADERS.match(piece, start)) and found[0]:
+    if _COLON in piece and (match := _HEADERS.match(piece, start)) and match[0]:
         # The newline of the last header does not count as the one before the END line.
-        headers, start = found[0], found.end() + 1
+        headers, start = match[0], match.end() + 1
     content, _, closing = piece[start:].partition(_END)
     if _label(closing.partition(b"\n")[0]) != label:
         return None

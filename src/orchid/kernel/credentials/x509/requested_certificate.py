@@ -63,13 +63,13 @@ def certified(
     data: bytes, usages: Sequence[str], key: str, lifetime: timedelta
 ) -> RequestedCertificate:
     """The content of a signed certificate, as if it were requested; raises Refusal."""
-    found = certificates.read_contents(certificates.read(data))
+    contents = certificates.read_contents(certificates.read(data))
     return RequestedCertificate(
-        subject=found.subject,
-        dns_names=found.dns_names,
-        ip_addresses=found.ip_addresses,
-        email_addresses=found.email_addresses,
-        uris=found.uris,
+        subject=contents.subject,
+        dns_names=contents.dns_names,
+        ip_addresses=contents.ip_addresses,
+        email_addresses=contents.email_addresses,
+        uris=contents.uris,
         usages=canonical_usages(usages),
         key=key,
         lifetime=lifetime,
@@ -83,12 +83,12 @@ def canonical_usages(usages: Iterable[str]) -> tuple[str, ...]:
 
 def hidden_parts(request: SigningRequest, usages: Sequence[str]) -> tuple[str, ...]:
     """Contents of the request's bytes beyond the certificate to be signed, as sentences."""
-    found = (
+    hidden = (
         *_hidden_in_subject(request),
         *_hidden_in_names(request),
         *_hidden_in_extensions(request, usages),
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(hidden))
 
 
 def _hidden_in_subject(request: SigningRequest) -> Iterator[str]:
@@ -132,12 +132,12 @@ def _library_agrees(request: SigningRequest) -> bool:
     try:
         with library_errors_as(MalformedRequest, "x509: malformed certificate request"):
             read = x509.load_der_x509_csr(request.der)
-            found = {(part.oid.dotted_string, _text(part.value)) for part in read.subject}
+            theirs = {(part.oid.dotted_string, _text(part.value)) for part in read.subject}
             extensions = read.extensions
     except MalformedRequest:
         return False
     ours = {(part.oid, part.value) for part in request.subject.attributes}
-    if found != ours:
+    if theirs != ours:
         return False
     try:
         value = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -169,10 +169,10 @@ def _hidden_in_extensions(request: SigningRequest, usages: Sequence[str]) -> Ite
 def _bits(value: bytes) -> frozenset[int]:
     """The bits of a key usage; all bits if it is malformed."""
     try:
-        found = der.element(value, 0, len(value), der.BIT_STRING)
+        bits = der.element(value, 0, len(value), der.BIT_STRING)
     except der.NotDer:
         return frozenset(range(_USAGE_BITS))
-    content = value[found.start + 1 : found.stop]
+    content = value[bits.start + 1 : bits.stop]
     return frozenset(
         8 * index + bit
         for index, octet in enumerate(content)
@@ -203,10 +203,10 @@ def _title(oid: str) -> str:
 def _first_names() -> dict[str, str]:
     """Every usage to the first name of the same bit or OID; the plainer name comes first."""
     plain: dict[object, str] = {0: "digital signature"}
-    found = {}
+    first_names = {}
     for usage, meaning in {**KEY_USAGES, **EXTENDED_USAGES}.items():
-        found[usage] = plain.setdefault(meaning, usage)
-    return found
+        first_names[usage] = plain.setdefault(meaning, usage)
+    return first_names
 
 
 _CANONICAL = _first_names()

@@ -166,8 +166,8 @@ def refuse_unsound_list(
         with library_errors_as(
             UnsoundCertificate, "the revocation list to be signed cannot be read"
         ):
-            found = x509.load_der_x509_crl(data)
-            wanted = x509.Extensions(
+            signed = x509.load_der_x509_crl(data)
+            agreed = x509.Extensions(
                 [
                     x509.Extension(kind.oid, critical=False, value=kind)
                     for kind in (
@@ -177,12 +177,12 @@ def refuse_unsound_list(
                 ]
             )
             sound = (
-                found.issuer == authority.subject
-                and found.last_update_utc == edition.this_update.replace(microsecond=0)
-                and found.next_update_utc == edition.next_update.replace(microsecond=0)
+                signed.issuer == authority.subject
+                and signed.last_update_utc == edition.this_update.replace(microsecond=0)
+                and signed.next_update_utc == edition.next_update.replace(microsecond=0)
                 and edition.this_update < edition.next_update
-                and len(found) == len(revoked)
-                and list(found.extensions) == list(wanted)
+                and len(signed) == len(revoked)
+                and list(signed.extensions) == list(agreed)
             )
     except ValueError:
         sound = False
@@ -193,9 +193,9 @@ def refuse_unsound_list(
 def read_list(data: bytes) -> x509.CertificateRevocationList:
     """A list that others may have written; raises BadRevocation if it cannot be read."""
     with library_errors_as(BadRevocation, "the revocation list cannot be read"):
-        found = x509.load_der_x509_crl(data)
-        found.last_update_utc, found.next_update_utc  # noqa: B018 - parsed when they are read
-        return found
+        revocation_list = x509.load_der_x509_crl(data)
+        revocation_list.last_update_utc, revocation_list.next_update_utc  # noqa: B018 - parsed when they are read
+        return revocation_list
 
 
 def list_url(base: str, name: str) -> str:

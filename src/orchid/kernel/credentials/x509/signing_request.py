@@ -254,7 +254,7 @@ def _refuse_bare_rsa(data: bytes, key_info: der.Element) -> None:
 
 
 def _requested_extensions(data: bytes, begin: int, limit: int) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    extensions: dict[str, bytes] = {}
     for extension in _extension_elements(data, begin, limit):
         oid = der.element(data, extension.start, extension.stop, der.OID)
         value = der.element(data, oid.stop, extension.stop)
@@ -263,12 +263,12 @@ def _requested_extensions(data: bytes, begin: int, limit: int) -> dict[str, byte
         if value.tag != der.OCTET_STRING or value.stop != extension.stop:
             raise MalformedRequest("x509: malformed extension value field")
         name = der.decode_oid(data[oid.start : oid.stop])
-        if name in found:
+        if name in extensions:
             raise MalformedRequest(
                 "x509: certificate request contains duplicate requested extensions"
             )
-        found[name] = data[value.start : value.stop]
-    return found
+        extensions[name] = data[value.start : value.stop]
+    return extensions
 
 
 def _extension_elements(data: bytes, begin: int, limit: int) -> Iterator[der.Element]:
@@ -434,10 +434,10 @@ def _refuse_unfit_algorithm(
     if isinstance(request.signature_hash_algorithm, hashes.MD5):
         raise MalformedRequest("x509: cannot verify signature: insecure algorithm MD5-RSA")
     sort = _sort(public)
-    wanted = _SIGNED_WITH.get(algorithm, sort)
-    if wanted != sort:
+    needed = _SIGNED_WITH.get(algorithm, sort)
+    if needed != sort:
         raise MalformedRequest(
-            f"x509: signature algorithm specifies an {wanted} public key, "
+            f"x509: signature algorithm specifies an {needed} public key, "
             f"but have public key of type {_KEY_TYPES[sort]}"
         )
 

@@ -125,11 +125,11 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
 
     @property
     def object(self) -> T:
-        found = self._object
-        if found is None:
-            found = self._object = self.kind.decoder.stored(self.kind.head + self.tail)
+        decoded = self._object
+        if decoded is None:
+            decoded = self._object = self.kind.decoder.stored(self.kind.head + self.tail)
             _lately_used.keep(self)
-        return found
+        return decoded
 
     @property
     def meta(self) -> ObjectMeta:
@@ -137,11 +137,11 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
         whole = self._object
         if whole is not None:
             return whole.metadata
-        found = self._meta
-        if found is None:
-            found = self._meta = _decode_meta(self.kind.head + self.tail).metadata
+        decoded = self._meta
+        if decoded is None:
+            decoded = self._meta = _decode_meta(self.kind.head + self.tail).metadata
             _lately_used.keep(self)
-        return found
+        return decoded
 
     @property
     def identity(self) -> ObjectIdentity | ObjectMeta:
@@ -156,11 +156,11 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
 
     def shared_forms(self) -> dict[Any, bytes]:
         """The cache of its other encodings."""
-        found = self.forms
-        if found is None:
-            found = self.forms = {}
+        forms = self.forms
+        if forms is None:
+            forms = self.forms = {}
             _lately_used.keep(self)
-        return found
+        return forms
 
     def shrink(self) -> None:
         """Drop everything but the bytes, which the rest can be rebuilt from."""

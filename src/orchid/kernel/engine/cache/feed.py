@@ -277,7 +277,7 @@ class Feed:
 
     def _by_cache(self, batch: Batch) -> dict[KindCache[Any], list[StoreEvent]]:
         """The events of each kind; those from before the load only enter the history."""
-        found: dict[KindCache[Any], list[StoreEvent]] = {}
+        events: dict[KindCache[Any], list[StoreEvent]] = {}
         prefix, cache = NO_PREFIX, None
         for event in batch.events:
             if not event.key.startswith(prefix):  # often it is of the same kind as the last one
@@ -288,11 +288,11 @@ class Feed:
                 continue
             if event.revision <= self._loaded_at:
                 cache.remember([past_change(cache.kind, event)])
-            elif cache in found:
-                found[cache].append(event)
+            elif cache in events:
+                events[cache].append(event)
             else:
-                found[cache] = [event]
-        return found
+                events[cache] = [event]
+        return events
 
     def _notify(
         self, changes_of: dict[KindCache[Any], list[ObjectChange[Any]]], revision: Revision
@@ -347,22 +347,22 @@ class Feed:
         restart of the server. Later it is the revision of the load: entries and revision must match
         for readers.
         """
-        found = {cache: LoadedObjects() for cache in self._caches.values()}
+        loaded = {cache: LoadedObjects() for cache in self._caches.values()}
         async for page in self._pages():
             for record in page.records:
                 word, plural, _ = record.key.split("/", 2)
                 cache = self._by_prefix.get((word, plural))
                 if cache is not None:
-                    found[cache].take(cache.kind, record)
+                    loaded[cache].take(cache.kind, record)
         self._unnotified.clear()  # their listeners are notified of a gap
         oldest = page.revision if self.loaded else page.oldest
-        for cache, objects in found.items():
+        for cache, objects in loaded.items():
             cache.load(objects.entries, oldest, objects.unreadable)
         self._loaded_at = page.revision
         if oldest >= page.revision:
             self._advance(page.revision)
         self.notified = self.revision
-        for cache in found:
+        for cache in loaded:
             _notify_gap(cache)
         return oldest
 
@@ -386,9 +386,9 @@ class Feed:
             self._loaded.set()
         if self._waiting:
             still = []
-            for wanted, future in self._waiting:
-                if wanted > revision:
-                    still.append((wanted, future))
+            for awaited, future in self._waiting:
+                if awaited > revision:
+                    still.append((awaited, future))
                 elif not future.done():
                     future.set_result(None)
             self._waiting = still

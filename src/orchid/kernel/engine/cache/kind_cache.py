@@ -118,10 +118,10 @@ class KindCache(Generic[T]):
 
     def require_readable(self, prefix: str) -> None:
         """Raise if an object under a prefix cannot be decoded."""
-        known = len(self.kind.key_prefix)
-        found = sorted(key[known:] for key in self.unreadable if key.startswith(prefix))
-        if found:
-            raise StoreReadError(self.kind.about(), found[:MOST_UNREADABLE_NAMED])
+        length = len(self.kind.key_prefix)
+        names = sorted(key[length:] for key in self.unreadable if key.startswith(prefix))
+        if names:
+            raise StoreReadError(self.kind.about(), names[:MOST_UNREADABLE_NAMED])
 
     def under(self, prefix: str, start: str = "") -> Snapshot[T]:
         """The entries under a prefix, from the key `start` on."""
@@ -142,9 +142,9 @@ class KindCache(Generic[T]):
 
     def joined_tails(self, prefix: str) -> bytes:
         """All tails under a prefix as the items of a list, joined once per change."""
-        known = self._joined.get(prefix)
-        if known is not None and known[0] == self.revision:
-            return known[1]
+        joined = self._joined.get(prefix)
+        if joined is not None and joined[0] == self.revision:
+            return joined[1]
         items = b",{".join([entry.tail for entry in self.under(prefix)])
         if len(items) <= LARGEST_JOINED_LIST:
             if len(self._joined) >= MOST_JOINED_LISTS:

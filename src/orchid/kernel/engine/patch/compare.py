@@ -226,18 +226,18 @@ def _below(tree: Tree) -> Tree:
 
 def _elements(node: Sequence, values: list[Any]) -> dict[str, Any] | None:
     """The elements by their key, those that share one together; None if one has no key."""
-    found: dict[str, Any] = {}
+    elements: dict[str, Any] = {}
     for value in values:
         key = element_key(node, value)
         if key is None:
             return None
-        if key not in found:
-            found[key] = value
-        elif type(found[key]) is _Repeated:
-            found[key].append(value)
+        if key not in elements:
+            elements[key] = value
+        elif type(elements[key]) is _Repeated:
+            elements[key].append(value)
         else:
-            found[key] = _Repeated([found[key], value])
-    return found
+            elements[key] = _Repeated([elements[key], value])
+    return elements
 
 
 def element_key(node: Sequence, value: Any) -> str | None:

@@ -106,52 +106,52 @@ def owned_too(node: Tree) -> Tree:
     return node if owned(node) else {SELF: LEAF, **node}
 
 
-def union(one: Tree, other: Tree) -> Tree:
+def union(left: Tree, right: Tree) -> Tree:
     """Both nodes together. Not for roots of which one is empty: there, empty means nothing."""
-    if one is other or one == other:
-        return one
-    if not one:
-        return owned_too(other)
-    if not other:
-        return owned_too(one)
-    both = dict(one)
-    for key, node in other.items():
+    if left is right or left == right:
+        return left
+    if not left:
+        return owned_too(right)
+    if not right:
+        return owned_too(left)
+    both = dict(left)
+    for key, node in right.items():
         mine = both.get(key)
         both[key] = node if mine is None else union(mine, node)
-    return both if len(both) == len(one) else in_order(both)
+    return both if len(both) == len(left) else in_order(both)
 
 
-def _difference(one: Tree, other: Tree) -> Tree | None:
+def _difference(tree: Tree, other: Tree) -> Tree | None:
     """The rest of `one`, or None."""
-    if not one:
-        return None if owned(other) else one
+    if not tree:
+        return None if owned(other) else tree
     if not other:
-        return {key: node for key, node in one.items() if key != SELF} if SELF in one else one
+        return {key: node for key, node in tree.items() if key != SELF} if SELF in tree else tree
     rest = None
     for key, taken in other.items():
-        mine = one.get(key)
+        mine = tree.get(key)
         if mine is None:
             continue
         left = _difference(mine, taken)
         if left is not mine:
-            rest = _with(rest or one, key, left, copy=rest is None)
+            rest = _with(rest or tree, key, left, copy=rest is None)
             if not rest:
                 return None
-    return one if rest is None else _settled(rest)
+    return tree if rest is None else _settled(rest)
 
 
-def _without(one: Tree, roots: Tree) -> Tree | None:
+def _without(tree: Tree, roots: Tree) -> Tree | None:
     rest = None
     for key, below in roots.items():
-        mine = one.get(key)
+        mine = tree.get(key)
         if mine is None:
             continue
         left = None if owned(below) else _without(mine, below)
         if left is not mine:
-            rest = _with(rest or one, key, left, copy=rest is None)
+            rest = _with(rest or tree, key, left, copy=rest is None)
             if not rest:
                 return None
-    return one if rest is None else _settled(rest)
+    return tree if rest is None else _settled(rest)
 
 
 def _with(tree: Tree, key: str, node: Tree | None, *, copy: bool) -> Tree:
@@ -169,14 +169,14 @@ def _settled(tree: Tree) -> Tree:
     return LEAF if len(tree) == 1 and SELF in tree else tree
 
 
-def _intersection(one: Tree, other: Tree) -> Tree | None:
-    if not one:
-        return LEAF if owned(other) else None
-    if not other:
-        return LEAF if SELF in one else None
+def _intersection(left: Tree, right: Tree) -> Tree | None:
+    if not left:
+        return LEAF if owned(right) else None
+    if not right:
+        return LEAF if SELF in left else None
     both: Tree = {}
-    for key, node in one.items():
-        counterpart = other.get(key)
+    for key, node in left.items():
+        counterpart = right.get(key)
         if counterpart is not None:
             shared = _intersection(node, counterpart)
             if shared is not None:

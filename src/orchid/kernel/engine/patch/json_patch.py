@@ -229,14 +229,14 @@ def _position(step: str, length: int) -> int:
     return position + length if position < 0 else position
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     """Equal as JSON: to Python, true is 1."""
-    if isinstance(one, dict):
+    if isinstance(left, dict):
         return (
-            isinstance(other, dict)
-            and one.keys() == other.keys()
-            and all(_same(value, other[name]) for name, value in one.items())
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(_same(value, right[name]) for name, value in left.items())
         )
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(_same, one, other))
-    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and all(map(_same, left, right))
+    return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)

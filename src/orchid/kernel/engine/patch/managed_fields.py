@@ -160,7 +160,13 @@ def written(owners: Owners) -> list[dict[str, Any]] | None:
         return [ownership.written() for ownership in owners.values()]
     ordered = sorted(
         owners.values(),
-        key=lambda one: (one.operation, one.time, one.manager, one.api_version, one.subresource),
+        key=lambda owner: (
+            owner.operation,
+            owner.time,
+            owner.manager,
+            owner.api_version,
+            owner.subresource,
+        ),
     )
     return [ownership.written() for ownership in ordered]
 
@@ -191,25 +197,25 @@ def _kept(entries: list[dict[str, Any]], gone: FieldSet, served: frozenset[str])
 
 def _capped(owners: Owners) -> Owners:
     """At most ten updaters: the oldest of a version are merged."""
-    updaters = [one for one in owners.values() if one.operation == UPDATE]
+    updaters = [owner for owner in owners.values() if owner.operation == UPDATE]
     if len(updaters) <= MOST_UPDATERS:
         return owners
-    updaters.sort(key=lambda one: (one.time, one.identity))
+    updaters.sort(key=lambda owner: (owner.time, owner.identity))
     result = dict(owners)
     buckets: dict[str, FieldOwner] = {}
     surplus = len(updaters) - MOST_UPDATERS
-    for one in updaters:
+    for owner in updaters:
         if not surplus:
             break
-        bucket = buckets.get(one.api_version)
+        bucket = buckets.get(owner.api_version)
         if bucket is None:
-            buckets[one.api_version] = one
+            buckets[owner.api_version] = owner
             continue
-        del result[one.identity]
+        del result[owner.identity]
         result.pop(bucket.identity, None)
-        united = bucket.fields.union(one.fields)
-        bucket = FieldOwner(ANCIENT, UPDATE, one.api_version, "", one.time, united)
-        buckets[one.api_version] = result[bucket.identity] = bucket
+        united = bucket.fields.union(owner.fields)
+        bucket = FieldOwner(ANCIENT, UPDATE, owner.api_version, "", owner.time, united)
+        buckets[owner.api_version] = result[bucket.identity] = bucket
         surplus -= 1
     return result
 

@@ -213,17 +213,21 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 def _check(config: Object, schema: Fields, api_version: str, kind: str) -> None:
-    given = config.get("apiVersion"), config.get("kind")
-    if given != (api_version, kind):
-        version, name = (part if isinstance(part, str) else "" for part in given)
+    type_meta = config.get("apiVersion"), config.get("kind")
+    if type_meta != (api_version, kind):
+        version, name = (part if isinstance(part, str) else "" for part in type_meta)
         raise BadRequest(f"invalid object type: {_group_version(version)}, Kind={name}")
     metadata = config.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise BadRequest("metadata.managedFields must be nil")
-    found = list(islice(problems(schema, config), MOST_PROBLEMS))
-    if found:
+    refused = list(islice(problems(schema, config), MOST_PROBLEMS))
+    if refused:
         names = metadata if isinstance(metadata, dict) else {}
-        text = found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {one}" for one in found)
+        text = (
+            refused[0]
+            if len(refused) == 1
+            else "errors:" + "".join(f"\n  {problem}" for problem in refused)
+        )
         raise Unprocessable(
             f"failed to create typed patch object ({_text(names.get('namespace'))}/"
             f"{_text(names.get('name'))}; {_group_version(api_version)}, Kind={kind}): {text}"
@@ -270,43 +274,43 @@ def _merge_elements(node: Sequence, live: list[Any], config: list[Any]) -> list[
     Both lists are read in parallel. A live element that is configured later is skipped until it is
     reached there. If it is the next configured one, the live elements behind it wait for it.
     """
-    wanted = {element_key(node, item): item for item in config}
+    applied = {element_key(node, item): item for item in config}
     live_items = [(element_key(node, item), item) for item in live]
-    known = dict(live_items)
-    shared = iter([key for key in wanted if key in known])
+    live_by_key = dict(live_items)
+    shared = iter([key for key in applied if key in live_by_key])
     following = next(shared, None)
     result: list[Any] = []
     index = 0
-    for key, item in wanted.items():
+    for key, item in applied.items():
         while index < len(live_items):
             other, value = live_items[index]
-            if other not in wanted:
+            if other not in applied:
                 result.append(value)
             elif other in (key, following):
                 break
             index += 1
-        result.append(_merge(node.items, known[key], item) if key in known else item)
+        result.append(_merge(node.items, live_by_key[key], item) if key in live_by_key else item)
         if index < len(live_items) and live_items[index][0] == key:
             index += 1
         if key == following:
             following = next(shared, None)
-    return result + [value for other, value in live_items[index:] if other not in wanted]
+    return result + [value for other, value in live_items[index:] if other not in applied]
 
 
 def _refuse_conflicts(
     conflicts: dict[managed_fields.Identity, FieldSet], allowed: FieldSet
 ) -> None:
-    found = [
+    refused = [
         (identity, path)
         for identity in sorted(conflicts)
         for path in conflicts[identity].difference(allowed).paths()
     ]
-    if found:
+    if refused:
         causes = [
             StatusCause("FieldManagerConflict", f"conflict with {_named(identity)}", path)
-            for identity, path in found
+            for identity, path in refused
         ]
-        raise ApplyConflict(_conflict_message(found), causes)
+        raise ApplyConflict(_conflict_message(refused), causes)
 
 
 def _conflict_message(found: list[tuple[managed_fields.Identity, str]]) -> str:
@@ -316,9 +320,9 @@ def _conflict_message(found: list[tuple[managed_fields.Identity, str]]) -> str:
     return f"Apply failed with {len(found)} conflicts: " + "\n".join(_conflict_lines(found))
 
 
-def _conflict_lines(found: list[tuple[managed_fields.Identity, str]]) -> Iterator[str]:
+def _conflict_lines(refused: list[tuple[managed_fields.Identity, str]]) -> Iterator[str]:
     last = None
-    for identity, path in found:
+    for identity, path in refused:
         if identity != last:
             yield f"conflicts with {_named(identity)}:"
             last = identity

@@ -178,11 +178,11 @@ def _merge_in_order(result: Object, patch: Object, name: str, node: Node) -> Non
 
 def _check_order(patch: list[Any], order: list[Any], keys: tuple[str, ...]) -> None:
     """The elements of the patch must be in the order list, one after the other."""
-    wanted = iter([_identity(item, keys) for item in order])
+    identities = iter([_identity(item, keys) for item in order])
     for item in patch:
         if isinstance(item, dict) and PATCH in item:
             continue
-        if _identity(item, keys) not in wanted:  # consumes up to the match
+        if _identity(item, keys) not in identities:  # consumes up to the match
             _refuse(
                 f"The order in patch list:\n{_outline(patch)}\n"
                 f" doesn't match {ORDER} list:\n{_outline(order)}\n"
@@ -196,11 +196,11 @@ def _arranged(
 
     Another element comes before a named one only if it does so in the live list.
     """
-    wanted = {_identity(item, keys): index for index, item in reversed([*enumerate(order)])}
+    places = {_identity(item, keys): index for index, item in reversed([*enumerate(order)])}
     stood = {_identity(item, keys): index for index, item in reversed([*enumerate(live)])}
-    named = [item for item in merged if _identity(item, keys) in wanted]
-    rest = [item for item in merged if _identity(item, keys) not in wanted]
-    named.sort(key=lambda item: wanted[_identity(item, keys)])
+    named = [item for item in merged if _identity(item, keys) in places]
+    rest = [item for item in merged if _identity(item, keys) not in places]
+    named.sort(key=lambda item: places[_identity(item, keys)])
     result: list[Any] = []
     waiting = 0
     for item in named:

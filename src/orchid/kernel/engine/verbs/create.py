@@ -145,15 +145,15 @@ class Creating:
     async def _tried(self, kind: Kind[T], new: T) -> Entry[T]:
         """The result of a dry run."""
         await self._objects.feed.fresh()
-        there = self._objects.cache(kind).get(new.namespace, new.name)
-        if there is not None:
-            raise Raced(there.revision)
+        existing = self._objects.cache(kind).get(new.namespace, new.name)
+        if existing is not None:
+            raise Raced(existing.revision)
         return Entry.unsaved(kind, new)
 
     def _taken(self, kind: Kind[Any], new: Object) -> Exception:
         about = kind.about(new.name)
-        there = self._objects.cache(kind).get(new.namespace, new.name)
-        terminating = there is not None and there.meta.deletion_timestamp is not None
+        existing = self._objects.cache(kind).get(new.namespace, new.name)
+        terminating = existing is not None and existing.meta.deletion_timestamp is not None
         if new.metadata.generate_name:
             return NoUniqueName(about, terminating=terminating)
         return StillTerminating(about) if terminating else AlreadyExists(about)

@@ -142,9 +142,9 @@ class Deleting:
         self, kind: Kind[T], entry: Entry[T], options: DeleteOptions, request: Request
     ) -> None:
         meta = entry.meta
-        one = request.at(meta.namespace, meta.name)
+        single = request.at(meta.namespace, meta.name)
         try:
-            await self.delete(kind, meta.name, options, one)
+            await self.delete(kind, meta.name, options, single)
         except NotFound:
             return  # another client was faster, with the same result
 
@@ -154,7 +154,7 @@ class Deleting:
         old = entry.object
         finalizers = adjusted_finalizers(old.metadata.finalizers, options)
         if kind.keeps_dependents:
-            finalizers = tuple(one for one in finalizers if one != ORPHAN)
+            finalizers = tuple(finalizer for finalizer in finalizers if finalizer != ORPHAN)
         if kind.rules.holds_deletion(old) or finalizers:
             marked = kind.rules.prepare_for_deletion(
                 replace(old, metadata=_marked(old.metadata, finalizers, request)), old, request
@@ -187,30 +187,32 @@ def adjusted_finalizers(finalizers: tuple[str, ...], options: DeleteOptions) -> 
     policy = options.propagation_policy
     if policy is None and options.orphan_dependents is None:
         return finalizers
-    wanted = ""
+    requested = ""
     if options.orphans:
-        wanted = ORPHAN
+        requested = ORPHAN
     elif policy == "Foreground":
-        wanted = FOREGROUND
-    kept = tuple(f for f in finalizers if f == wanted or f not in (ORPHAN, FOREGROUND))
-    return kept if not wanted or wanted in kept else (*kept, wanted)
+        requested = FOREGROUND
+    kept = tuple(f for f in finalizers if f == requested or f not in (ORPHAN, FOREGROUND))
+    return kept if not requested or requested in kept else (*kept, requested)
 
 
 def require_preconditions(kind: Kind[Any], options: DeleteOptions, entry: Entry[Any]) -> None:
-    wanted = options.preconditions
-    if wanted is None:
+    preconditions = options.preconditions
+    if preconditions is None:
         return
     about = ErrorSubject(kind.group, kind.name, entry.meta.name)
-    if wanted.uid is not None and wanted.uid != entry.meta.uid:
+    if preconditions.uid is not None and preconditions.uid != entry.meta.uid:
         raise Conflict(
             about,
-            f"the UID in the precondition ({wanted.uid}) does not match the UID in record "
+            f"the UID in the precondition ({preconditions.uid}) does not match the UID in record "
             f"({entry.meta.uid}). The object might have been deleted and then recreated",
         )
-    if wanted.resource_version is not None and wanted.resource_version != str(entry.revision):
+    if preconditions.resource_version is not None and preconditions.resource_version != str(
+        entry.revision
+    ):
         raise Conflict(
             about,
-            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match "
-            f"the ResourceVersion in record ({entry.revision}). "
+            f"the ResourceVersion in the precondition ({preconditions.resource_version}) does not "
+            f"match the ResourceVersion in record ({entry.revision}). "
             "The object might have been modified",
         )

@@ -244,9 +244,9 @@ class Listing:
         except store.StoreError as failure:
             raise unavailable(failure) from failure
         weight = sum(len(record.value) for record in page.records)
-        found = await self._offload(weight, functools.partial(_entries, kind, page.records))
-        keys = SortedKeys(found)
-        return lambda start: Snapshot(keys, found, max(span.start, start), span.end)
+        entries = await self._offload(weight, functools.partial(_entries, kind, page.records))
+        keys = SortedKeys(entries)
+        return lambda start: Snapshot(keys, entries, max(span.start, start), span.end)
 
     async def _page(
         self,
@@ -260,13 +260,13 @@ class Listing:
     ) -> Listed[T]:
         """The first selected entries of a view, and the continue token."""
         narrowed = self._narrowed(selection, prefix, view)
-        chosen, more = await selected(selection, narrowed, start, self._offload, limit)
+        page, more = await selected(selection, narrowed, start, self._offload, limit)
         if not more:
-            return Listed(chosen, revision)
+            return Listed(page, revision)
         return Listed(
-            chosen,
+            page,
             revision,
-            continue_token.encode(chosen[-1].key[len(prefix) :], revision, self._names),
+            continue_token.encode(page[-1].key[len(prefix) :], revision, self._names),
             len(view(start)) - limit if selection.everything else None,
         )
 
@@ -303,36 +303,36 @@ async def selected(
     Thousands are processed in many turns of the event loop; with a selector, all but the first are
     examined in a thread.
     """
-    chosen: list[Entry[T]] = []
+    page: list[Entry[T]] = []
     at_once = MOST_AT_ONCE if selection.everything else LARGE_BYTES // selection.weight
     while True:
         if limit > 0 and selection.everything:
-            at_once = min(at_once, limit - len(chosen))
+            at_once = min(at_once, limit - len(page))
         entries = iter(view(start))
         some = list(islice(entries, at_once))
         following = next(entries, None)
         looked_at = len(some)
         if selection.everything:
-            chosen += some
+            page += some
         else:
-            choose = functools.partial(_choose, selection, some, limit, chosen)
+            choose = functools.partial(_choose, selection, some, limit, page)
             looked_at = await offload(len(some) * selection.weight, choose)
-        if limit > 0 and len(chosen) == limit:
-            return chosen, following is not None or looked_at < len(some)
+        if limit > 0 and len(page) == limit:
+            return page, following is not None or looked_at < len(some)
         if following is None:
-            return chosen, False
+            return page, False
         start, at_once = following.key, MOST_AT_ONCE
         await asyncio.sleep(0)
 
 
 def _choose(
-    selection: Selection[T], entries: list[Entry[T]], limit: int, chosen: list[Entry[T]]
+    selection: Selection[T], entries: list[Entry[T]], limit: int, page: list[Entry[T]]
 ) -> int:
     """Examine entries until enough are selected; return how many were examined."""
     for number, entry in enumerate(entries, 1):
         if selection.matches(entry):
-            chosen.append(entry)
-            if len(chosen) == limit:
+            page.append(entry)
+            if len(page) == limit:
                 return number
     return len(entries)
 

@@ -231,27 +231,27 @@ class Patching:
         looks = request.options.field_validation != "Ignore"
         try:
             patch = plain(body, MOST_OF_PATCH if media_type == JSON_PATCH else MOST_VALUES)
-            found = repeated_fields(body) if looks else []
+            findings = repeated_fields(body) if looks else []
         except Undecodable as failure:
             raise _unreadable(media_type, str(failure), looks=looks) from None
         if media_type == JSON_PATCH:
             if not isinstance(patch, list):
                 raise BadRequest("error decoding patch: the patch is not a list of operations")
-            found = [f"json patch {finding}" for finding in found]
-            found += json_patch.unknown_members(patch) if looks else []
+            findings = [f"json patch {finding}" for finding in findings]
+            findings += json_patch.unknown_members(patch) if looks else []
             return Edit(
                 lambda document: json_patch.apply(document, patch),
-                found,
+                findings,
                 carries=json_patch.carries(patch),
             )
         if media_type == MERGE_PATCH:
             if patch is None:
                 raise BadRequest("Invalid JSON Patch")
             if isinstance(patch, list) and not looks:
-                return Edit(lambda document: patch, found)
+                return Edit(lambda document: patch, findings)
             if not isinstance(patch, dict):
                 raise BadRequest("error decoding patch: the patch is not an object")
-            return Edit(lambda document: merge_patch.apply(document, patch), found)
+            return Edit(lambda document: merge_patch.apply(document, patch), findings)
         if patch is None:
             patch = {}
         if not isinstance(patch, dict):
@@ -262,7 +262,7 @@ class Patching:
             self._type_meta(kind, result, patch)
             return _still_of(kind, result)
 
-        return Edit(merged, found, shown=patch)
+        return Edit(merged, findings, shown=patch)
 
     def _decoded(self, kind: Kind[T], patched: Any, edit: Edit, request: Request) -> T:
         """The patched document as an object, with unknown fields reported."""
@@ -270,11 +270,11 @@ class Patching:
         if not isinstance(patched, dict):
             raise patch_invalid(kind, patched, "the result is not an object")
         mode = request.options.field_validation
-        new, found = self._identified(kind, patched, shown, findings=mode != "Ignore")
-        found = list(dict.fromkeys([*edit.findings, *found]))
-        if found and mode == "Strict":
-            raise patch_invalid(kind, shown, strict_error(found))
-        for finding in found:
+        new, problems = self._identified(kind, patched, shown, findings=mode != "Ignore")
+        problems = list(dict.fromkeys([*edit.findings, *problems]))
+        if problems and mode == "Strict":
+            raise patch_invalid(kind, shown, strict_error(problems))
+        for finding in problems:
             request.warn(finding)
         return new
 
@@ -311,10 +311,10 @@ class Patching:
         self, kind: Kind[T], document: dict[str, Any], shown: Any, *, findings: bool = False
     ) -> tuple[T, list[str]]:
         try:
-            new, found = kind.decoder.convert(_still_of(kind, document), findings=findings)
+            new, problems = kind.decoder.convert(_still_of(kind, document), findings=findings)
         except Undecodable as failure:
             raise patch_invalid(kind, shown, str(failure)) from None
-        return kind.defaults(new) if kind.defaults else new, found
+        return kind.defaults(new) if kind.defaults else new, problems
 
 
 def _still_of(kind: Kind[Any], document: dict[str, Any]) -> dict[str, Any]:

@@ -111,12 +111,12 @@ def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
         api_version = kind.api_version
     if name == kind.name and api_version == kind.api_version:
         return replace(new, kind=name, api_version=api_version)
-    known = catalog.named(api_version, name)
+    named = catalog.named(api_version, name)
     if (name, group) == (kind.name, kind.group) and version in kind.known_versions:
-        known = kind
-    if known is None:
+        named = kind
+    if named is None:
         problem = f"no kind {quote(name)} is registered for version {quote(api_version)}"
-    elif known.stored is kind.stored:
+    elif named.stored is kind.stored:
         raise BadRequest(
             f"the API version in the data ({api_version}) does not match the expected API version "
             f"({kind.api_version})"

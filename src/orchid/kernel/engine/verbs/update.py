@@ -149,9 +149,9 @@ def _errors(
         name_errors=kind.rules.name_errors_on_update,
         only_known_finalizers=kind.rules.only_known_finalizers,
     )
-    found = gathered(itertools.chain(metadata, rules.validate_update(new, old)))
-    if found or not rules.checks_times:
-        return found
+    errors = gathered(itertools.chain(metadata, rules.validate_update(new, old)))
+    if errors or not rules.checks_times:
+        return errors
     return gathered(rules.validate_times(new, old, now))
 
 
@@ -195,25 +195,25 @@ def as_new(kind: Kind[T], new: T, request: Request) -> T:
     return new if request.options.dry_run else new.with_meta(resource_version="")
 
 
-def require_uid(kind: Kind[Any], new: Object, there: str) -> None:
+def require_uid(kind: Kind[Any], new: Object, stored_uid: str) -> None:
     """A uid in the body must match."""
-    wanted = new.metadata.uid
-    if wanted and wanted != there:
+    uid = new.metadata.uid
+    if uid and uid != stored_uid:
         raise Conflict(
             kind.about(new.name),
-            f"Precondition failed: UID in precondition: {shown(wanted)}, "
-            f"UID in object meta: {there}",
+            f"Precondition failed: UID in precondition: {shown(uid)}, "
+            f"UID in object meta: {stored_uid}",
         )
 
 
 def require_version(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
-    wanted = new.metadata.resource_version
-    if wanted in ("", "0"):
+    version = new.metadata.resource_version
+    if version in ("", "0"):
         if not kind.may_update_unconditionally:
             problem = invalid(METADATA / "resourceVersion", 0, "must be specified for an update")
             raise Invalid(kind.about(new.name), [problem])
         return
-    if parse_version(wanted, of="") != entry.revision:
+    if parse_version(version, of="") != entry.revision:
         raise Conflict(kind.about(new.name), MODIFIED)
 
 

@@ -84,11 +84,11 @@ def last_seen(change: ObjectChange[T]) -> Entry[T]:
     forms = change.forms
     if forms is None:
         forms = change.forms = {}
-    found = forms.get(DELETED)
-    if found is None:
+    seen = forms.get(DELETED)
+    if seen is None:
         assert change.old is not None
-        found = forms[DELETED] = change.old.at(change.revision)
-    return found
+        seen = forms[DELETED] = change.old.at(change.revision)
+    return seen
 
 
 class Watching:

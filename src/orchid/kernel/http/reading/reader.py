@@ -107,25 +107,25 @@ class RequestReader:
             data, self._begun, self.phase = self._begun + data, b"", BETWEEN
         start, size, heads = 0, len(data), self._heads
         while start < size and self.phase != ENDED:
-            found = None
+            head = None
             if self.phase == BETWEEN and heads.heads:
-                found = heads.find(data, start)
-            if found is None:
+                head = heads.find(data, start)
+            if head is None:
                 end = self._end_of_part(data, start)
                 self._feed_part(data[start:end])
                 start = end
                 continue
             # The headers are cached: a parser that does not report them gets the head, with its
             # body if that is there.
-            end = found.end + int(found.length or 0)
-            end = end if end <= size else found.end
-            self.phase, self._found, self._parser = HEAD, found, self._quiet
-            self._last, self._target, self._span = b"", b"", found.end - start
+            end = head.end + int(head.length or 0)
+            end = end if end <= size else head.end
+            self.phase, self._found, self._parser = HEAD, head, self._quiet
+            self._last, self._target, self._span = b"", b"", head.end - start
             assert self._parser is not None
             try:
                 self._parser.feed_data(data[start:end])
             except httptools.HttpParserError as error:
-                end = found.end
+                end = head.end
                 self._fail_cached(error, data[start:end])
             self._taken = None
             start = end
@@ -137,8 +137,8 @@ class RequestReader:
         result does not depend on other data that arrived with it.
         """
         if self.phase == BODY:
-            if known := self._chunk or max(self._left, 0):
-                return min(start + known, len(data))
+            if remaining := self._chunk or max(self._left, 0):
+                return min(start + remaining, len(data))
             return data.find(b"\n", start) + 1 or len(data)
         if self.phase == HEAD:  # it has begun in an earlier part; so may its end
             seam = (self._last + data[start : start + 3]).find(b"\r\n\r\n")
@@ -196,8 +196,8 @@ class RequestReader:
         else:
             self._line += part
             if part.endswith(b"\n"):
-                found = _CHUNK_SIZE.match(self._line)
-                size = int(found[0], 16) if found else 0
+                match = _CHUNK_SIZE.match(self._line)
+                size = int(match[0], 16) if match else 0
                 self._chunk, self._line = size and size + len(b"\r\n"), b""
 
     def _fail_cached(self, error: httptools.HttpParserError, head: bytes) -> None:
@@ -361,14 +361,14 @@ class RequestReader:
 
     def _take_cached_head(self) -> None:
         """Continue with cached headers: called by the quiet parser at the end of a head."""
-        found, self._found = self._found, None
-        if found is None:  # the parser sees one more request than we do
+        head, self._found = self._found, None
+        if head is None:  # the parser sees one more request than we do
             self._refuse(BAD_REQUEST)
             raise _Stop
-        cached = found.cached
+        cached = head.cached
         self._headers, self._repeated = cached.headers, cached.repeated
-        if found.length != cached.length:
-            self._headers = {**cached.headers, "content-length": found.length}
+        if head.length != cached.length:
+            self._headers = {**cached.headers, "content-length": head.length}
         status = self._begin_request(cached.memo, modern=True)
         if status:
             self._refuse(status)

@@ -145,10 +145,10 @@ def parse(text: bytes) -> Policy:
 
 
 def _check_type(written: _File) -> None:
-    known = [f"{naming.audit}/v1" for naming in SETS.values()]
-    if written.kind != "Policy" or written.api_version not in known:
+    api_versions = [f"{naming.audit}/v1" for naming in SETS.values()]
+    if written.kind != "Policy" or written.api_version not in api_versions:
         raise BadPolicy(
-            f"a Policy of {' or '.join(known)} is expected, "
+            f"a Policy of {' or '.join(api_versions)} is expected, "
             f"not {written.kind!r} of {written.api_version!r}"
         )
 
@@ -199,20 +199,20 @@ def _check_rule(rule: _Rule, path: str) -> None:
 
 
 def _matchers(rule: _Rule) -> list[Matcher]:
-    found: list[Matcher] = []
+    matchers: list[Matcher] = []
     if rule.verbs:
-        found.append(_verb_in(frozenset(rule.verbs)))
+        matchers.append(_verb_in(frozenset(rule.verbs)))
     if rule.users:
-        found.append(_user_in(frozenset(rule.users)))
+        matchers.append(_user_in(frozenset(rule.users)))
     if rule.user_groups:
-        found.append(_group_in(frozenset(rule.user_groups)))
+        matchers.append(_group_in(frozenset(rule.user_groups)))
     if rule.namespaces:
-        found.append(_namespace_in(frozenset(rule.namespaces)))
+        matchers.append(_namespace_in(frozenset(rule.namespaces)))
     if rule.resources:
-        found.append(_resource_in(rule.resources))
+        matchers.append(_resource_in(rule.resources))
     if rule.non_resource_urls:
-        found.append(_path_in(rule.non_resource_urls))
-    return found
+        matchers.append(_path_in(rule.non_resource_urls))
+    return matchers
 
 
 def _verb_in(verbs: frozenset[str]) -> Matcher:
@@ -238,12 +238,12 @@ def _resource_in(wanted: tuple[_Resources, ...]) -> Matcher:
     return matches
 
 
-def _fits(wanted: _Resources, target: Target) -> bool:
-    if wanted.group not in ("*", target.group):
+def _fits(resources: _Resources, target: Target) -> bool:
+    if resources.group not in ("*", target.group):
         return False
-    if wanted.resource_names and target.name not in wanted.resource_names:
+    if resources.resource_names and target.name not in resources.resource_names:
         return False
-    patterns = wanted.resources
+    patterns = resources.resources
     return not patterns or any(_fits_pattern(pattern, target) for pattern in patterns)
 
 

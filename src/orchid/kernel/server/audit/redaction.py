@@ -59,10 +59,10 @@ def presented_token(http: HttpRequest) -> str:
     A client with a certificate, or a token elsewhere, could use this header to hide text from the
     record.
     """
-    given = http.headers.get("authorization")
-    if given is None or http.peer.certificate or "sec-websocket-protocol" in http.headers:
+    header = http.headers.get("authorization")
+    if header is None or http.peer.certificate or "sec-websocket-protocol" in http.headers:
         return ""
-    token = given.partition(" ")[2].strip()
+    token = header.partition(" ")[2].strip()
     return token if len(token) >= SHORTEST_TOKEN else ""
 
 

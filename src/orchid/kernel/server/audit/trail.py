@@ -218,15 +218,15 @@ class PolicyAudit:
         )
 
     def _annotations(self, exchange: Exchange) -> dict[str, str]:
-        found = dict(exchange.caller.notes) if exchange.caller else {}
+        annotations = dict(exchange.caller.notes) if exchange.caller else {}
         decision = exchange.decision
         if decision is not None:
-            found[self._decision_key] = "allow" if decision.allowed else "forbid"
-            found[self._reason_key] = decision.reason
+            annotations[self._decision_key] = "allow" if decision.allowed else "forbid"
+            annotations[self._reason_key] = decision.reason
         if exchange.request is not None and exchange.request.audit_annotations:
             for key, value in exchange.request.audit_annotations.items():
-                found.setdefault(key, value)
-        return found
+                annotations.setdefault(key, value)
+        return annotations
 
     # -- writing them ------------------------------------------------------------------------
 
@@ -260,17 +260,17 @@ def source_ips(http: HttpRequest) -> tuple[str, ...]:
     real = http.headers.get("x-real-ip", "")
     if not forwarded and not real:
         return (peer,) if peer else ()
-    found = []
+    sources = []
     for text in forwarded.split(",", MOST_SOURCES)[:MOST_SOURCES]:
         address = _address(text)
         if address:
-            found.append(address)
+            sources.append(address)
     address = _address(real)
-    if address and address not in found:
-        found.append(address)
-    if peer and found[-1:] != [peer]:
-        found.append(peer)
-    return tuple(found)
+    if address and address not in sources:
+        sources.append(address)
+    if peer and sources[-1:] != [peer]:
+        sources.append(peer)
+    return tuple(sources)
 
 
 def peer_address(peer: Peer) -> str:

@@ -45,14 +45,14 @@ class CertificateEnds:
 
     def read(self) -> dict[str, datetime]:
         """The expiry of each; unreadable files are omitted."""
-        found = {}
+        ends = {}
         for file in self._files:
             try:
-                found[file.purpose] = file.end()
+                ends[file.purpose] = file.end()
             except Refusal as refusal:
                 problem = {"certificate": file.purpose, "problem": str(refusal)}
                 log.warning("certificate.unreadable", extra=problem)
-        return found
+        return ends
 
     def take(self, ends: dict[str, datetime], *, warns: bool) -> None:
         for purpose, end in ends.items():

@@ -77,16 +77,16 @@ class HostConditions:
         """The problem of each condition that holds."""
         return dict((*self._clock_behind(), *self._unwritable(), *self._unreadable()))
 
-    def take(self, found: dict[str, str]) -> None:
+    def take(self, problems: dict[str, str]) -> None:
         """Set the metric, and log what has begun or ended."""
         for condition in EVENTS:
-            self.gauge.set(int(condition in found), condition)
-        for condition, problem in found.items():
+            self.gauge.set(int(condition in problems), condition)
+        for condition, problem in problems.items():
             if self._last.get(condition) != problem:
                 log.error(EVENTS[condition], extra={"problem": problem})
-        for condition in self._last.keys() - found.keys():
+        for condition in self._last.keys() - problems.keys():
             log.warning("condition.ended", extra={"condition": condition})
-        self._last = found
+        self._last = problems
 
     def _clock_behind(self) -> Iterator[tuple[str, str]]:
         now = self._clock.now()

@@ -313,17 +313,17 @@ def _histograms(
     pick: Callable[[Series], Histogram],
 ) -> list[Sample]:
     """One histogram per set of labels; series that differ in omitted labels are added up."""
-    found: dict[LabelPairs, Histogram] = {}
+    histograms: dict[LabelPairs, Histogram] = {}
     for labels, counted in series.items():
         histogram = pick(counted)
         if not any(histogram.counts):
             continue
         pairs = _pairs(labels, extra)
-        if pairs in found:
-            found[pairs].add(histogram)
+        if pairs in histograms:
+            histograms[pairs].add(histogram)
         else:
-            found[pairs] = Histogram(bounds, histogram.counts.copy(), histogram.sum)
-    return [Sample(labels, histogram) for labels, histogram in found.items()]
+            histograms[pairs] = Histogram(bounds, histogram.counts.copy(), histogram.sum)
+    return [Sample(labels, histogram) for labels, histogram in histograms.items()]
 
 
 def one(value: float, **labels: str) -> Sample:

@@ -161,10 +161,10 @@ class CountedRequests:
 
     def _count_queued(self) -> None:
         queued, self._queued, self._waiting = self._queued, {}, 0
-        users, found = self._users, self._series
+        users, all_series = self._users, self._series
         allowed = 0
         for (key, username, sent, status, size), times in queued.items():
-            series, count = found.get(key) or self._series_of(key), len(times)
+            series, count = all_series.get(key) or self._series_of(key), len(times)
             if username:
                 allowed += count
                 users[user_class(username)] += count

@@ -124,13 +124,15 @@ class OpenApiPages:
         responses = {FAILURE: paths.failure()}
         schemas = definitions.schemas
         groups = {
-            key: _fixed(_sorted(self._document(found, schemas, responses)), now)
-            for key, found in sorted(documents.items())
+            key: _fixed(_sorted(self._document(document, schemas, responses)), now)
+            for key, document in sorted(documents.items())
         }
-        everything = {path: item for found in documents.values() for path, item in found.items()}
+        everything = {
+            path: item for document in documents.values() for path, item in document.items()
+        }
         swagger = openapi_v2.swagger(self._info, everything, schemas, responses, _BEARER)
         plain = _fixed(_sorted(swagger), now)
-        urls = {key: {"serverRelativeURL": _url(key, found)} for key, found in groups.items()}
+        urls = {key: {"serverRelativeURL": _url(key, document)} for key, document in groups.items()}
         index = StaticDocument(_sorted({"paths": urls}), "", plain.modified)
         return Made(Swagger.of(plain, swagger_protobuf.encode(swagger)), groups, index)
 
@@ -182,7 +184,7 @@ def _url(key: str, document: StaticDocument) -> str:
 
 def _reachable(roots: Iterable[Any], schemas: dict[str, Any]) -> list[str]:
     """The names of all definitions that are referenced from here, in order."""
-    found: set[str] = set()
+    reached: set[str] = set()
     open_ends: list[Any] = list(roots)
     while open_ends:
         value = open_ends.pop()
@@ -192,8 +194,8 @@ def _reachable(roots: Iterable[Any], schemas: dict[str, Any]) -> list[str]:
             name = value.get("$ref")
             if isinstance(name, str) and name.startswith(PREFIX):
                 name = name.removeprefix(PREFIX)
-                if name not in found:
-                    found.add(name)
+                if name not in reached:
+                    reached.add(name)
                     open_ends.append(schemas[name])
             open_ends.extend(value.values())
-    return sorted(found)
+    return sorted(reached)

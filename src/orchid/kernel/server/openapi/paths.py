@@ -87,14 +87,14 @@ class Paths:
 
     def of(self, kind: Kind[Any]) -> dict[str, PathItem]:
         """Every path of this kind."""
-        found: dict[str, PathItem] = {}
+        items: dict[str, PathItem] = {}
         for template, verbs in _templates(kind):
             operations = {
                 _METHODS[verb][0]: self._operation(kind, template, verb) for verb in verbs
             }
             if operations:
-                found[template.path] = operations | {"parameters": [*template.parameters, PRETTY]}
-        return found
+                items[template.path] = operations | {"parameters": [*template.parameters, PRETTY]}
+        return items
 
     def failure(self) -> dict[str, Any]:
         """The response to a request that failed."""
@@ -107,11 +107,11 @@ class Paths:
     def _operation(self, kind: Kind[Any], template: PathTemplate, verb: str) -> Operation:
         shown = template.endpoint.kind if template.endpoint and template.endpoint.kind else kind
         group = group_words(self._names, kind.group)
-        one = f"{template.endpoint.name} of a {kind.name}" if template.endpoint else kind.name
+        subject = f"{template.endpoint.name} of a {kind.name}" if template.endpoint else kind.name
         _, action, begins = _METHODS[verb]
         operation: Operation = {
             "tags": [f"{group[0].lower()}{group[1:]}_{kind.version}"],
-            "description": _SENTENCES[verb].format(one=one, kind=kind.name),
+            "description": _SENTENCES[verb].format(one=subject, kind=kind.name),
             "operationId": _operation_id(
                 begins, group + kind.version.capitalize(), kind, template, verb
             ),
@@ -190,18 +190,18 @@ def _templates(kind: Kind[Any]) -> Iterator[tuple[PathTemplate, list[str]]]:
     def has(*verbs: str) -> list[str]:
         return [verb for verb in verbs if verb in kind.verbs]
 
-    collection, one = f"{inside}/{kind.plural}", f"{inside}/{kind.plural}/{{name}}"
+    collection, single = f"{inside}/{kind.plural}", f"{inside}/{kind.plural}/{{name}}"
     if kind.namespaced:
         yield PathTemplate(f"{root}/{kind.plural}", (), suffix=everywhere), has("list")
     yield PathTemplate(f"{root}{collection}", above, scope), has(*_COLLECTION)
-    yield PathTemplate(f"{root}{one}", (NAME, *above), scope), has(*_OBJECT)
+    yield PathTemplate(f"{root}{single}", (NAME, *above), scope), has(*_OBJECT)
     for endpoint in kind.endpoints:
-        path = f"{root}{one}/{endpoint.name}"
+        path = f"{root}{single}/{endpoint.name}"
         verbs = [verb for verb in _METHODS if verb in endpoint.verbs]
         yield PathTemplate(path, (NAME, *above), scope, endpoint=endpoint), verbs
     if "watch" in kind.verbs:
         yield PathTemplate(f"{root}/watch{collection}", above, scope), ["watchlist"]
-        yield PathTemplate(f"{root}/watch{one}", (NAME, *above), scope), ["watch"]
+        yield PathTemplate(f"{root}/watch{single}", (NAME, *above), scope), ["watch"]
         if kind.namespaced:
             path = f"{root}/watch/{kind.plural}"
             yield PathTemplate(path, (), suffix=everywhere), ["watchlist"]

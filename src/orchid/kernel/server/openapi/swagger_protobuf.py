@@ -116,10 +116,10 @@ def _parameter(parameter: dict[str, Any]) -> bytes:
     if location == "body":
         return _field(1, _field(1, _message("BodyParameter", parameter)))
     if location == "query":
-        chosen = _field(3, _message("QueryParameter", parameter))
+        non_body = _field(3, _message("QueryParameter", parameter))
     else:
-        chosen = _field(4, _message("PathParameter", parameter))
-    return _field(1, _field(2, chosen))
+        non_body = _field(4, _message("PathParameter", parameter))
+    return _field(1, _field(2, non_body))
 
 
 def _responses(responses: dict[str, Any]) -> bytes:

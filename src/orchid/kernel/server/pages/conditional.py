@@ -44,19 +44,19 @@ def answer(
     """The response for this request; `headers` describe the body, `vary` the choice."""
     http = exchange.http
     tag = b'Etag: "%b"\r\n' % document.tag.encode() if document.tag else b""
-    known = head(exchange, tag + vary, cache=cache)
+    fields = head(exchange, tag + vary, cache=cache)
     refused = _precondition(http, document)
     if refused:
-        return Response(refused, known)
-    described = known + headers + document.last_modified + b"Accept-Ranges: bytes\r\n"
-    wanted = _wanted_range(http, document)
-    if wanted is None:
+        return Response(refused, fields)
+    described = fields + headers + document.last_modified + b"Accept-Ranges: bytes\r\n"
+    span = _wanted_range(http, document)
+    if span is None:
         return Response(200, described, document.body, is_cached=True)
     size = len(document.body)
-    if not wanted:
-        return Response(416, known + b"Content-Range: bytes */%d\r\n" % size)
-    content_range = b"Content-Range: bytes %d-%d/%d\r\n" % (wanted.start, wanted.stop - 1, size)
-    return Response(206, described + content_range, document.body[wanted.start : wanted.stop])
+    if not span:
+        return Response(416, fields + b"Content-Range: bytes */%d\r\n" % size)
+    content_range = b"Content-Range: bytes %d-%d/%d\r\n" % (span.start, span.stop - 1, size)
+    return Response(206, described + content_range, document.body[span.start : span.stop])
 
 
 def is_current(http: HttpRequest, tag: str) -> bool:
@@ -90,12 +90,12 @@ def _has(given: str, document: StaticDocument) -> bool:
     return _tag_matches(given, document.tag)
 
 
-def _tag_matches(given: str, tag: str) -> bool:
+def _tag_matches(condition: str, tag: str) -> bool:
     """Whether an entity tag is among those of a header (RFC 9110, section 13.1).
 
     Tags beyond the limit do not count: the client gets the document.
     """
-    return given.strip() == "*" or f'"{tag}"' in _TAGS(given[:LONGEST_CONDITION])
+    return condition.strip() == "*" or f'"{tag}"' in _TAGS(condition[:LONGEST_CONDITION])
 
 
 def _is_later(since: str, document: StaticDocument) -> bool:
@@ -116,9 +116,9 @@ def _moment(text: str) -> datetime | None:
 
 def _wanted_range(http: HttpRequest, document: StaticDocument) -> range | None:
     """The requested bytes: None for the whole, an empty range if unsatisfiable."""
-    given = _RANGE(http.headers.get("range", ""))
+    match = _RANGE(http.headers.get("range", ""))
     condition = http.headers.get("if-range")
-    if given is None or given[1] == given[2] == "" or http.method not in ("GET", "HEAD"):
+    if match is None or match[1] == match[2] == "" or http.method not in ("GET", "HEAD"):
         return None
     if condition is not None and condition not in (
         f'"{document.tag}"',
@@ -126,10 +126,10 @@ def _wanted_range(http: HttpRequest, document: StaticDocument) -> range | None:
     ):
         return None
     size = len(document.body)
-    if not given[1]:
-        return range(max(0, size - int(given[2])), size)
-    first = int(given[1])
-    last = min(int(given[2]), size - 1) if given[2] else size - 1
-    if given[2] and int(given[2]) < first:
+    if not match[1]:
+        return range(max(0, size - int(match[2])), size)
+    first = int(match[1])
+    last = min(int(match[2]), size - 1) if match[2] else size - 1
+    if match[2] and int(match[2]) < first:
         return None  # malformed, so it is ignored
     return range(first, last + 1)

@@ -25,13 +25,13 @@ class Health:
 
     def pages(self) -> dict[str, Page]:
         """All paths: one per endpoint, and one below it for each of its checks."""
-        found: dict[str, Page] = {}
+        served: dict[str, Page] = {}
         for endpoint, checks in self._endpoints.items():
             asked = [(name, check) for name, check in checks.items() if check is not None]
-            found[f"/{endpoint}"] = partial(self._summary, endpoint, checks, asked)
+            served[f"/{endpoint}"] = partial(self._summary, endpoint, checks, asked)
             for name, check in checks.items():
-                found[f"/{endpoint}/{name}"] = partial(self._single, check)
-        return found
+                served[f"/{endpoint}/{name}"] = partial(self._single, check)
+        return served
 
     def _single(self, check: Check, exchange: Exchange) -> Response:
         problem = check() if check is not None else None

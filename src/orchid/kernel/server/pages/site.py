@@ -77,7 +77,7 @@ class Pages:
     def is_served(self, path: str) -> bool:
         """Whether a path is below a served prefix, so that its 404 is a Status."""
         parts = path.removeprefix("/").rstrip("/").split("/")
-        if parts[0] == "api" or path.startswith(tuple(f"{known}/" for known in openid.PATHS)):
+        if parts[0] == "api" or path.startswith(tuple(f"{page}/" for page in openid.PATHS)):
             return True
         return parts[0] == "apis" and len(parts) > 1 and parts[1] in self._discovery.groups
 
@@ -88,9 +88,9 @@ class Pages:
         any_method = not root and below != trimmed and "/" not in below[1:]
         accept = exchange.accept
         if path in ("/api", "/api/", "/apis") and (any_method or exchange.http.method == "GET"):
-            wanted = _aggregated_form(accept)
-            if wanted:
-                return self._aggregate(exchange, trimmed, *wanted)
+            aggregated = _aggregated_form(accept)
+            if aggregated:
+                return self._aggregate(exchange, trimmed, *aggregated)
         if not any_method:
             if exchange.http.method != "GET":
                 raise MethodNotAllowed
@@ -99,8 +99,14 @@ class Pages:
         if form is None:
             raise not_acceptable(SERVED)
         data = self._discovery.documents[trimmed]
-        made = document(exchange, 200, data, form, packed(data) if form.media == PROTOBUF else None)
-        return compressed(made) if exchange.head.client.accepts_gzip and is_large(made) else made
+        response = document(
+            exchange, 200, data, form, packed(data) if form.media == PROTOBUF else None
+        )
+        return (
+            compressed(response)
+            if exchange.head.client.accepts_gzip and is_large(response)
+            else response
+        )
 
     def _aggregate(self, exchange: Exchange, path: str, group: str, media: str) -> Response:
         items = self._discovery.aggregated(path)
@@ -108,12 +114,12 @@ class Pages:
         if tag is None:
             tag = self._tags[path] = f'"{hashlib.sha512(items).hexdigest().upper()}"'
         kind = b'{"kind":"APIGroupDiscoveryList","apiVersion":"%b/v2",' % group.encode()
-        known = b"Etag: %b\r\nVary: Accept\r\n" % tag.encode()
+        fields = b"Etag: %b\r\nVary: Accept\r\n" % tag.encode()
         if exchange.http.headers.get("if-none-match") == tag:
-            return Response(304, head(exchange, known, cache=b"public"))
+            return Response(304, head(exchange, fields, cache=b"public"))
         headers = head(
             exchange,
-            f"Content-Type: {media};g={group};v=v2;as=APIGroupDiscoveryList\r\n".encode() + known,
+            f"Content-Type: {media};g={group};v=v2;as=APIGroupDiscoveryList\r\n".encode() + fields,
             cache=b"public",
         )
         body = kind + items[1:]
@@ -137,18 +143,18 @@ def openid_page(
     keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Document], max_age: float
 ) -> Page:
     """A document about the token keys, encoded again when they change."""
-    made: dict[int, tuple[KeySet, openid.Document, str]] = {}
+    latest: dict[int, tuple[KeySet, openid.Document, str]] = {}
     cache = b"public, max-age=%d" % max_age
 
     def page(exchange: Exchange) -> Response:
         if exchange.http.method != "GET":
             raise MethodNotAllowed
-        found = keys()
-        known = made.get(0)
-        if known is None or known[0] is not found:
-            document = make(found)
-            known = made[0] = (found, document, document.tag)
-        _, served, tag = known
+        current = keys()
+        kept = latest.get(0)
+        if kept is None or kept[0] is not current:
+            document = make(current)
+            kept = latest[0] = (current, document, document.tag)
+        _, served, tag = kept
         media = require_route_accepts(exchange.accept, served.media_types)
         marked = f'Etag: "{tag}"\r\n'.encode()
         if is_current(exchange.http, tag):

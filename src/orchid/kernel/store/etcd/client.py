@@ -174,14 +174,14 @@ class EtcdEndpoint:
                 raise
             raise Lost(f"etcd {self.address}: the client was closed") from None
 
-    def _connected(self, made: "asyncio.Task[GrpcConnection]") -> None:
+    def _connected(self, connecting: "asyncio.Task[GrpcConnection]") -> None:
         self._connecting = None
-        if made.cancelled():
+        if connecting.cancelled():
             return
-        if error := made.exception():
+        if error := connecting.exception():
             self._failed = (asyncio.get_running_loop().time(), str(error))
         else:
-            self._connection = made.result()
+            self._connection = connecting.result()
 
     async def _make_connection(self) -> GrpcConnection:
         loop = asyncio.get_running_loop()
@@ -298,7 +298,7 @@ def _parse(endpoints: Sequence[str], tls: TLSFiles) -> list[EtcdEndpoint]:
     """Parse URLs such as `https://etcd-1:2379`; all of them use TLS, or none."""
     if not endpoints:
         raise StoreUnusable("etcd: no endpoint is given")
-    made = []
+    addresses = []
     for text in endpoints:
         try:
             url = urlsplit(text if "://" in text else f"http://{text}")
@@ -308,15 +308,15 @@ def _parse(endpoints: Sequence[str], tls: TLSFiles) -> list[EtcdEndpoint]:
         rest = url.path.strip("/") or url.query or url.fragment or url.username or url.password
         if url.scheme not in ("http", "https") or not url.hostname or rest:
             raise StoreUnusable(_FORM)
-        made.append((url.scheme, url.hostname, port))
-    if len({scheme for scheme, _, _ in made}) > 1:
+        addresses.append((url.scheme, url.hostname, port))
+    if len({scheme for scheme, _, _ in addresses}) > 1:
         raise StoreUnusable("etcd: either all endpoints are https or none is")
-    secure = made[0][0] == "https"
+    secure = addresses[0][0] == "https"
     if not secure and tls != TLSFiles():
         raise StoreUnusable("etcd: certificates are given, but the endpoints are not https")
     if secure:
         tls.context()  # reports an unreadable file before anything is tried
-    return [EtcdEndpoint(host, port, tls if secure else None) for _, host, port in made]
+    return [EtcdEndpoint(host, port, tls if secure else None) for _, host, port in addresses]
 
 
 def _judge(failure: GrpcFailure, address: str) -> Lost:

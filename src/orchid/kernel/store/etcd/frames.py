@@ -146,12 +146,12 @@ class HeaderReader:
 
     def read(self, block: bytes) -> dict[bytes, bytes]:
         """The headers of a block; of a repeated name the last one."""
-        found = self._cached.get(block)
-        if found is None:
+        headers = self._cached.get(block)
+        if headers is None:
             if len(self._cached) >= CACHED_BLOCKS:
                 self._cached.clear()
-            found = self._cached[block] = _decode(block)
-        return found
+            headers = self._cached[block] = _decode(block)
+        return headers
 
 
 def _decode(block: bytes) -> dict[bytes, bytes]:

@@ -72,8 +72,8 @@ def message(declared: type[T]) -> type[T]:
             if type_.__name__ not in file.dependency:
                 file.dependency.append(type_.__name__)
     _pool.Add(file)
-    made = GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-    return cast("type[T]", made)
+    class_ = GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+    return cast("type[T]", class_)
 
 
 @message

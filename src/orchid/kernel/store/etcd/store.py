@@ -139,10 +139,10 @@ class EtcdStore:
         # A task of its own, because a cancelled caller does not undo the commit.
         making = self._loop.create_task(self._commit(tuple(changes), delete))
         self._commits.add(making)
-        made: SharedResult[Revision] = SharedResult(self._loop)
+        outcome: SharedResult[Revision] = SharedResult(self._loop)
         # Callbacks run in an empty context, without the seat of the caller.
-        making.add_done_callback(partial(self._finished, made), context=self._nobody)
-        return await made
+        making.add_done_callback(partial(self._finished, outcome), context=self._nobody)
+        return await outcome
 
     def watch(self, span: Span, *, after: Revision) -> Following:
         return Following(self._tail, span, after, self._history.replay)
@@ -171,8 +171,8 @@ class EtcdStore:
         if answer.succeeded:
             self._claimed = answer.header.revision
         else:
-            found = answer.responses[0].response_range.kvs
-            self._claimed = found[0].mod_revision if found else ABSENT
+            claims = answer.responses[0].response_range.kvs
+            self._claimed = claims[0].mod_revision if claims else ABSENT
         return answer.succeeded
 
     async def compact(self, before: Revision) -> None:
@@ -226,9 +226,9 @@ class EtcdStore:
         more = True
         while more and (not limit or len(records) < limit):
             request = RangeRequest(key=start, range_end=end, limit=size, revision=fixed)
-            found = await self._client.call(RANGE, request)
-            records += [self._record(each) for each in found.kvs]
-            more = found.more
+            response = await self._client.call(RANGE, request)
+            records += [self._record(each) for each in response.kvs]
+            more = response.more
             if more:
                 start = self._keys.outer(records[-1].key) + b"\0"
                 size = _next_size(records, limit)
@@ -277,45 +277,45 @@ class EtcdStore:
         await self._history.reach(revision)
         return revision
 
-    def _finished(self, made: SharedResult[Revision], commit: asyncio.Task[Revision]) -> None:
+    def _finished(self, outcome: SharedResult[Revision], commit: asyncio.Task[Revision]) -> None:
         self._commits.discard(commit)
         if commit.cancelled():
-            made.fail(lambda: StoreUnavailable("the store is closed"))
+            outcome.fail(lambda: StoreUnavailable("the store is closed"))
             return
         failure = commit.exception()
         if isinstance(failure, Exception):
-            made.fail(lambda: failure)  # of its one caller
+            outcome.fail(lambda: failure)  # of its one caller
         else:
-            made.finish(commit.result())
+            outcome.finish(commit.result())
 
     def _transaction(
         self, changes: Sequence[Change], delete: DeleteRange | None, name: bytes
     ) -> TxnRequest:
-        made = TxnRequest()
+        transaction = TxnRequest()
         for change in changes:
             key = self._keys.outer(change.key)
-            made.compare.add(target=MOD_REVISION, key=key, mod_revision=change.expected)
-            made.failure.add().request_range.key = key
+            transaction.compare.add(target=MOD_REVISION, key=key, mod_revision=change.expected)
+            transaction.failure.add().request_range.key = key
             if change.value is None:
-                gone = made.success.add().request_delete_range
+                gone = transaction.success.add().request_delete_range
                 gone.key, gone.prev_kv = key, True
             else:
-                put = made.success.add().request_put
+                put = transaction.success.add().request_put
                 put.key, put.value, put.prev_kv = key, change.value, change.expected != ABSENT
         if delete is not None:
             key, end = self._keys.bounds(delete.span)
             late = delete.unchanged_since + 1
-            made.compare.add(
+            transaction.compare.add(
                 target=MOD_REVISION, result=LESS, key=key, range_end=end, mod_revision=late
             )
-            changed = made.failure.add().request_range
+            changed = transaction.failure.add().request_range
             changed.key, changed.range_end = key, end
             changed.min_mod_revision, changed.limit = late, 1
-            gone = made.success.add().request_delete_range
+            gone = transaction.success.add().request_delete_range
             gone.key, gone.range_end, gone.prev_kv = key, end, True
-        mark = made.success.add().request_put
+        mark = transaction.success.add().request_put
         mark.key, mark.value = self._keys.mark, name
-        return made
+        return transaction
 
     def _batch(self, changes: Sequence[Change], answer: TxnResponse) -> Batch:
         """The events of a commit, with previous values."""
@@ -339,8 +339,8 @@ class EtcdStore:
     def _conflict(self, changes: Sequence[Change], answer: TxnResponse) -> RevisionConflict:
         # A range has no change: any key found in it has changed too late.
         for change, response in zip_longest(changes, answer.responses):
-            found = response.response_range.kvs
-            record = self._record(found[0]) if found else None
+            pairs = response.response_range.kvs
+            record = self._record(pairs[0]) if pairs else None
             if change is None and record is not None:
                 return RevisionConflict(record.key, record)
             if change and change.expected != (record.revision if record else ABSENT):
@@ -356,11 +356,11 @@ class EtcdStore:
         if revision := await self._named(name):
             return revision
         request = RangeRequest(key=self._keys.outer(change.key), keys_only=True)
-        found = (await self._client.call(RANGE, request)).kvs
-        if not found or found[0].mod_revision <= change.expected:
+        pairs = (await self._client.call(RANGE, request)).kvs
+        if not pairs or pairs[0].mod_revision <= change.expected:
             return None
         try:
-            return await self._named(name, at=found[0].mod_revision)
+            return await self._named(name, at=pairs[0].mod_revision)
         except RevisionGone:
             return None
 

@@ -166,10 +166,10 @@ def stated_format(db: apsw.Connection, path: Path) -> StoreFormat:
         raise StoreUnusable(f"{path} is not an Orchid data file")
     number = int(db.pragma("user_version"))
     try:
-        found = db.execute(_FORMAT_RECORD, (store_format.KEY,)).get
+        value_of = db.execute(_FORMAT_RECORD, (store_format.KEY,)).get
     except apsw.SQLError:  # the tables of a later version
-        found = None
-    stated = store_format.decode(found, str(path))
+        value_of = None
+    stated = store_format.decode(value_of, str(path))
     stated = msgspec.structs.replace(stated, format=max(stated.format, number))
     store_format.refuse_newer(stated, str(path))
     return stated

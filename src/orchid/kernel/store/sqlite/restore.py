@@ -95,8 +95,8 @@ def value_of(path: Path, key: str) -> bytes | None:
     """The value of a key in a data file; None if it has none."""
     try:
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
-            found = db.execute(_VALUES, (key, key + "\0")).fetchone()
-            return bytes(found[1]) if found else None
+            row = db.execute(_VALUES, (key, key + "\0")).fetchone()
+            return bytes(row[1]) if row else None
     except apsw.Error as error:
         raise StoreUnusable(f"{path} cannot be read as an Orchid data file: {error}") from error
 
@@ -120,13 +120,13 @@ def uids_if_readable(path: Path, prefixes: Iterable[str]) -> dict[str, bytes] | 
 
 
 def _uids(db: apsw.Connection, prefixes: Iterable[str]) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    uids: dict[str, bytes] = {}
     for prefix in prefixes:
         rows = db.execute(_VALUES, (prefix, prefix + "\U0010ffff"))
         for key, value in rows:
             uid = _UID.search(value)
-            found[key] = uid[1] if uid else b""
-    return found
+            uids[key] = uid[1] if uid else b""
+    return uids
 
 
 def restore(

@@ -129,39 +129,39 @@ def apply_with_range(
     """
     db.execute("BEGIN IMMEDIATE")
     group = _Group(newest, _held(db, [change.key for change in changes]))
-    found = list(db.execute(_IN_SPAN, _bindings(delete.span, newest)))
+    in_range = list(db.execute(_IN_SPAN, _bindings(delete.span, newest)))
     answer = group.judge(changes)
     if isinstance(answer, Revision):
-        answer = _changed_since(delete, found) or answer
+        answer = _changed_since(delete, in_range) or answer
     if isinstance(answer, RevisionConflict):
         db.execute("ROLLBACK")
         return CommitOutcome([answer], Batch((), newest))
     group.write(db)
-    if found:
-        group.events += _delete_range(db, answer, found)
+    if in_range:
+        group.events += _delete_range(db, answer, in_range)
     db.execute("COMMIT")
     return CommitOutcome([answer], Batch(tuple(group.events), answer))
 
 
 def _changed_since(
-    delete: DeleteRange, found: Sequence[tuple[str, int, bytes]]
+    delete: DeleteRange, in_range: Sequence[tuple[str, int, bytes]]
 ) -> RevisionConflict | None:
-    for key, position, value in found:
+    for key, position, value in in_range:
         if position >> SHIFT > delete.unchanged_since:
             return RevisionConflict(key, Record(key, value, position >> SHIFT))
     return None
 
 
 def _delete_range(
-    db: apsw.Connection, revision: Revision, found: Sequence[tuple[str, int, bytes]]
+    db: apsw.Connection, revision: Revision, in_range: Sequence[tuple[str, int, bytes]]
 ) -> list[StoreEvent]:
-    (first, previous, _), (last, *_) = found[0], found[-1]
+    (first, previous, _), (last, *_) = in_range[0], in_range[-1]
     position = revision << SHIFT | RANGE_NUMBER
     bindings = _bindings(Span(first, last + "\0"), revision)
     bindings |= {"position": position, "previous": previous}
     for statement in _DELETE_RANGE:
         db.execute(statement, bindings)
-    return [StoreEvent(key, None, revision, value, was >> SHIFT) for key, was, value in found]
+    return [StoreEvent(key, None, revision, value, was >> SHIFT) for key, was, value in in_range]
 
 
 class _Group:
@@ -343,12 +343,12 @@ def sweep(db: apsw.Connection, before: Revision) -> bool:
     db.execute("UPDATE state SET oldest = max(oldest, ?)", (before,))
     oldest, swept = db.execute("SELECT oldest, swept FROM state").get
     last = _last_position(oldest)
-    found = db.execute(
+    next_position = db.execute(
         "SELECT position FROM log WHERE position > ? AND position <= ?"
         " ORDER BY position LIMIT 1 OFFSET ?",
         (swept, last, ROWS_PER_SWEEP - 1),
     ).get
-    walked = {"swept": swept, "reached": found or last}
+    walked = {"swept": swept, "reached": next_position or last}
     if db.execute("SELECT 1 FROM ranges WHERE position <= :reached", walked).get:
         for statement in _FORGET_RANGES:
             db.execute(statement, walked)
@@ -356,7 +356,7 @@ def sweep(db: apsw.Connection, before: Revision) -> bool:
     db.execute(_FORGET_LOGGED, walked)
     db.execute("UPDATE state SET swept = max(swept, ?)", (walked["reached"],))
     db.execute("COMMIT")
-    return found is not None
+    return next_position is not None
 
 
 @contextmanager

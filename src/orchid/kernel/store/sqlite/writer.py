@@ -117,13 +117,13 @@ class Writer:
             if work is None:
                 self._ending = True
                 continue
-            for one in work:
-                if isinstance(one, Compaction):
-                    self._compactions.append(one)
+            for queued in work:
+                if isinstance(queued, Compaction):
+                    self._compactions.append(queued)
                     continue
-                gathered.append(one)
-                count += len(one.commits)
-                for changes in one.commits:
+                gathered.append(queued)
+                count += len(queued.commits)
+                for changes in queued.commits:
                     for change in changes:
                         size += len(change.value or b"")
         return gathered

@@ -77,8 +77,8 @@ def _check(node: Node) -> CountCheck | None:
 
 
 def _fields_check(node: Fields) -> CountCheck | None:
-    found = ((name, _check(field.node)) for name, field in node.fields.items())
-    checks = [(name, check) for name, check in found if check is not None]
+    field_checks = ((name, _check(field.node)) for name, field in node.fields.items())
+    checks = [(name, check) for name, check in field_checks if check is not None]
 
     def check(value: Any, path: str) -> None:
         if isinstance(value, dict):

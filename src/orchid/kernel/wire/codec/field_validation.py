@@ -232,16 +232,16 @@ def _number(value: int | float, path: DocumentPath | None) -> int | float:
 
 
 def _time(text: str, path: DocumentPath, micro: bool) -> datetime.datetime:
-    found = _ANY_TIME.fullmatch(text)
+    match = _ANY_TIME.fullmatch(text)
     try:
-        if found is None:
+        if match is None:
             raise ValueError("not in the form of RFC 3339")
-        zone = found["zone"].replace("Z", "+00:00")
-        moment = datetime.datetime.fromisoformat(found["moment"] + zone)
+        zone = match["zone"].replace("Z", "+00:00")
+        moment = datetime.datetime.fromisoformat(match["moment"] + zone)
         moment = moment.astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         raise Undecodable(f"{_named(path)}: expected a time as in RFC 3339") from None
-    fraction = found["fraction"] if micro else None
+    fraction = match["fraction"] if micro else None
     return moment.replace(microsecond=int(fraction[:6].ljust(6, "0"))) if fraction else moment
 
 

@@ -73,8 +73,8 @@ def _position(fault: json.JSONDecodeError, text: str) -> int:
         position += 1
     if fault.msg.startswith("Invalid control character"):
         return position
-    found = _BLANK.match(text, position)
-    return found.end() if found else position
+    blank = _BLANK.match(text, position)
+    return blank.end() if blank else position
 
 
 def _value_fault(text: str, position: int) -> str:

@@ -96,12 +96,12 @@ def opened(body: bytes) -> tuple[SealedType, bytes]:
             f"provided data does not appear to be a protobuf message, expected prefix [{first}]"
         )
     try:
-        found = _opened_as_sealed(body) or message_of(_Sealed).decode(body[len(MAGIC) :])
+        message = _opened_as_sealed(body) or message_of(_Sealed).decode(body[len(MAGIC) :])
     except Undecodable as fault:
         raise Malformed(str(fault)) from None
-    if found.content_encoding:
+    if message.content_encoding:
         raise Malformed("the message is in a content encoding")
-    return found.type_meta, found.raw
+    return message.type_meta, message.raw
 
 
 def _opened_as_sealed(body: bytes) -> _Sealed | None:

@@ -59,10 +59,10 @@ def reader_of(schema: Fields) -> Make:
     """A function from a message to its value; keyword arguments are given values."""
     make = _message(schema, schema.open)
 
-    def read(data: bytes, **given: Any) -> Any:
+    def read(data: bytes, **options: Any) -> Any:
         budget.reset()
         try:
-            return make(data, **given)
+            return make(data, **options)
         except IndexError:
             raise Undecodable(CUT_SHORT) from None
         except UnicodeDecodeError:
@@ -278,11 +278,11 @@ def _entries(name: str, entry: _Readers, empty: Make, most: int) -> Read:
     def read(data: bytes, position: int, values: Values) -> int:
         start, stop = bounds(data, position)
         budget.spend()
-        found: Values = {}
-        entry.fill(data[start:stop], found)
-        made = values.setdefault(name, {})
-        made[found.get("key", "")] = found["value"] if "value" in found else empty()
-        if len(made) > most:
+        pair: Values = {}
+        entry.fill(data[start:stop], pair)
+        mapping = values.setdefault(name, {})
+        mapping[pair.get("key", "")] = pair["value"] if "value" in pair else empty()
+        if len(mapping) > most:
             raise too_many(name, most)
         return stop
 
@@ -330,7 +330,7 @@ _RAW.put(1, "Raw", LENGTH, content("raw", bytes))
 
 def _fields_v1(data: bytes) -> Any:
     """JSON inside a message, with the rules of a JSON body."""
-    found: Values = {}
-    _RAW.fill(data, found)
-    inside = found.get("raw")
+    members: Values = {}
+    _RAW.fill(data, members)
+    inside = members.get("raw")
     return convert({"value": plain(inside)}, _JsonInside).value if inside else None

@@ -54,7 +54,7 @@ def numbered(schema: Fields, inside: int = 0) -> list[tuple[int, Field]]:
             for field in schema.fields.values()
             if field.proto and field.proto.inside == inside
         ),
-        key=lambda found: found[0],
+        key=lambda pair: pair[0],
     )
 
 

@@ -163,8 +163,10 @@ def _open_type(node: Fields) -> type[Part]:
         if type(value) is not dict:
             raise ValueError
         others = value.keys() - declared
-        known = {key: item for key, item in value.items() if key in declared} if others else value
-        msgspec.convert(known, record, dec_hook=decode_part)
+        declared_members = (
+            {key: item for key, item in value.items() if key in declared} if others else value
+        )
+        msgspec.convert(declared_members, record, dec_hook=decode_part)
         for key in others:
             _check_any(value[key], 1)
 

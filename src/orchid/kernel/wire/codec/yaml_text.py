@@ -64,15 +64,15 @@ def load_all(body: bytes) -> list[tuple[Any, list[str]]]:
     parts = _SEPARATOR.split(body)
     if len(parts) > MOST_DOCUMENTS:
         raise YamlError(f"yaml: more than {MOST_DOCUMENTS} documents")
-    return [found for part in parts if (found := load(part))[0] is not None]
+    return [document for part in parts if (document := load(part))[0] is not None]
 
 
 def load_only(body: bytes) -> tuple[Any, list[str]]:
     """Read the document of a file that has one; `None` if it is empty."""
-    found = load_all(body)
-    if len(found) > 1:
-        raise YamlError(f"yaml: {len(found)} documents, where one is read")
-    return found[0] if found else (None, [])
+    documents = load_all(body)
+    if len(documents) > 1:
+        raise YamlError(f"yaml: {len(documents)} documents, where one is read")
+    return documents[0] if documents else (None, [])
 
 
 def _without_comments(body: bytes) -> bytes:

@@ -220,12 +220,12 @@ def _label_errors(labels: Mapping[str, str]) -> Iterator[FieldError]:
 
 
 def _annotation_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
-    found = (
+    errors = (
         invalid(ANNOTATIONS, key, detail)
         for key in annotations
         for detail in qualified_name_errors(key.lower())
     )
-    yield from itertools.islice(found, _MOST_FINDINGS)
+    yield from itertools.islice(errors, _MOST_FINDINGS)
     # A character takes at most four bytes: short texts need no exact count.
     characters = sum(len(key) + len(value) for key, value in annotations.items())
     if characters * 4 > ANNOTATIONS_SIZE and annotations_size(annotations) > ANNOTATIONS_SIZE:
@@ -276,12 +276,12 @@ def _version(api_version: str) -> str:
 def _finalizer_errors(finalizers: tuple[str, ...]) -> Iterator[FieldError]:
     if not finalizers:
         return
-    found = (
+    errors = (
         invalid(FINALIZERS, finalizer, detail)
         for finalizer in finalizers
         for detail in qualified_name_errors(finalizer)
     )
-    yield from itertools.islice(found, _MOST_FINDINGS)
+    yield from itertools.islice(errors, _MOST_FINDINGS)
     if ORPHAN in finalizers and FOREGROUND in finalizers:
         yield invalid(
             FINALIZERS, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
@@ -289,7 +289,7 @@ def _finalizer_errors(finalizers: tuple[str, ...]) -> Iterator[FieldError]:
 
 
 def _standard_finalizer_errors(finalizers: tuple[str, ...]) -> Iterator[FieldError]:
-    found = (
+    errors = (
         invalid(
             FINALIZERS[index],
             finalizer,
@@ -298,7 +298,7 @@ def _standard_finalizer_errors(finalizers: tuple[str, ...]) -> Iterator[FieldErr
         for index, finalizer in enumerate(finalizers)
         if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS
     )
-    yield from itertools.islice(found, _MOST_FINDINGS)
+    yield from itertools.islice(errors, _MOST_FINDINGS)
 
 
 def _managed_fields_errors(entries: tuple[ManagedFieldsEntry, ...]) -> Iterator[FieldError]:

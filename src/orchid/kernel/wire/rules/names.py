@@ -64,10 +64,10 @@ def label_errors(name: str, prefix: bool = False) -> tuple[str, ...]:
         name = without_trailing_dash(name)
     if len(name) <= LABEL_LENGTH and _LABEL(name):
         return ()
-    found = _length_error(name, LABEL_LENGTH, "characters")
+    problems = _length_error(name, LABEL_LENGTH, "characters")
     if _LABEL(name):
-        return found
-    return (*found, "must not contain dots" if _SUBDOMAIN(name) else _NOT_A_LABEL)
+        return problems
+    return (*problems, "must not contain dots" if _SUBDOMAIN(name) else _NOT_A_LABEL)
 
 
 def subdomain_errors(name: str, prefix: bool = False) -> tuple[str, ...]:
@@ -96,15 +96,15 @@ def qualified_name_errors(key: str) -> tuple[str, ...]:
     before, slash, name = key.rpartition("/")
     if "/" in before:
         return (_NOT_A_KEY,)
-    found: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     if slash:
-        found = _prefix_errors(before)
+        problems = _prefix_errors(before)
     if len(name) <= LABEL_LENGTH and _NAME_PART(name):
-        return found
+        return problems
     if not name:
-        found = (*found, "name part must be non-empty")
-    found += tuple(f"name part {text}" for text in _length_error(name, LABEL_LENGTH, "bytes"))
-    return found if _NAME_PART(name) else (*found, f"name part {_ALPHANUMERIC}")
+        problems = (*problems, "name part must be non-empty")
+    problems += tuple(f"name part {text}" for text in _length_error(name, LABEL_LENGTH, "bytes"))
+    return problems if _NAME_PART(name) else (*problems, f"name part {_ALPHANUMERIC}")
 
 
 def label_value_errors(value: str) -> tuple[str, ...]:

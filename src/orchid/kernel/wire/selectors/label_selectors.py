@@ -63,15 +63,15 @@ def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
 
 
 def meets(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    key, there = requirement.key, requirement.key in labels
+    key, present = requirement.key, requirement.key in labels
     match requirement.operator:
         case "In":
-            return there and labels[key] in requirement.values
+            return present and labels[key] in requirement.values
         case "NotIn":
-            return not there or labels[key] not in requirement.values
+            return not present or labels[key] not in requirement.values
         case "Exists":
-            return there
+            return present
         case "DoesNotExist":
-            return not there
+            return not present
         case _:
             return False  # what cannot be read selects nothing

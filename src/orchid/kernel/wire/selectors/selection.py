@@ -264,20 +264,20 @@ def _check_key(key: str) -> None:
 
 
 def _checked(requirement: Requirement) -> Requirement:
-    found = []
+    errors = []
     path = Path() / "values"
     if requirement.operator in _NUMERIC:
         try:
             int64(requirement.values[0])
         except ValueError:
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
-            found.append(invalid(path[0], requirement.values[0], detail))
+            errors.append(invalid(path[0], requirement.values[0], detail))
     for index, value in enumerate(requirement.values):
         problems = label_value_errors(value)
         if problems:
-            found.append(invalid(path[index][requirement.key], value, "; ".join(problems)))
-    if found:
-        raise BadRequest(f"unable to parse requirement: {aggregate(found)}")
+            errors.append(invalid(path[index][requirement.key], value, "; ".join(problems)))
+    if errors:
+        raise BadRequest(f"unable to parse requirement: {aggregate(errors)}")
     return requirement
 
 
@@ -360,10 +360,10 @@ _cached_fields = functools.lru_cache(_CACHE_ENTRIES)(_parse_fields)
 def _split_terms(text: str) -> Iterator[str]:
     position = 0
     while position <= len(text):
-        found = _TERM.match(text, position)
-        assert found is not None, "the pattern matches the empty text"
-        yield found[0]
-        position = found.end() + 1
+        term = _TERM.match(text, position)
+        assert term is not None, "the pattern matches the empty text"
+        yield term[0]
+        position = term.end() + 1
 
 
 def _term(selector: str, part: str) -> FieldTerm:

@@ -20,18 +20,18 @@ class BundleContent:
         return Life() if has_all else None
 
     def refresh(self, name: str, files: Files, current: Round) -> Fresh:
-        wanted = self._wanted
-        anchors = current.bundle(wanted.signer)
-        found = [OutputFile(PEM, anchors)]
-        if "p12" in wanted.formats:
-            found.append(OutputFile(STORE, self._store(anchors, files)))
-        if "crl" in wanted.formats:
+        settings = self._wanted
+        anchors = current.bundle(settings.signer)
+        outputs = [OutputFile(PEM, anchors)]
+        if "p12" in settings.formats:
+            outputs.append(OutputFile(STORE, self._store(anchors, files)))
+        if "crl" in settings.formats:
             present = files.get(REVOKED, b"")
-            listed = revocation_list(current.calls, wanted.authority, present)
+            listed = revocation_list(current.calls, settings.authority, present)
             if not listed:
-                raise ContentFailed(f"the authority {wanted.authority} has no revocation list")
-            found.append(OutputFile(REVOKED, listed))
-        return Fresh(found, Life())
+                raise ContentFailed(f"the authority {settings.authority} has no revocation list")
+            outputs.append(OutputFile(REVOKED, listed))
+        return Fresh(outputs, Life())
 
     def _store(self, anchors: bytes, files: Files) -> bytes:
         """The trust store; encoding is random, so the present one stays while the anchors do."""

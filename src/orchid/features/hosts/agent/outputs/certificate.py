@@ -83,19 +83,19 @@ class CertificateContent:
         return None if self._names.missing_in(held.leaf) else held
 
     def _obtain(self, name: str, held: HeldCertificate | None, current: Round) -> HeldCertificate:
-        wanted = self._wanted
-        by_pod = bool(wanted.account) and not wanted.has_names
+        settings = self._wanted
+        by_pod = bool(settings.account) and not settings.has_names
         request = WantedCertificate(
             item=name,
             host=current.identity.host,
-            signer=wanted.signer,
-            key_type=wanted.key,
+            signer=settings.signer,
+            key_type=settings.key,
             names=self._names,
-            usages=wanted.usages,
-            seconds=wanted.lifetime,
+            usages=settings.usages,
+            seconds=settings.lifetime,
             placement=self._placement(current) if by_pod else None,
         )
-        reused = held.key if held is not None and wanted.reuse_key else None
+        reused = held.key if held is not None and settings.reuse_key else None
         with self._caller(current, by_pod=by_pod) as calls:
             try:
                 return obtain(calls, current.state, request, reused)
@@ -103,7 +103,7 @@ class CertificateContent:
                 if calls is current.calls:
                     raise
                 raise ContentFailed(
-                    f"the server does not accept the token of {wanted.account}"
+                    f"the server does not accept the token of {settings.account}"
                 ) from None
 
     @contextlib.contextmanager
@@ -120,8 +120,10 @@ class CertificateContent:
             server_name=access.server_name,
             given_token=request_token(current, self._wanted.account, "", 0),
         )
-        known = current.calls
-        with calling(as_account, current.clocks, known.counts, known.names, known.alive) as calls:
+        host_calls = current.calls
+        with calling(
+            as_account, current.clocks, host_calls.counts, host_calls.names, host_calls.alive
+        ) as calls:
             yield calls
 
     def _placement(self, current: Round) -> Placement:
@@ -138,7 +140,7 @@ class CertificateContent:
 
 
 def _files(held: HeldCertificate, bundle: bytes) -> list[OutputFile]:
-    chain = b"".join(pem.encode(pem.CERTIFICATE, encode(one)) for one in held.chain)
+    chain = b"".join(pem.encode(pem.CERTIFICATE, encode(certificate)) for certificate in held.chain)
     key = keys.encode_private(held.key).encode()
     return [
         OutputFile(CHAIN, chain),

@@ -37,15 +37,15 @@ class KubeconfigContent:
 
     def refresh(self, name: str, files: Files, current: Round) -> Fresh:
         access = current.calls.access
-        found, credential = self._credential(files, current)
+        outputs, credential = self._credential(files, current)
         if access.authority:
-            found.append(OutputFile(AUTHORITY, access.authority))
+            outputs.append(OutputFile(AUTHORITY, access.authority))
         text = _document(access, self._account or current.identity.host, credential)
-        found.append(OutputFile(FILE, text))
-        life = self.life({file.name: file.data for file in found})
+        outputs.append(OutputFile(FILE, text))
+        life = self.life({file.name: file.data for file in outputs})
         if life is None:
             raise ContentFailed("the credential of the kubeconfig cannot be read")
-        return Fresh(found, life)
+        return Fresh(outputs, life)
 
     def _credential(self, files: Files, current: Round) -> tuple[list[OutputFile], Json]:
         if self._account:

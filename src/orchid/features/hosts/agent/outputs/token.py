@@ -46,11 +46,11 @@ class TokenContent:
         return token_life(files.get(FILE, b""), self._wanted.audience)
 
     def refresh(self, name: str, files: Files, current: Round) -> Fresh:
-        wanted = self._wanted
+        settings = self._wanted
         token = fresh_token(
-            files.get(FILE, b""), current, wanted.account, wanted.audience, wanted.lifetime
+            files.get(FILE, b""), current, settings.account, settings.audience, settings.lifetime
         )
-        life = token_life(token, wanted.audience)
+        life = token_life(token, settings.audience)
         if life is None:
             raise ContentFailed("the server returned a token without times")
         return Fresh([OutputFile(FILE, token, is_secret=True)], life)
@@ -108,8 +108,8 @@ def request_token(current: Round, account: str, audience: str, seconds: int) -> 
 def _pod_reference(current: Round, account: str, audience: str) -> Json:
     for pod in current.pods(account):
         for source in projected_sources(pod):
-            given = source.get("serviceAccountToken")
-            if given is not None and given.get("audience", "") == audience:
+            projection = source.get("serviceAccountToken")
+            if projection is not None and projection.get("audience", "") == audience:
                 meta = pod["metadata"]
                 return {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
     host = current.identity.host

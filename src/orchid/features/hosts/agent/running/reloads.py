@@ -135,16 +135,16 @@ def _output(process: subprocess.Popen[bytes], seconds: float, is_alive: Alive) -
     A child that it leaves behind may hold its output open: only the process itself is awaited.
     """
     assert process.stdout is not None
-    found = bytearray()
+    output = bytearray()
     deadline = monotonic() + seconds
     os.set_blocking(process.stdout.fileno(), False)
     while True:
         has_ended = process.poll() is not None
         with contextlib.suppress(BlockingIOError):
             while data := os.read(process.stdout.fileno(), 65536):
-                found += data[: LOGGED_OUTPUT - len(found)]
+                output += data[: LOGGED_OUTPUT - len(output)]
         if has_ended:
-            return found.decode("utf-8", "replace").strip()
+            return output.decode("utf-8", "replace").strip()
         left = deadline - monotonic()
         if left <= 0:
             raise TimeoutError

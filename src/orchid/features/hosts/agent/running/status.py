@@ -92,11 +92,11 @@ class AgentStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
     def summary(self, now: Moment) -> str:
         """One line, for systemd."""
         total = len(self.outputs)
-        fresh = sum(one.shown_state(now) == FRESH and not one.reload for one in self.outputs)
+        fresh = sum(item.shown_state(now) == FRESH and not item.reload for item in self.outputs)
         troubles = [
-            f"{one.name}: {one.message or one.reload or one.shown_state(now)}"
-            for one in (self.identity, *self.outputs)
-            if one.shown_state(now) != FRESH or one.reload
+            f"{item.name}: {item.message or item.reload or item.shown_state(now)}"
+            for item in (self.identity, *self.outputs)
+            if item.shown_state(now) != FRESH or item.reload
         ]
         text = f"{self.name}: {fresh} of {total} outputs fresh"
         return f"{text}; {'; '.join(troubles)}"[:500] if troubles else text

@@ -57,12 +57,12 @@ def _expiration_errors(path: Path, source: dict[str, Any], longest: int) -> Iter
 
 
 def _path_errors(path: Path, source: dict[str, Any]) -> Iterator[FieldError]:
-    given = [name for name in PATHS if source.get(name)]
-    if not given:
+    names = [name for name in PATHS if source.get(name)]
+    if not names:
         text = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
         yield required(path, text)
     seen: set[str] = set()
-    for name in given:
+    for name in names:
         file = source[name]
         if not isinstance(file, str):
             yield type_invalid(path / name, file, "must be a string")

@@ -53,11 +53,11 @@ def parts(
 def message(name: str, meaning: str, *fields: Field, atomic: bool = False) -> type[Wire]:
     """A type with these fields, published as core.v1.NAME."""
     named = {"__doc__": meaning, "published_as": f"core.v1.{name}", "atomic": atomic}
-    made = msgspec.defstruct(
+    struct = msgspec.defstruct(
         name, fields, bases=(Wire,), namespace=named, module=__name__, frozen=True
     )
-    assert issubclass(made, Wire)
-    return made
+    assert issubclass(struct, Wire)
+    return struct
 
 
 def mode(number: int, meaning: str = "The file mode.") -> Field:

@@ -59,11 +59,11 @@ PROJECTED: Final = {
 
 def leaves(value: Any, path: tuple[str, ...]) -> list[str]:
     """Strings at the end of a path, through lists; values of an unexpected type are skipped."""
-    found = [value]
+    nodes = [value]
     for word in path:
-        inner = [one[word] for one in found if isinstance(one, dict) and word in one]
-        found = [item for one in inner for item in (one if isinstance(one, list) else (one,))]
-    return [one for one in found if isinstance(one, str) and one]
+        inner = [node[word] for node in nodes if isinstance(node, dict) and word in node]
+        nodes = [item for node in inner for item in (node if isinstance(node, list) else (node,))]
+    return [node for node in nodes if isinstance(node, str) and node]
 
 
 def located(value: Any, path: tuple[str, ...], at: Path = ROOT) -> Iterator[tuple[Path, str]]:
@@ -72,12 +72,12 @@ def located(value: Any, path: tuple[str, ...], at: Path = ROOT) -> Iterator[tupl
         if isinstance(value, str) and value:
             yield at, value
     elif isinstance(value, dict):
-        inner, there = value.get(path[0]), at / path[0]
+        inner, place = value.get(path[0]), at / path[0]
         if isinstance(inner, list):
             for index, item in enumerate(inner):
-                yield from located(item, path[1:], there[index])
+                yield from located(item, path[1:], place[index])
         else:
-            yield from located(inner, path[1:], there)
+            yield from located(inner, path[1:], place)
 
 
 def items(value: Any) -> Iterator[dict[str, Any]]:
@@ -92,10 +92,10 @@ def projected_sources(spec: dict[str, Any], name: str) -> Iterator[tuple[Path, d
         projected = volume.get("projected") if isinstance(volume, dict) else None
         listed = projected.get("sources") if isinstance(projected, dict) else None
         for index, source in enumerate(_listed(listed)):
-            found = source.get(name) if isinstance(source, dict) else None
-            if isinstance(found, dict):
+            projection = source.get(name) if isinstance(source, dict) else None
+            if isinstance(projection, dict):
                 path = ROOT / "spec" / "volumes"
-                yield (path[number] / "projected" / "sources")[index] / name, found
+                yield (path[number] / "projected" / "sources")[index] / name, projection
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -110,12 +110,12 @@ def reference_of(spec: dict[str, Any]) -> str:
     if spec.get("resourceClaims"):
         return "resourceclaims"
     for volume in items(spec.get("volumes")):
-        if found := _known(volume, VOLUMES):
-            return found
+        if plural := _known(volume, VOLUMES):
+            return plural
         projected = volume.get("projected")
         for source in items(projected.get("sources") if isinstance(projected, dict) else None):
-            if found := _known(source, PROJECTED):
-                return found
+            if plural := _known(source, PROJECTED):
+                return plural
     return ""
 
 

@@ -36,7 +36,7 @@ class AnchorSet(msgspec.Struct, frozen=True):
 
 def read(text: str) -> tuple[Anchor, ...]:
     """The certificates of a trust bundle; those that cannot be parsed are left out."""
-    found = []
+    anchors = []
     try:
         blocks = trust_anchors.anchors(text)
     except Refusal:
@@ -46,14 +46,14 @@ def read(text: str) -> tuple[Anchor, ...]:
             end = certificates.parse(der).not_valid_after_utc
         except Refusal:
             continue
-        found.append(Anchor(hashlib.sha256(der).hexdigest(), der, end))
-    return tuple(found)
+        anchors.append(Anchor(hashlib.sha256(der).hexdigest(), der, end))
+    return tuple(anchors)
 
 
 def join(anchors: Iterable[Anchor], now: datetime) -> AnchorSet:
     """One set of several: what is valid, or will be, each certificate once."""
     unique = {anchor.sha256: anchor for anchor in anchors if anchor.not_after > now}
-    chosen = tuple(unique[digest] for digest in sorted(unique))
-    text = b"".join(pem.encode(pem.CERTIFICATE, anchor.der) for anchor in chosen)
-    end = min((anchor.not_after for anchor in chosen), default=None)
-    return AnchorSet(chosen, text, hashlib.sha256(text).hexdigest(), end)
+    current = tuple(unique[digest] for digest in sorted(unique))
+    text = b"".join(pem.encode(pem.CERTIFICATE, anchor.der) for anchor in current)
+    end = min((anchor.not_after for anchor in current), default=None)
+    return AnchorSet(current, text, hashlib.sha256(text).hexdigest(), end)

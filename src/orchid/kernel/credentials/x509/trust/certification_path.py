@@ -145,13 +145,17 @@ def _issued_below(
     authorities: Sequence[x509.Certificate], intermediates: Iterable[x509.Certificate]
 ) -> list[x509.Certificate]:
     """The intermediates with a path to a CA of the pool, without duplicates."""
-    found: list[x509.Certificate] = []
+    below: list[x509.Certificate] = []
     issuers, rest = authorities, list(dict.fromkeys(intermediates))
     while issuers:
-        issuers = [one for one in rest if any(has_issued(issuer, one) for issuer in issuers)]
-        rest = [one for one in rest if one not in issuers]
-        found += issuers
-    return found
+        issuers = [
+            certificate
+            for certificate in rest
+            if any(has_issued(issuer, certificate) for issuer in issuers)
+        ]
+        rest = [certificate for certificate in rest if certificate not in issuers]
+        below += issuers
+    return below
 
 
 def _parse_strictly(data: bytes) -> x509.Certificate:

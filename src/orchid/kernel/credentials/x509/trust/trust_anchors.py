@@ -36,8 +36,8 @@ def problems(text: str) -> list[Problem]:
         for index, block in enumerate(blocks)
         if (complaint := _complaint(block)) is not None
     )
-    if found := list(islice(complaints, MOST_PROBLEMS)):
-        return found
+    if complained := list(islice(complaints, MOST_PROBLEMS)):
+        return complained
     if not blocks:
         return [Problem("at least one trust anchor must be provided")]
     return _duplicates(blocks)

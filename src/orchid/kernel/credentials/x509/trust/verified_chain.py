@@ -99,10 +99,10 @@ def other_fingerprints(
     certificate: x509.Certificate, issuers: Iterable[x509.Certificate]
 ) -> tuple[str, ...]:
     """SHA-256 of a certificate in the other encoding, if one of these has issued it with ECDSA."""
-    found = (
+    fingerprints = (
         _other_fingerprint(certificate, each) for each in issuers if has_issued(each, certificate)
     )
-    return tuple({one: None for one in found if one})
+    return tuple({fingerprint: None for fingerprint in fingerprints if fingerprint})
 
 
 def _fingerprints(certificates: Sequence[x509.Certificate]) -> Iterator[str]:
