@@ -1,4 +1,4 @@
-"""Objects of clusters: of a removed one they are deleted, of the next one of its name they stay."""
+"""Records of clusters: of a removed one they are deleted, of the next one of its name they stay."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -41,21 +41,18 @@ async def cleaned(client: Any, name: str = ALL) -> list[str]:
     return [one.name for one in client.written("delete")]
 
 
-async def test_objects_of_removed_clusters_are_deleted() -> None:
-    """Of a cluster that was created again, those of the earlier one."""
+async def test_records_of_removed_clusters_are_deleted() -> None:
+    """Of a cluster that was created again, those of the earlier one; revocations stay."""
     client = SmallClient(
         Cluster(metadata=meta("prod")),
-        revocation("kept", "prod"),
-        revocation("gone", "old"),
-        revocation("earlier", "prod", NOW - DAY),
-        record("kept-too", "prod", NOW + DAY),
-        record("gone-too", "old"),
-        record("earlier-too", "prod", NOW - DAY),
+        revocation("revoked", "old"),
+        record("kept", "prod", NOW + DAY),
+        record("gone", "old"),
+        record("earlier", "prod", NOW - DAY),
     )
 
-    assert await cleaned(client) == ["gone", "earlier", "gone-too", "earlier-too"]
+    assert await cleaned(client) == ["gone", "earlier"]
     assert [(one.of, one.fields) for one in client.selections] == [
-        (CredentialRevocation, "spec.cluster!="),
         (IssuedCertificate, "spec.cluster!="),
     ]
 
@@ -73,10 +70,10 @@ async def test_a_refusal_does_not_stop_the_others() -> None:
     class Refusing(SmallClient):
         async def delete_gone(self, type_: Any, old: Any, **options: str) -> None:
             if old.name == "first":
-                raise Forbidden(ErrorSubject("credentialrevocations", "x"), "exists")
+                raise Forbidden(ErrorSubject("issuedcertificates", "x"), "exists")
             await super().delete_gone(type_, old, **options)
 
-    client = Refusing(revocation("first", "old"), revocation("second", "old"))
+    client = Refusing(record("first", "old"), record("second", "old"))
 
     assert await cleaned(client) == ["second"]
 

@@ -26,6 +26,7 @@ from tests.unit.kernel.access.presenting import FakeClock
 NOW = FakeClock().now()
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 HOUR, WEEK = timedelta(hours=1), timedelta(days=7)
+MINUTE = timedelta(minutes=1)  # in which a token that has ended is still accepted
 TOKEN = {"token": RevokedToken(jti="7", namespace="ci", name="robot", expires=LATER)}
 
 
@@ -53,8 +54,8 @@ USER = {"user": RevokedUser(username="bob", issued_before=NOW)}
 @pytest.mark.parametrize(
     ("expires", "spec", "is_deleted"),
     [
-        (NOW - HOUR, TOKEN, True),
-        (NOW - HOUR + timedelta(seconds=1), TOKEN, False),
+        (NOW - HOUR - MINUTE, TOKEN, True),
+        (NOW - HOUR - MINUTE + timedelta(seconds=1), TOKEN, False),
         (NOW - WEEK, USER, True),
         (NOW - HOUR, CERTIFICATE, False),
         (NOW - WEEK - HOUR, CERTIFICATE, True),
@@ -111,7 +112,7 @@ async def test_a_refusal_does_not_stop_the_others() -> None:
                 raise Forbidden(ErrorSubject("credentialrevocations", "x"), "until later")
             await super().delete_gone(type_, old, **options)
 
-    end = NOW - HOUR
+    end = NOW - HOUR - MINUTE
     client = Refusing(revocation("first", end), revocation("second", end, **USER))
 
     assert await swept(client=client) == ["second"]
