@@ -23,6 +23,8 @@ from orchid.kernel.wire.conditions import Condition
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.policy_rules import rule
+from orchid.kernel.wire.references import owner_reference
+from orchid.kernel.wire.struct import replace
 from tests.unit.features.beside import Beside
 from tests.unit.kernel.credentials import unusual
 from tests.unit.kernel.credentials.samples import P256
@@ -149,21 +151,23 @@ async def foreign_server() -> AsyncIterator[ForeignServer]:
 async def registered(
     world: Beside, name: str, kubeconfig: bytes, authorities: str = AUTHORITY
 ) -> None:
-    """The Cluster, its Secret and the Role for it, as `orchid cluster add` makes them."""
-    spec = ClusterSpec(
-        issuer=f"https://{name}.example",
-        client_authorities=authorities,
-        inventory=ClusterInventory(secret_name=f"cluster-{name}"),
-    )
+    """The Cluster, its Secret and the Role for it, as `orchid cluster add` makes them.
+
+    The inventory comes last, so that the controller never misses the Secret.
+    """
+    spec = ClusterSpec(issuer=f"https://{name}.example", client_authorities=authorities)
+    cluster = await world.admin.create(Cluster(metadata=ObjectMeta(name=name), spec=spec))
     meta = ObjectMeta(name=f"cluster-{name}", namespace=HOME)
-    await world.admin.create(Secret(metadata=meta, data={"kubeconfig": kubeconfig}))
+    owned = replace(meta, owner_references=(owner_reference(cluster, f"{ORCH.identity}/v1beta1"),))
+    await world.admin.create(Secret(metadata=owned, data={"kubeconfig": kubeconfig}))
     permitted = rule(("get", "update"), "", ("secrets",), meta.name)
     await world.admin.create(Role(metadata=meta, rules=(permitted,)))
     subject = Subject(kind="ServiceAccount", name="cluster-inventory", namespace=HOME)
     reference = RoleRef(api_group=ORCH.rbac, kind="Role", name=meta.name)
     binding = RoleBinding(metadata=meta, subjects=(subject,), role_ref=reference)
     await world.admin.create(binding)
-    await world.admin.create(Cluster(metadata=ObjectMeta(name=name), spec=spec))
+    inventory = ClusterInventory(secret_name=meta.name)
+    await world.admin.update(replace(cluster, spec=replace(spec, inventory=inventory)))
 
 
 async def inventoried(world: Beside, name: str, status: str = "") -> Condition:

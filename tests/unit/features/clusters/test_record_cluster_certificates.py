@@ -26,7 +26,7 @@ from orchid.features.clusters.controllers.record_cluster_certificates import (
     _Listing,
     _reason,
 )
-from orchid.features.clusters.kinds.cluster import Cluster
+from orchid.features.clusters.kinds.cluster import Cluster, ClusterInventory
 from orchid.features.objects.kinds.secret import Secret
 from orchid.kernel.client.client import WatchedChange
 from orchid.kernel.outbound.answer import Answer
@@ -42,7 +42,7 @@ from orchid.kernel.wire.errors import (
     Invalid,
     NotFound,
 )
-from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.meta import ObjectMeta, OwnerReference
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.struct import replace
 from tests.unit.features.small_client import SmallClient, change
@@ -271,22 +271,58 @@ def test_a_reason_is_short() -> None:
     ("data", "why"), [(None, "there is no Secret"), ({}, "has no key 'kubeconfig'")]
 )
 async def test_a_cluster_without_its_kubeconfig_is_not_read(data: Any, why: str) -> None:
-    meta = ObjectMeta(name="cluster-prod", namespace=ORCH.system_namespace)
-    made, client = recorder(*([] if data is None else [Secret(metadata=meta, data=data)]))
-
-    async def get(type_: Any, name: str, namespace: str) -> Any:
-        found = await client.find(type_, name, namespace)
-        if found is None:
-            raise NotFound(ABOUT)
-        return found
-
-    client.get = get
-    cluster = convert({"spec": {"inventory": {"secretName": "cluster-prod"}}}, Cluster)
+    made, client = recorder(*([] if data is None else [secret_of("c1", data=data)]))
 
     with pytest.raises(CannotRecord, match=why):
-        await made._record_all(cluster)
+        await made._record_all(with_inventory())
 
     assert IssuedCertificate not in [type(one) for _, one in client.writes]
+
+
+def with_inventory() -> Cluster:
+    document = {"spec": {"inventory": {"secretName": "cluster-prod"}}}
+    meta = replace(a_cluster().metadata, creation_timestamp=NOW)
+    return replace(convert(document, Cluster), metadata=meta)
+
+
+def secret_of(*uids: str, data: Any = (), **meta: Any) -> Secret:
+    """The Secret of the clusters named prod with these uids."""
+    owners = tuple(
+        OwnerReference(api_version="x/v1", kind="Cluster", name="prod", uid=uid, controller=True)
+        for uid in uids
+    )
+    given = {"name": "cluster-prod", "owner_references": owners, **meta}
+    return Secret(metadata=ObjectMeta(namespace=ORCH.system_namespace, **given), data=dict(data))
+
+
+@pytest.mark.parametrize(
+    ("secret", "belongs"),
+    [
+        (secret_of("c1"), True),
+        (secret_of("c0"), False),
+        (secret_of(), False),
+        (secret_of(creation_timestamp=NOW - HOUR), True),
+        (secret_of(creation_timestamp=NOW + DAY), True),
+        (secret_of(creation_timestamp=NOW - HOUR - timedelta(seconds=1)), False),
+        (secret_of("c0", creation_timestamp=NOW), False),
+    ],
+    ids=["its own", "earlier", "no time", "from before", "later", "too old", "another owner"],
+)
+async def test_only_a_secret_of_the_cluster_is_used(secret: Secret, belongs: bool) -> None:
+    """By uid; without an owner, which earlier versions stored, by the times of creation."""
+    made, _ = recorder(secret)
+
+    with pytest.raises(CannotRecord, match="has no key" if belongs else "does not belong"):
+        await made._record_all(with_inventory())
+
+
+async def test_a_secret_without_an_owner_is_for_the_cluster_of_its_name_alone() -> None:
+    made, _ = recorder(secret_of(name="cluster-other", creation_timestamp=NOW))
+    cluster = with_inventory()
+    other = replace(cluster.spec, inventory=ClusterInventory(secret_name="cluster-other"))
+
+    with pytest.raises(CannotRecord, match="does not belong"):
+        await made._record_all(replace(cluster, spec=other))
 
 
 # -- what is followed -----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Any
 
 from orchid.features.clusters.commands import cluster_inventory, cluster_setup
 from orchid.features.clusters.commands.cluster_facts import authorities_of, issuer_of, object_url
+from orchid.features.clusters.kinds.cluster import inventory_secret
 from orchid.kernel.terminal import kubeconfig_file, times
 from orchid.kernel.terminal.asking import asks, insist
 from orchid.kernel.terminal.connection import (
@@ -154,10 +155,10 @@ def _add(arguments: argparse.Namespace, server: ServerConnection) -> int:
     token, spec["credential"] = cluster_setup.credential(
         server, arguments.name, url, arguments.lifetime
     )
+    spec["inventory"] = before.get("inventory")
     if arguments.inventory:
-        spec["inventory"] = cluster_inventory.prepare(server, cluster, arguments.name)
-    else:
-        spec["inventory"] = before.get("inventory")
+        kubeconfig = cluster_inventory.prepare(cluster, arguments.name)
+        spec["inventory"] = {"secretName": inventory_secret(arguments.name)}
     record = cluster_setup.ensure(
         server,
         object_url(server),
@@ -168,6 +169,8 @@ def _add(arguments: argparse.Namespace, server: ServerConnection) -> int:
             "spec": {name: value for name, value in spec.items() if value},
         },
     )
+    if arguments.inventory:
+        cluster_inventory.store(server, record, kubeconfig)
     files = {
         cluster_setup.CONFIGURATION: cluster_setup.configuration(
             arguments.failure_policy, cluster_setup.minor_version(cluster), arguments.directory

@@ -1,8 +1,9 @@
 """The account by which Orchid reads the certificate requests of a cluster.
 
 `prepare` creates it in the cluster, with the right to read certificatesigningrequests and to renew
-its own token, and stores its kubeconfig in a Secret of the system namespace of Orchid. Only the
-controller that records certificates may read that Secret, by a Role for this cluster alone.
+its own token. `store` stores its kubeconfig in a Secret of the system namespace of Orchid, which
+belongs to the Cluster. Only the controller that records certificates may read that Secret, by a
+Role for this cluster alone.
 """
 
 import base64
@@ -11,6 +12,7 @@ from typing import Final
 from orchid.features.accounts.commands import token as tokens
 from orchid.features.clusters.commands import cluster_setup
 from orchid.features.clusters.commands.cluster_setup import delete_if_there, ensure
+from orchid.features.clusters.kinds.cluster import inventory_secret
 from orchid.kernel.terminal.connection import (
     CONFLICT,
     CommandRefused,
@@ -30,8 +32,8 @@ DELETION: Final = (
 )
 
 
-def prepare(server: ServerConnection, cluster: ServerConnection, name: str) -> Json:
-    """Create the account in the cluster and the Secret in Orchid; give `spec.inventory`."""
+def prepare(cluster: ServerConnection, name: str) -> str:
+    """Create the account in the cluster; give its kubeconfig."""
     _grant_in_cluster(cluster)
     token = tokens.request(cluster, NAMESPACE, ACCOUNT, audiences=[], seconds=LIFETIME)["status"]
     access = cluster.access
@@ -40,9 +42,7 @@ def prepare(server: ServerConnection, cluster: ServerConnection, name: str) -> J
         entry["certificate-authority-data"] = base64.b64encode(access.authority).decode()
     if access.server_name:
         entry["tls-server-name"] = access.server_name
-    text = cluster_setup.kubeconfig_of(entry, {"token": token["token"]}, name)
-    _store(server, name, text)
-    return {"secretName": secret_name(name)}
+    return cluster_setup.kubeconfig_of(entry, {"token": token["token"]}, name)
 
 
 def remove(server: ServerConnection, name: str) -> None:
@@ -50,12 +50,8 @@ def remove(server: ServerConnection, name: str) -> None:
     for plural in ("rolebindings", "roles"):
         delete_if_there(server, f"{_roles(server, plural)}/{role_name(name)}")
     delete_if_there(
-        server, path("api", "v1", "namespaces", namespace, "secrets", secret_name(name))
+        server, path("api", "v1", "namespaces", namespace, "secrets", inventory_secret(name))
     )
-
-
-def secret_name(cluster: str) -> str:
-    return f"cluster-{cluster}"
 
 
 def role_name(cluster: str) -> str:
@@ -87,20 +83,29 @@ def _grant_in_cluster(cluster: ServerConnection) -> None:
     _bind(cluster, NAMESPACE, ACCOUNT, renews, subject)
 
 
-def _store(server: ServerConnection, name: str, text: str) -> None:
-    namespace = server.names.system_namespace
+def store(server: ServerConnection, cluster: Json, kubeconfig: str) -> None:
+    """Store the Secret of a Cluster, and the Role for it."""
+    namespace, meta = server.names.system_namespace, cluster["metadata"]
+    name = meta["name"]
+    owner = {
+        "apiVersion": cluster["apiVersion"],
+        "kind": cluster["kind"],
+        "name": name,
+        "uid": meta["uid"],
+        "controller": True,
+    }
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": secret_name(name)},
+        "metadata": {"name": inventory_secret(name), "ownerReferences": [owner]},
         "type": "Opaque",
-        "data": {"kubeconfig": base64.b64encode(text.encode()).decode()},
+        "data": {"kubeconfig": base64.b64encode(kubeconfig.encode()).decode()},
     }
     ensure(server, path("api", "v1", "namespaces", namespace, "secrets"), secret)
     rule = {
         "apiGroups": [""],
         "resources": ["secrets"],
-        "resourceNames": [secret_name(name)],
+        "resourceNames": [inventory_secret(name)],
         "verbs": ["get", "update"],
     }
     subject = {"kind": "ServiceAccount", "namespace": namespace, "name": CONTROLLER}

@@ -203,14 +203,15 @@ def hand_out(
 
 
 def ensure(server: ServerConnection, collection: str, body: Json) -> Json:
-    """Create an object, or replace the one of its name, keeping its metadata."""
+    """Create an object, or replace the one of its name, keeping its other metadata."""
     try:
         return server.post(collection, body)
     except CommandRefused as refused:
         if refused.status != CONFLICT:
             raise
     where = f"{collection}{path(body['metadata']['name'])}"
-    return server.put(where, {**body, "metadata": server.get(where)["metadata"]})
+    metadata = {**server.get(where)["metadata"], **body["metadata"]}
+    return server.put(where, {**body, "metadata": metadata})
 
 
 def delete_if_there(server: ServerConnection, where: str) -> None:

@@ -3,7 +3,7 @@
 Reads   clusters; the Secret of each with a kubeconfig; the certificate requests of each cluster
 Writes  an IssuedCertificate for each certificate that a client authority of the cluster issued;
         the condition Inventoried; the Secret, when the token in it is renewed
-Never   changes anything in a cluster
+Never   changes anything in a cluster; uses a Secret that belongs to another Cluster
 
 A cluster is listed and watched, and listed again every hour and after any failure: what is recorded
 depends on its requests, not on events. It removes requests some time after they were decided, so
@@ -29,7 +29,13 @@ from orchid.features.certificates.kinds.issued_certificate import (
 )
 from orchid.features.clusters.connection import ClusterConnection, cluster_client
 from orchid.features.clusters.controllers.cluster_token import renewal, successor, token_in
-from orchid.features.clusters.kinds.cluster import INVENTORIED, Cluster, is_of
+from orchid.features.clusters.kinds.cluster import (
+    CLOCKS_DIFFER,
+    INVENTORIED,
+    Cluster,
+    inventory_secret,
+    is_of,
+)
 from orchid.features.objects.kinds.secret import Secret
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.telemetry import failure_story
@@ -59,6 +65,7 @@ from orchid.kernel.wire.errors import (
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import READ, rule
+from orchid.kernel.wire.references import belongs_to
 from orchid.kernel.wire.struct import replace
 
 log = logging.getLogger(__name__)
@@ -140,15 +147,8 @@ class RecordClusterCertificates(Running):
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _record_all(self, cluster: Cluster) -> None:
-        assert cluster.spec.inventory is not None
-        secret_name = cluster.spec.inventory.secret_name
-        try:
-            secret = await self._client.get(Secret, secret_name, self._home)
-        except NotFound:
-            raise CannotRecord(f"there is no Secret {self._home}/{secret_name}") from None
-        if KEY not in secret.data:
-            raise CannotRecord(f"the Secret {self._home}/{secret_name} has no key {KEY!r}")
-        connection = self._connect(secret.data[KEY], f"Secret {secret_name}")
+        secret = await self._secret(cluster)
+        connection = self._connect(secret.data[KEY], f"Secret {secret.name}")
         await self._renew(secret, connection)
         authorities = _authorities(cluster, self._clock.now())
         listing = _Listing()
@@ -163,6 +163,22 @@ class RecordClusterCertificates(Running):
                         await self._report(cluster, TRUE, "Listed", listing.text)
         finally:
             await connection.transport.close()
+
+    async def _secret(self, cluster: Cluster) -> Secret:
+        """The Secret with the kubeconfig of a cluster; the author of a Cluster can name any."""
+        assert cluster.spec.inventory is not None
+        name = cluster.spec.inventory.secret_name
+        secret = await self._client.find(Secret, name, self._home)
+        if secret is None:
+            raise CannotRecord(f"there is no Secret {self._home}/{name}")
+        if not (belongs_to(secret, cluster) or _is_earlier(secret, cluster)):
+            raise CannotRecord(
+                f"the Secret {self._home}/{name} does not belong to this cluster: "
+                f"`orchid cluster add {cluster.name} --inventory` stores another"
+            )
+        if KEY not in secret.data:
+            raise CannotRecord(f"the Secret {self._home}/{name} has no key {KEY!r}")
+        return secret
 
     async def _record(
         self,
@@ -266,6 +282,18 @@ def _reason(failure: Exception) -> str:
     return "".join(
         character if character.isprintable() else "?" for character in text[:LONGEST_REASON]
     )
+
+
+def _is_earlier(secret: Secret, cluster: Cluster) -> bool:
+    """Whether an earlier version of Orchid stored a Secret, without an owner, for this cluster.
+
+    Its name and the times of creation decide; `orchid cluster add` stored it just before.
+    """
+    meta, since = secret.metadata, cluster.metadata.creation_timestamp
+    if meta.owner_references or meta.name != inventory_secret(cluster.name):
+        return False
+    created = meta.creation_timestamp
+    return bool(created and since and created + CLOCKS_DIFFER >= since)
 
 
 def _authorities(cluster: Cluster, now: datetime) -> list[Any]:

@@ -59,7 +59,7 @@ class ClusterInventory(Wire):
         proto(1),
         describe(
             "A Secret of the system namespace with a kubeconfig under the key `kubeconfig`. It may "
-            "read the cluster's certificatesigningrequests."
+            "read the cluster's certificatesigningrequests. The Cluster is its controlling owner."
         ),
     ] = ""
 
@@ -197,6 +197,11 @@ def name_errors(path: Path, name: str) -> Iterator[FieldError]:
         return
     for problem in subdomain_errors(name):
         yield invalid(path, name, problem)
+
+
+def inventory_secret(cluster: str) -> str:
+    """The name of the Secret that `orchid cluster add` stores for a cluster."""
+    return f"cluster-{cluster}"
 
 
 class _NamesCluster(Protocol):
