@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from orchid.features.acme.kinds.acme_order import REQUEST_PREFIX, AcmeOrder
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest as Request,
 )
 from orchid.kernel.credentials.x509 import pem
+from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.request_conditions import APPROVED
 from orchid.kernel.wire.text import timestamp
@@ -324,6 +326,35 @@ async def test_an_approval_of_an_account_ends_with_its_credential(
     status = await next_order(client, caplog)
 
     assert status == ("valid" if end == "none" else "processing")
+
+
+async def created_again(world: World, order: Answer) -> None:
+    """Somebody who may write AcmeOrders deletes an order that was fetched, and creates it again."""
+    admin, name = world.beside.admin, name_of(order).removeprefix(REQUEST_PREFIX)
+    old = await world.beside.until_like(
+        AcmeOrder, name, "web", lambda one: one.status.fetched is not None
+    )
+    await admin.delete_gone(AcmeOrder, old)
+    owners = old.metadata.owner_references
+    meta = ObjectMeta(name=name, namespace="web", owner_references=owners)
+    await admin.create(AcmeOrder(metadata=meta, spec=old.spec))
+
+
+async def test_an_order_that_is_created_again_keeps_no_approval(issuing: World) -> None:
+    """Its certificate was fetched: the approval was used. The new order says nothing of that."""
+    client = await issuing.client()
+    order = await approved(issuing, client)
+    await client.post((await settled(client, order)).json["certificate"])
+    await created_again(issuing, order)
+
+    later = [await client.order(NAME) for _ in range(3)]
+    for each in later:
+        await client.finalize(each, NAME)
+    for each in later[:2]:  # the next one deletes it, since nobody has approved it
+        await issuing.beside.until_gone(Request, name_of(each))
+
+    records = (await issuing.api.call("GET", ISSUED)).json["items"]
+    assert [one["spec"]["request"]["name"] for one in records] == [name_of(order)]
 
 
 async def test_an_approval_is_for_one_certificate_at_a_time(server_files: Path) -> None:

@@ -18,6 +18,7 @@ from orchid.features.acme.kinds.acme_order import (
 )
 from orchid.features.approval.kept_approvals import REASON, KeptApproval
 from orchid.features.approving.controllers.keep_approvals import KeepApprovals
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest as Request,
 )
@@ -47,11 +48,13 @@ from tests.unit.kernel.credentials import samples
 NOW = MovingClock().now()
 
 
-def order(name: str = "one", **spec: Any) -> AcmeOrder:
+def order(name: str = "one", version: str = "5", **spec: Any) -> AcmeOrder:
     given = {"account": "a", "identifiers": (AcmeIdentifier(type="dns", value="a.example.com"),)}
     given |= {"expires": NOW, **spec}
     owner = owner_reference(account(), "v1")
-    meta = ObjectMeta(name=name, namespace="default", owner_references=(owner,))
+    meta = ObjectMeta(
+        name=name, namespace="default", owner_references=(owner,), resource_version=version
+    )
     return AcmeOrder(metadata=meta, spec=AcmeOrderSpec(**given))
 
 
@@ -96,6 +99,10 @@ SIGNER, FRONTEND = "example.com/web", "system:serviceaccount:default:frontend"
 SUBJECT = (FRONTEND, SIGNER, frozenset({"a.example.com"}))
 
 
+AUTHORITY = CertificateAuthority(metadata=ObjectMeta(name="web", uid="w1"))
+OTHER = CertificateAuthority(metadata=ObjectMeta(name="other", uid="w2"))
+
+
 class FakeClient:
     """Finds what the test put there, and notes what is written."""
 
@@ -117,11 +124,14 @@ class FakeClient:
 def keeping(*there: Object) -> tuple[KeepApprovals, FakeClient]:
     client = FakeClient(*there)
     parts: Any = client, ORCH, MovingClock(), None
-    return KeepApprovals(*parts), client
+    keep = KeepApprovals(*parts)
+    keep._authorities.of = {SIGNER: AUTHORITY, "example.com/other": OTHER}.get  # type: ignore[method-assign]  # without a server
+    return keep, client
 
 
 def account(**spec: Any) -> AcmeAccount:
-    given = {"service_account_name": "frontend", "service_account_uid": "u1", **spec}
+    given = {"service_account_name": "frontend", "service_account_uid": "u1"}
+    given |= {"authority": "web", "authority_uid": "w1", **spec}
     return AcmeAccount(metadata=ObjectMeta(name="a", uid="a1"), spec=AcmeAccountSpec(**given))
 
 
@@ -151,12 +161,18 @@ async def test_a_request_of_an_order_is_that_of_its_account() -> None:
         ((account().with_meta(uid="a2"), order()), {}),
         ((account(service_account_name="other"), order()), {}),
         ((account(service_account_uid="u2"), order()), {}),
+        ((account(authority="other", authority_uid="w2"), order()), {}),
+        ((account(authority_uid="w0"), order()), {}),
+        ((account(), order()), {"signer_name": "example.com/other"}),
+        ((account(), order()), {"signer_name": "example.com/none"}),
+        ((account(), order(version="8")), {}),
         ((account(), order()), {"username": "frontend"}),
         ((account(), order(identifiers=(AcmeIdentifier(type="dns", value="b"),))), {}),
     ],
 )
 async def test_any_other_request_has_no_order(there: Any, asked: dict[str, str]) -> None:
-    """Without an order or its account, of another service account, or for other names."""
+    """Without an order or its account, of another service account or authority, for other names, or
+    with an order that was created again after it."""
     keep, _ = keeping(*there)
 
     assert await keep._order(csr(**asked)) is None
@@ -192,7 +208,9 @@ def issued(request: str = "acme-one", at: datetime = NOW, **status: Any) -> Issu
         approver=Approver(username="alice"),
         approval=Approval(time=NOW.replace(microsecond=0)),
     )
-    meta = ObjectMeta(name=f"0a{request[-3:].encode().hex()}", creation_timestamp=at)
+    meta = ObjectMeta(
+        name=f"0a{request[-3:].encode().hex()}", creation_timestamp=at, resource_version="8"
+    )
     return IssuedCertificate(metadata=meta, spec=spec, status=IssuedCertificateStatus(**status))
 
 
@@ -226,17 +244,20 @@ SECOND = timedelta(seconds=1)
 @pytest.mark.parametrize(
     ("after", "there", "revoked"),
     [
-        (SECOND, (order("one"),), True),
-        (timedelta(), (order("one"),), False),
-        (-SECOND, (order("one"),), False),
+        (SECOND, (account(), order("one")), True),
+        (timedelta(), (account(), order("one")), False),
+        (-SECOND, (account(), order("one")), False),
+        (SECOND, (account(), order("one", version="9")), False),
+        (SECOND, (account(service_account_uid="u2"), order("one")), False),
         (SECOND, (), False),
-        (SECOND, (replace(order("one"), status=AcmeOrderStatus(fetched=NOW)),), False),
+        (SECOND, (account(), replace(order("one"), status=AcmeOrderStatus(fetched=NOW))), False),
     ],
 )
 async def test_a_certificate_that_was_left_is_superseded(
     after: timedelta, there: tuple[Object, ...], revoked: bool
 ) -> None:
-    """Not one that was issued later, nor one that somebody fetched."""
+    """Not one that was issued later, nor one that somebody fetched, also if its order was created
+    again; nor by the order of somebody else."""
     keep, client = keeping(*there)
     record = issued()
     keep._records[SUBJECT] = {record.name: record}
@@ -248,7 +269,7 @@ async def test_a_certificate_that_was_left_is_superseded(
 
 async def test_the_certificate_before_is_superseded_whenever_it_was_issued() -> None:
     """The request waited for it."""
-    keep, client = keeping(order("one"))
+    keep, client = keeping(account(), order("one"))
     record, later = issued(), issued("acme-six")
     keep._records[SUBJECT] = {one.name: one for one in (record, later)}
     keep._successors = {record.name: "acme-two", later.name: "acme-six"}
@@ -261,7 +282,7 @@ async def test_the_certificate_before_is_superseded_whenever_it_was_issued() -> 
 
 async def test_nothing_else_is_superseded() -> None:
     """Of another approval, or the certificate of the request itself."""
-    keep, client = keeping(order("one"))
+    keep, client = keeping(account(), order("one"))
     record = issued()
     keep._records[SUBJECT] = {record.name: record}
 
@@ -271,6 +292,30 @@ async def test_nothing_else_is_superseded() -> None:
     await keep._supersede(csr("acme-two", NOW + SECOND), SUBJECT)
 
     assert client.created == []
+
+
+FETCHED = replace(order("one", version="9"), status=AcmeOrderStatus(fetched=NOW))
+
+
+@pytest.mark.parametrize(
+    ("there", "unfetched"),
+    [
+        ((account(), order("one")), True),
+        ((account(), FETCHED), False),
+        ((account(), order("one", version="9")), False),
+        ((order("one"),), False),
+        ((account(authority="other", authority_uid="w2"), order("one")), False),
+        ((), False),
+    ],
+    ids=["left", "fetched", "created again", "of no account", "of another authority", "gone"],
+)
+async def test_an_approval_is_kept_while_the_order_of_its_certificate_is_there(
+    there: tuple[Object, ...], unfetched: bool
+) -> None:
+    """One that somebody creates again under its name says that nobody fetched anything."""
+    keep, _ = keeping(*there)
+
+    assert await keep._is_unfetched(issued(), order("two")) is unfetched
 
 
 def test_a_request_that_is_gone_has_superseded_nothing() -> None:
@@ -300,8 +345,8 @@ def test_a_fetched_order_ends_with_its_fetch() -> None:
 
 async def test_old_orders_are_swept(tmp_path: Path) -> None:
     async with beside(tmp_path / "data") as world:
-        old = await world.admin.create(order("old", expires=NOW - timedelta(days=8)))
-        new = await world.admin.create(order("new", expires=NOW + timedelta(hours=1)))
+        old = await world.admin.create(order("old", "", expires=NOW - timedelta(days=8)))
+        new = await world.admin.create(order("new", "", expires=NOW + timedelta(hours=1)))
         (cleaner,) = world.made("acme-order-cleaner")
         assert isinstance(cleaner, CleanOrders)
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from orchid.features.acme.acme_accounts import is_account_of
 from orchid.features.acme.kinds.acme_account import AcmeAccount
 from orchid.features.acme.kinds.acme_order import REQUEST_PREFIX, AcmeOrder
 from orchid.features.approval.case import SignerTerms, case_of
@@ -35,7 +36,11 @@ from orchid.features.approval.kept_approvals import (
 from orchid.features.authorities.controllers.follow_authorities import AuthorityFollower
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.features.certificates.kinds.issued_certificate import Approver, IssuedCertificate
+from orchid.features.certificates.kinds.issued_certificate import (
+    Approver,
+    IssuedCertificate,
+    Requester,
+)
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
@@ -51,7 +56,7 @@ from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Controller, Start
 from orchid.kernel.wire.errors import AlreadyExists, Forbidden
-from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import READ, may_record_events, rule
 from orchid.kernel.wire.references import is_owned_by
@@ -196,22 +201,41 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
 
     async def _order(self, csr: CertificateSigningRequest) -> AcmeOrder | None:
         """The order of a request, if its account is the requester and its names are equal."""
-        user = account_of(csr.spec.username)
-        if user is None:
+        spec = csr.spec
+        requester = Requester(username=spec.username, uid=spec.uid)
+        order = await self._order_for(csr.name, requester, spec.signer_name, csr)
+        if order is None:
+            return None
+        request = signing_request.parse_once(spec.request or b"")
+        return None if order.difference(request) else order
+
+    async def _order_of(self, record: IssuedCertificate) -> AcmeOrder | None:
+        """The order of a certificate."""
+        spec = record.spec
+        return await self._order_for(spec.request.name, spec.requester, spec.signer_name, record)
+
+    async def _order_for(
+        self, request: str, requester: Requester, signer: str, later: Object
+    ) -> AcmeOrder | None:
+        """The order of a request by its name, if it is of this requester and signer.
+
+        None for an order that was created again under the name, after the object `later`: that
+        nobody fetched its certificate says nothing of the one before.
+        """
+        user, authority = account_of(requester.username), self._authorities.of(signer)
+        if user is None or authority is None:
             return None
         namespace, name = user
-        order = await self._client.find(AcmeOrder, csr.name.removeprefix(REQUEST_PREFIX), namespace)
-        if order is None:
+        order = await self._client.find(AcmeOrder, request.removeprefix(REQUEST_PREFIX), namespace)
+        if order is None or (_revision(order) > _revision(later) and not order.status.fetched):
             return None
         account = await self._client.find(AcmeAccount, order.spec.account, namespace)
         if account is None or not is_owned_by(order, account):
             return None  # of an earlier account with this name
-        if account.spec.service_account_name != name:
+        if not is_account_of(account, authority):
             return None
-        if account.spec.service_account_uid != csr.spec.uid:
-            return None  # of an earlier account with this name
-        request = signing_request.parse_once(csr.spec.request or b"")
-        return None if order.difference(request) else order
+        used = account.spec.service_account_name, account.spec.service_account_uid
+        return order if used == (name, requester.uid) else None
 
     async def _delete_older(self, csr: CertificateSigningRequest, subject: Subject) -> None:
         """Delete undecided requests that this one replaces: nobody needs to decide about them."""
@@ -241,11 +265,6 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
     def _is_person(self, approver: Approver) -> bool:
         name = approver.username
         return bool(name) and not approver.policy and not name.startswith(self._others)
-
-    async def _order_of(self, record: IssuedCertificate) -> AcmeOrder | None:
-        user = account_of(record.spec.requester.username)
-        name = record.spec.request.name.removeprefix(REQUEST_PREFIX)
-        return await self._client.find(AcmeOrder, name, user[0]) if user else None
 
     async def _is_unfetched(self, record: IssuedCertificate, new: AcmeOrder) -> bool:
         """Whether nobody has fetched the certificate of a record."""
@@ -338,7 +357,12 @@ def _from_issue(not_before: datetime, not_after: datetime) -> timedelta:
 def _age(csr: CertificateSigningRequest) -> tuple[datetime, int]:
     """Sort key; the revision orders requests of the same second."""
     meta = csr.metadata
-    return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), int(meta.resource_version)
+    return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), _revision(csr)
+
+
+def _revision(stored: Object) -> int:
+    """When an object was written last, in the order of the store."""
+    return int(stored.metadata.resource_version)
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepApprovals:
