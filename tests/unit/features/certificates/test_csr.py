@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from orchid.features.certificates.commands.requesting import Wanted, build, load_key
+from orchid.kernel.credentials.authorities.validity import leaf_validity
 from orchid.kernel.credentials.x509 import signing_request
 from orchid.kernel.credentials.x509.certificate_request import AlternativeNames
 from orchid.kernel.terminal import times
@@ -264,10 +265,25 @@ def test_a_renewal_asks_for_the_same(server: Server, run: Run, held: Any) -> Non
     assert first["metadata"] == {"name": "alice-2"}
     assert (first["spec"]["signerName"], other["spec"]["signerName"]) == (WEB, "x.io/y")
     assert first["spec"]["usages"] == ["client auth"]
-    assert first["spec"]["expirationSeconds"] == 30 * 86400 - 300
+    assert first["spec"]["expirationSeconds"] == 30 * 86400
     assert subject_of(request) == ("alice", ())
     assert tuple(request.dns_names) == ("a.example",)
     assert request.public_key == held.public_key()
+
+
+@pytest.mark.parametrize("lifetime", [timedelta(hours=1), timedelta(hours=8), timedelta(days=30)])
+def test_a_renewal_lives_as_long_as_the_certificate_before(
+    server: Server, run: Run, held: Any, lifetime: timedelta
+) -> None:
+    """Back-dating extends the certificate only if its lifetime is below eight hours."""
+    begin, end = leaf_validity(lifetime, times.now(), times.now() + timedelta(days=365))
+    leaf = chains.make("alice", key=chains.OTHER_P256, start=begin, end=end, serial=0xA1)
+    Path("alice.crt").write_bytes(leaf.public_bytes(Encoding.PEM))
+
+    assert run("csr", "renew", "alice") == 0
+
+    [sent] = server.sent("POST", REQUESTS)
+    assert sent["spec"]["expirationSeconds"] == lifetime.total_seconds()
 
 
 @pytest.mark.parametrize(("within", "sends"), [("28d", False), ("30d", True)])
@@ -445,10 +461,19 @@ def test_a_certificate_is_fetched(
         ([], {}, "nobody has decided"),
         (
             [],
-            {"policies": [{"selected": True}], "message": "too long"},
+            {"outcome": "Leave", "policies": [{"selected": True}], "message": "too long"},
             "no policy approves it (too long)",
         ),
-        ([], {"policies": [{"selected": False}], "message": "too long"}, "nobody has decided"),
+        (
+            [],
+            {"outcome": "Approve", "policies": [{"selected": True}], "message": "by web"},
+            "nobody has decided",
+        ),
+        (
+            [],
+            {"outcome": "Leave", "policies": [{"selected": False}], "message": "too long"},
+            "nobody has decided",
+        ),
     ],
 )
 def test_each_reason_why_there_is_no_certificate(  # noqa: PLR0917 -- the columns of the table

@@ -25,7 +25,7 @@ from orchid.features.certificates.commands import policy_reason
 from orchid.features.certificates.commands.request_flags import SIGNERS, file_name, url
 from orchid.features.certificates.commands.responses import certificate_of, wait_for
 from orchid.kernel.credentials import files, keys
-from orchid.kernel.credentials.authorities.validity import BACKDATE
+from orchid.kernel.credentials.authorities.validity import lifetime_of
 from orchid.kernel.credentials.refusals import NotPermitted, Refusal
 from orchid.kernel.credentials.x509 import certificates, signing_request, usages
 from orchid.kernel.credentials.x509.certificate_request import AlternativeNames, build_request
@@ -326,8 +326,7 @@ def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted
         contents = certificates.read_contents(certificates.read(certificates.encode(leaf)))
     except (Refusal, ValueError) as problem:
         raise Complaint(f"{file} cannot be renewed: {problem}", USAGE) from None
-    # Issued certificates are back-dated a little, so that clocks may differ.
-    life = leaf.not_valid_after_utc - leaf.not_valid_before_utc - BACKDATE
+    life = lifetime_of(leaf.not_valid_before_utc, leaf.not_valid_after_utc)
     names = AlternativeNames(
         list(contents.dns_names),
         [str(address) for address in contents.ip_addresses],
