@@ -34,7 +34,8 @@ def _reported(server: ServerConnection, request: Json) -> str:
 def _reviewed(server: ServerConnection, request: Json) -> str:
     status = _review(server, request)
     selected = any(policy["selected"] for policy in status.get("policies") or ())
-    return str(status.get("message") or "") if selected else ""
+    is_left = status.get("outcome") == "Leave"  # otherwise the decision is about to be written
+    return str(status.get("message") or "") if selected and is_left else ""
 
 
 def review(server: ServerConnection, request: Json) -> Json:
