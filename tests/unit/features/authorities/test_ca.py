@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.wire.naming import ORCH
+from tests.unit.kernel.credentials import chains
 from tests.unit.kernel.terminal.answering import Server, commands
 
 Run = Callable[..., int]
@@ -230,6 +232,19 @@ def test_a_chain_is_installed_in_the_key_that_waits(
     assert run("ca", "install", "web", files[0]) == 1
     assert "no key of web waits" in capsys.readouterr().err
     assert run("ca", "install", "web", files[0].parent / "gone") == 2
+
+
+def test_a_chain_without_its_root_is_refused(
+    server: Server, run: Run, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Clients would trust the intermediate, and its key keeps its root."""
+    below = chains.make("Below", "Offline Root", ca=True)
+    files[0].write_bytes(below.public_bytes(Encoding.PEM))
+
+    assert run("ca", "install", "web", files[0]) == 2
+
+    assert "is not a root: append that of its issuer" in capsys.readouterr().err
+    assert not server.sent("PUT")
 
 
 # -- list and show ----------------------------------------------------------------------------

@@ -174,14 +174,23 @@ def _install_arguments(parser: argparse.ArgumentParser) -> None:
 def _install(arguments: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.kernel.credentials import files
     from orchid.kernel.credentials.refusals import Refusal
+    from orchid.kernel.credentials.x509 import certificates
 
     try:
-        chain = files.read_bounded(arguments.file).decode("latin-1")
-    except Refusal as refusal:
-        raise Complaint(str(refusal), USAGE) from None
+        data = files.read_bounded(arguments.file)
+        last = certificates.parse_blocks(data)[-1]
+        issuer, subject = last.issuer.rfc4514_string(), last.subject.rfc4514_string()
+    except (Refusal, ValueError) as problem:
+        raise Complaint(f"{arguments.file}: {problem}", USAGE) from None
+    if issuer != subject:
+        raise Complaint(
+            f"{arguments.file}: the last certificate, {subject}, is not a root: append that of its "
+            f"issuer, {issuer}; clients trust the last certificate, and that cannot be changed",
+            USAGE,
+        )
     name = arguments.key or _waiting_key(server, arguments.name)
     signing_key = server.get(key.url(server, name))
-    signing_key["spec"]["chain"] = chain
+    signing_key["spec"]["chain"] = data.decode("latin-1")
     changed = server.put(key.url(server, name), signing_key)
     if not print_for_programs(arguments.output, changed):
         say(f"installed the chain of {name}")
@@ -195,7 +204,9 @@ def _waiting_key(server: ServerConnection, authority: str) -> str:
         is_waiting = status.get("request") and not status.get("certificate")
         if signing_key["spec"].get("authority") == authority and is_waiting:
             return name_of(signing_key)
-    raise Complaint(f"no key of {authority} waits for a chain; --key renews that of another")
+    raise Complaint(
+        f"no key of {authority} waits for a chain; to renew the chain of another key, use --key"
+    )
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
