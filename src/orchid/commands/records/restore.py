@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             _restore(arguments, database, directory, unnoted, changes)
     except StoreError as problem:
         raise Complaint(str(problem)) from None
-    revived.report(changes)
+    revived.report(changes, revokes=bool(arguments.revoke_tokens), is_done=not arguments.dry_run)
     if revoked is not None or unnoted:
         _report_revocations({**unnoted, **(revoked or {})}, database)
     if revoked is None:

@@ -163,14 +163,21 @@ def ledger_entries(key: str, value: bytes) -> list[tuple[str, bytes]]:
     return [(change.key, change.value) for change in changes if change.value is not None]
 
 
-def report(revived: Revived) -> None:
-    """Report credentials that are valid again, and what is unknown."""
+def report(revived: Revived, *, revokes: bool, is_done: bool) -> None:
+    """Report credentials that are valid again, and what is unknown.
+
+    `revokes`: tokens are revoked by this restore; `is_done`: it is not a dry run.
+    """
     if revived.deleted is None:
+        tokens = (
+            "Tokens of all accounts in the backup are valid until they expire; "
+            "--revoke-tokens all revokes them. "
+        )
         remark(
             "which credentials were deleted after the backup is not known: there is no readable "
-            "database in place. Tokens of all accounts in the backup are valid until they expire; "
-            "--revoke-tokens all revokes them. Policies, roles, ACME accounts and keys are as in "
-            "the backup. Certificates issued after the backup are valid, but not in the inventory"
+            f"database in place. {'' if revokes else tokens}Policies, roles, ACME accounts and "
+            "keys are as in the backup. Certificates issued after the backup are valid, but not "
+            "in the inventory"
         )
         return
     if revived.deleted:
@@ -186,9 +193,11 @@ def report(revived: Revived) -> None:
             "keys created after the backup, whose signatures are refused: "
             f"{_some(revived.lost_keys)}"
         )
-    if revived.deleted_accounts:
+    if revived.deleted_accounts and not revokes:
+        # After the restore there is nothing left to compare with: the flag would revoke nothing.
+        flag = "" if is_done else "--revoke-tokens deleted, or, "
         remark(
-            "revoke tokens of these accounts: --revoke-tokens deleted, or, when the server runs, "
+            f"revoke tokens of these accounts: {flag}when the server runs, "
             "orchid revoke account/NAMESPACE/NAME"
         )
     if revived.issued:

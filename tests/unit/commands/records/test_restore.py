@@ -241,7 +241,10 @@ def test_tokens_are_revoked_of_all_accounts_or_of_those_that_come_back(
     printed = capsys.readouterr()
     assert printed.out.count("deleted after the backup, and valid again:") == 2
     assert "  service accounts, with their tokens: ci/old\n" in printed.out
-    assert "orchid revoke account/NAMESPACE/NAME" in printed.err
+    dry, done = ("when the server runs, orchid revoke account/NAMESPACE/NAME",) * 2
+    assert (dry in printed.err) == (not which)
+    assert printed.err.count(f"--revoke-tokens deleted, or, {dry}") == (not which)
+    assert printed.err.count(f"these accounts: {done}") == (not which)
 
 
 def test_deleted_accounts_are_unknown_without_a_database_in_place(
@@ -254,7 +257,14 @@ def test_deleted_accounts_are_unknown_without_a_database_in_place(
     assert "use --revoke-tokens all" in capsys.readouterr().err
     assert restore(backup, data, "--revoke-tokens", "all") == 0
     assert len(lines_of(data)) == 1
-    assert "which credentials were deleted after the backup is not known" in capsys.readouterr().err
+    revoked = capsys.readouterr().err
+    assert "which credentials were deleted after the backup is not known" in revoked
+    assert "are valid until they expire" not in revoked
+    (data / DATABASE).unlink()
+    assert restore(backup, data) == 0
+    assert (
+        "are valid until they expire; --revoke-tokens all revokes them" in capsys.readouterr().err
+    )
 
 
 def test_keys_and_certificates_of_later_are_named(
