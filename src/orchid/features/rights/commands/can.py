@@ -119,7 +119,18 @@ def _what(arguments: argparse.Namespace, server: ServerConnection) -> Json:
 
 
 def group_of(server: ServerConnection, resource: str) -> str:
-    """The API group that serves a resource; raises a Complaint if there is none."""
+    """The API group of a resource or of names in rules; raises a Complaint if there is none."""
+    names = server.names
+    unserved = {
+        "audiences": names.identity,
+        "groups": "",
+        "signers": names.certificates,
+        "uids": names.authentication,
+        "userextras": names.authentication,
+        "users": "",
+    }
+    if resource in unserved:
+        return unserved[resource]
     urls = {"": "/api/v1"}
     for each in server.get("/apis").get("groups", ()):
         preferred = (each.get("preferredVersion") or {}).get("groupVersion", "")
@@ -130,4 +141,7 @@ def group_of(server: ServerConnection, resource: str) -> str:
             return group
     if resource == "*":
         return "*"
-    raise Complaint(f"the server has no resource {resource!r}; use the plural, like secrets", USAGE)
+    raise Complaint(
+        f"the server has no resource {resource!r}; use the plural, like secrets, or RESOURCE.GROUP",
+        USAGE,
+    )
