@@ -39,8 +39,9 @@ def wanted(server: Any, what: str, **options: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["lift"], "a second name goes with lift"),
-        (["user/jane", "other"], "a second name goes with lift"),
+        (["lift"], "lift needs the name of a revocation"),
+        (["user/jane", "other"], "only lift takes a second name"),
+        (["token", "builder.token"], "orchid revoke token < FILE"),
         *((["--before", END, what], "--before is for") for what in ("cert/1", "token", "self")),
         (["--before", END, "lift", "x"], "--before is for"),
         *((["--certificates", what], "--certificates is for") for what in ("authority/a", "key/k")),

@@ -74,7 +74,11 @@ NO_TOKEN = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help=f"{FORMS_OF_WHAT}; or lift")
+    parser.add_argument(
+        "what",
+        metavar="WHAT",
+        help=f"{FORMS_OF_WHAT}; or lift. token reads the token from standard input",
+    )
     parser.add_argument(
         "name", metavar="NAME", nargs="?", default="", help="with lift: the revocation to delete"
     )
@@ -108,8 +112,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     word, _, rest = arguments.what.partition("/")
-    if bool(arguments.name) != (arguments.what == LIFT):
-        raise Complaint("a second name goes with lift, and lift with one", USAGE)
+    if arguments.name and arguments.what == "token":
+        raise Complaint("the token is read from standard input: orchid revoke token < FILE", USAGE)
+    if arguments.what == LIFT and not arguments.name:
+        raise Complaint("lift needs the name of a revocation: orchid revoke lift NAME", USAGE)
+    if arguments.name and arguments.what != LIFT:
+        raise Complaint("only lift takes a second name", USAGE)
     if arguments.before and word not in ("account", "authority", "user"):
         raise Complaint("--before is for accounts, authorities and users", USAGE)
     if arguments.certificates and word not in ("account", "user"):
