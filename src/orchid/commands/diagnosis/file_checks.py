@@ -99,12 +99,21 @@ def _lost(path: Path, here: Installation) -> str:
     return "put it back from a copy: the next start makes a new one, which nobody trusts yet"
 
 
+def _is_reissued(path: Path, here: Installation) -> bool:
+    """Whether a missing file is the server's own serving certificate."""
+    is_own = not here.settings.given.tls_cert_file and path == here.files.serving_certificate
+    return is_own and not path.exists()
+
+
 def certificates_and_keys(here: Installation) -> Iterator[Finding]:
     """Certificates match their keys."""
     files = here.files
     is_stored = here.settings.stores_authority
     if _unreadable(files.serving_key) or (not is_stored and _unreadable(files.ca_key)):
         return  # already reported
+    if _is_reissued(files.serving_certificate, here):
+        yield soon(f"{files.serving_certificate} is missing", "the next start makes a new one")
+        return
     try:
         if not is_stored:
             Authority.load_files(files.ca_certificate, files.ca_key)
@@ -121,6 +130,8 @@ def certificates_and_keys(here: Installation) -> Iterator[Finding]:
 def certificate_ends(here: Installation) -> Iterator[Finding]:
     """No certificate of the server has expired, or expires within 30 days."""
     for file in certificate_files(here.settings, here.files):
+        if _is_reissued(file.path, here):
+            continue  # already reported
         try:
             end = file.end()
         except Refusal as refusal:

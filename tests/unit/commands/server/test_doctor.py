@@ -145,6 +145,26 @@ def test_damage_is_reported(
     assert any(words in text for text in reported), found
 
 
+def test_a_serving_certificate_that_is_lost_is_made_again(data: Path, examine: Examine) -> None:
+    """By the next start, which the advice says; one finding, and no fault."""
+    (data / "serving.crt").unlink()
+
+    code, found = examine()
+
+    assert (code, [each["check"] for each in found]) == (0, ["pairs"])
+    assert found[0]["advice"] == "the next start makes a new one"
+
+
+def test_a_lost_certificate_of_the_operator_is_a_fault(data: Path, examine: Examine) -> None:
+    """The server never makes that."""
+    pair = ("--tls-cert-file", str(data / "own.crt"), "--tls-private-key-file")
+
+    code, found = examine(*pair, str(data / "serving.key"))
+
+    assert code == 1
+    assert "own.crt" in str(found)
+
+
 def test_one_cause_is_reported_once(data: Path, examine: Examine) -> None:
     """A key that others can read is a matter of its mode, and of nothing else."""
     (data / "ca.key").chmod(0o644)
