@@ -369,7 +369,11 @@ class Given(Written, frozen=True):
     ] = LedgerTokens("counted")
     # record
     audit_log_path: Annotated[
-        str, Help(description="File for the audit record; '-' for standard output; empty for none.")
+        str,
+        Help(
+            description="File for the audit record, together with --audit-policy-file; "
+            "'-' for standard output; empty for none."
+        ),
     ] = ""
     audit_policy_file: Annotated[str, Help(description="Policy of the audit record.")] = ""
     log_format: Annotated[LogFormat, Help(description="text or json.")] = LogFormat("text")

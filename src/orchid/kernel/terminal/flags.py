@@ -63,7 +63,7 @@ def add_lifetime(
 
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
-    add_duration(parser, "--wait", "1m", "how long (default: 1m)", default=60)
+    add_duration(parser, "--wait", "1m", "wait so long (default: 1m)", default=60)
 
 
 def add_certificate_and_key(parser: argparse.ArgumentParser, words: str) -> None:

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _status(arguments)
     if arguments.action == "check":
         count = len(_read(arguments.config).outputs)
-        say(f"{arguments.config}: {count} outputs, no mistakes")
+        say(f"{arguments.config}: {count} output{'s' if count != 1 else ''}, no mistakes")
         if not count:
             remark("without outputs the agent renews only the identity of its host")
         return 0
