@@ -14,7 +14,6 @@ signature covers exactly the inspected bytes. Only `create` and `certify` make C
 import datetime
 import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -79,6 +78,7 @@ from orchid.kernel.credentials.x509.usages import (
     CLIENT_AUTH,
     DIGITAL_SIGNATURE,
     SERVER_AUTH,
+    agreed_usages,
     extended_usages,
     key_usage_bits,
 )
@@ -118,11 +118,12 @@ class Authority:
         self._private = key
         self._der = certificates.encode(self.certificate)
         self._issuer = certificates.read_parts(self._der).subject
-        self._key_id = subject_key_id(self.certificate)
+        # The key identifier in issued certificates; empty if the authority has none.
+        self.key_id = subject_key_id(self.certificate)
         self._signs_lists = may_sign_lists(self.certificate)
         # A verifier needs every certificate of the chain, so the first expiry counts.
         self._end = min(link.not_valid_after_utc for link in self.chain)
-        self._inspector = Inspector(end=self._end, authority_key=self._key_id)
+        self._inspector = Inspector(end=self._end, authority_key=self.key_id)
         self._intermediates = encode_intermediates((*self.chain, *cross))
 
     @classmethod
@@ -228,11 +229,6 @@ class Authority:
         )
 
     @property
-    def key_id(self) -> bytes:
-        """The key identifier in issued certificates; empty if the authority has none."""
-        return self._key_id
-
-    @property
     def public_key(self) -> CertifiedKey:
         return self._private.public_key()
 
@@ -279,7 +275,7 @@ class Authority:
             self.limits.check(request, usages)
         not_before, not_after = leaf_validity(lifetime, now, self._end)
         certified = profile.certified_usages(usages, request.key_algorithm)
-        bits, extended = _agreed_usages(tuple(certified))
+        bits, extended = agreed_usages(tuple(certified))
         template = Template(
             subject=request.certified_subject,
             # Our encoding of the key; the sender's may be unusual.
@@ -294,11 +290,7 @@ class Authority:
             uris=request.uris,
             crl_url=crl_url if self._signs_lists else "",
         )
-
-        def review(contents: certificates.CertificateContents) -> None:
-            profile.check(contents, usages)
-
-        return self._inspect_and_sign(template, now, review)
+        return self._inspect_and_sign(template, now, lambda body: profile.check(body, usages))
 
     def sign_for_pod(
         self,
@@ -318,7 +310,7 @@ class Authority:
         usages = profile.usages(())
         profile.refuse_key(stub)
         profile.check(certificates.CertificateContents(subject, uris=uris), usages)
-        bits, extended = _agreed_usages(tuple(profile.certified_usages(usages, stub.key_algorithm)))
+        bits, extended = agreed_usages(tuple(profile.certified_usages(usages, stub.key_algorithm)))
         not_before, not_after = pod_validity(lifetime, now, self._end)
         template = Template(
             subject=subject,
@@ -330,11 +322,7 @@ class Authority:
             uris=uris,
             crl_url=crl_url if self._signs_lists else "",
         )
-
-        def review(contents: certificates.CertificateContents) -> None:
-            profile.check(contents, usages)
-
-        return self._inspect_and_sign(template, now, review)
+        return self._inspect_and_sign(template, now, lambda body: profile.check(body, usages))
 
     def issue(
         self,
@@ -352,7 +340,7 @@ class Authority:
         not_before, not_after = leaf_validity(lifetime, now, self._end)
         asked = tuple(usages)
         self._refuse_other_purposes(asked)
-        bits, extended = _agreed_usages(asked)
+        bits, extended = agreed_usages(asked)
         hosts = tuple(dns_names)
         for host in hosts:
             refuse_bad_host(host, wildcards=True)
@@ -435,7 +423,7 @@ class Authority:
         """Sign the complete CRL of this authority; DER."""
         if not self._signs_lists:
             raise NotPermittedToSign("the authority's key usage does not permit revocation lists")
-        key_id = self._key_id or key_digest(spki_of(self.certificate))
+        key_id = self.key_id or key_digest(spki_of(self.certificate))
         body = encode_list_body(
             revoked,
             edition,
@@ -468,7 +456,7 @@ class Authority:
         `above`: the chain to append; None for that of the authority.
         """
         serial = new_serial(now, self._random)
-        body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
+        body = encode_body(template, serial, self._algorithm, self._issuer, self.key_id)
         # The library only parses certificates with a signature; this one is empty.
         candidate = assemble(body, self._algorithm, b"")
         contents = self._inspector.inspect(candidate, template, serial)
@@ -489,13 +477,3 @@ class Authority:
 
 def _no_review(_contents: certificates.CertificateContents) -> None:
     """Accept: certificates for this server are subject to no signer's rules."""
-
-
-@lru_cache(maxsize=64)  # most certificates of a signer have the same usages
-def _agreed_usages(usages: tuple[str, ...]) -> tuple[frozenset[int], tuple[str, ...]]:
-    """Key usage bits and extended key usages of a certificate for some usages."""
-    bits = key_usage_bits(usages)
-    # RFC 5280 section 4.2.1.3: without key agreement these two are undefined.
-    if {7, 8} & bits and 4 not in bits:  # noqa: PLR2004 - bit numbers of the RFC
-        raise NotPermitted("encipher only and decipher only need key agreement")
-    return bits, extended_usages(usages)

@@ -75,6 +75,16 @@ def extended_usages(usages: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(oid for usage, oid in EXTENDED_USAGES.items() if usage in asked))
 
 
+@lru_cache(maxsize=64)  # most certificates of a signer have the same usages
+def agreed_usages(usages: tuple[str, ...]) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Key usage bits and extended key usages of a certificate for some usages."""
+    bits = key_usage_bits(usages)
+    # RFC 5280 section 4.2.1.3: without key agreement these two are undefined.
+    if {7, 8} & bits and 4 not in bits:  # noqa: PLR2004 - bit numbers of the RFC
+        raise NotPermitted("encipher only and decipher only need key agreement")
+    return bits, extended_usages(usages)
+
+
 @lru_cache(maxsize=256)
 def usages_of(bits: frozenset[int], oids: tuple[str, ...]) -> tuple[str, ...]:
     """The usages of a certificate, in table order; of two names for one the preferred."""
