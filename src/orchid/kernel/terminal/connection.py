@@ -361,10 +361,10 @@ class ServerConnection:
         text = printable(said or f"the server answered with status {status}")
         who = f"{self.access.user!r} of {self.source}"
         if status == UNAUTHORIZED:
-            return (
-                f"{self.access.server} does not accept the credential of {who}: it may have "
-                f"expired, be revoked, or be for another server or audience ({text})"
+            why = _expiry(self.access.certificate) or (
+                "it may have expired, be revoked, or be for another server or audience"
             )
+            return f"{self.access.server} does not accept the credential of {who}: {why} ({text})"
         if status == FORBIDDEN:
             if "at the cluster scope" in text:
                 text += "\nIn a single namespace it may be allowed: try --namespace."
@@ -384,6 +384,18 @@ class ServerConnection:
         return NoAnswer(f"cannot reach {where}: {failure_reason(error)}")
 
 
+def _expiry(chain: bytes) -> str:
+    """When a client certificate ended, by the clock of this machine; "" if it has not."""
+    from orchid.kernel.credentials.refusals import Refusal
+    from orchid.kernel.credentials.x509 import certificates
+
+    try:
+        end = certificates.parse_blocks(chain)[0].not_valid_after_utc
+    except (Refusal, ValueError):
+        return ""
+    return f"its certificate ended {times.until(end)}" if end <= times.now() else ""
+
+
 def _untrusted(where: str, error: ssl.SSLCertVerificationError, *, is_by_flag: bool) -> str:
     """The reason why a server's certificate is not accepted; most often a clock, or other files."""
     now = times.now().isoformat(timespec="minutes")
@@ -395,7 +407,8 @@ def _untrusted(where: str, error: ssl.SSLCertVerificationError, *, is_by_flag: b
     if error.verify_code == EXPIRED:
         return (
             f"the certificate of {where}, has expired by the clock of this machine, which says "
-            f"{now}. If the clock is right, restart the server: it renews its certificate."
+            f"{now}. If it is right, check the clock of the server, and restart the server: it "
+            "renews its certificate."
         )
     help_text = "Was the data directory created again? Then use its new admin.kubeconfig."
     if is_by_flag:

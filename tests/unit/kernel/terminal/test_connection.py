@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from orchid.kernel.outbound.kubeconfig import ServerAccess
 from orchid.kernel.terminal.connection import (
@@ -22,7 +24,9 @@ from orchid.kernel.terminal.connection import (
 )
 from orchid.kernel.terminal.kubeconfig_file import ENVIRONMENT, SERVER_FLAG, FoundKubeconfig
 from orchid.kernel.terminal.output import USAGE, Complaint
+from tests.unit.kernel.credentials import chains
 
+LONG_AGO = datetime.now(UTC) - timedelta(days=9)
 ADDRESS = "https://10.0.0.1:6443"
 FOUND = FoundKubeconfig((Path("config"),), ENVIRONMENT)
 
@@ -75,6 +79,27 @@ def test_other_server_may_be_asked() -> None:
     server.post("/api/v1/namespaces/ci/serviceaccounts/a/token", {})
 
     assert len(server.sent) == 3
+
+
+@pytest.mark.parametrize(
+    ("certificate", "text"),
+    [
+        (chains.make(end=datetime.now(UTC) - timedelta(hours=2), start=LONG_AGO), "ended 20"),
+        (chains.make(end=datetime.now(UTC) + timedelta(hours=2)), "it may have expired"),
+        (None, "it may have expired"),
+    ],
+)
+def test_an_expired_certificate_is_named(certificate: x509.Certificate | None, text: str) -> None:
+    """The server answers every bad credential alike; the holder can read the date."""
+    server = Scripted("v1.36.0+orchid.1", is_meant=True)
+    data = certificate.public_bytes(Encoding.PEM) if certificate else b""
+    server.access = ServerAccess(server=ADDRESS, user="ann", certificate=data)
+
+    refusal = server._refusal(401, {"message": "Unauthorized"})
+
+    assert "does not accept the credential of 'ann'" in refusal
+    assert text in refusal
+    assert refusal.endswith("(Unauthorized)")
 
 
 class Attempts:
