@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import apsw
 
@@ -234,10 +234,27 @@ def _etcd(endpoints: Sequence[str]) -> Iterator[Finding]:
         yield soon(text, advice)
     else:
         yield wrong(text, advice)
+    if plain := [_url(each).netloc.rpartition("@")[2] for each in endpoints if _is_plain(each)]:
+        yield wrong(
+            f"etcd at {', '.join(plain)} is used without TLS: others in the network can read and "
+            "change every object",
+            "use https:// with --etcd-cafile, --etcd-certfile and --etcd-keyfile",
+        )
+
+
+def _url(endpoint: str) -> SplitResult:
+    return urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
+
+
+def _is_plain(endpoint: str) -> bool:
+    """Whether an endpoint is without TLS, on another machine."""
+    url = _url(endpoint)
+    is_local = url.hostname in ("localhost", "::1") or (url.hostname or "").startswith("127.")
+    return url.scheme != "https" and not is_local
 
 
 def _listens(endpoint: str) -> bool:
-    url = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
+    url = _url(endpoint)
     try:
         socket.create_connection((url.hostname or "", url.port or ETCD_PORT), SECONDS).close()
     except (OSError, ValueError):

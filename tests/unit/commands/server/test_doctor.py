@@ -240,6 +240,35 @@ def test_etcd_without_a_majority_is_reported(
     ]
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "is_wrong"),
+    [
+        ("http://etcd.invalid:2379", True),
+        ("ann:secret@etcd.invalid:2379", True),
+        ("https://etcd.invalid:2379", False),
+        ("http://127.0.0.1:1", False),
+        ("http://localhost:1", False),
+        ("[::1]:1", False),
+    ],
+)
+def test_etcd_elsewhere_without_tls_is_reported(
+    examine: Examine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    endpoint: str,
+    is_wrong: bool,
+) -> None:
+    """By its address, without a password."""
+    monkeypatch.setattr(file_checks, "_listens", lambda _endpoint: True)
+
+    _, found = examine("--etcd-servers", endpoint, *sealing_flags(tmp_path))
+
+    reported = [each["text"] for each in found if "without TLS" in each["text"]]
+    assert bool(reported) == is_wrong
+    assert "secret" not in str(reported)
+    assert all("etcd at etcd.invalid:2379 " in text for text in reported)
+
+
 def test_etcd_without_encryption_is_reported(examine: Examine) -> None:
     """A copy of etcd would hold every Secret, and the keys of authorities."""
     with socket.create_server(("127.0.0.1", 0)) as alive:
