@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 
 from orchid.features.accounts.kinds.service_account import ServiceAccount
-from orchid.features.objects.controllers.clean_events import CleanEvents
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.objects.kinds.event import Event
 from orchid.features.objects.kinds.namespace import Namespace
@@ -17,6 +16,7 @@ from orchid.features.trust_bundles.kinds.cluster_trust_bundle import (
     ClusterTrustBundleSpec,
 )
 from orchid.kernel.client.client import ListSelection
+from orchid.kernel.runtime.expiring import Cleaner
 from orchid.kernel.wire.meta import ObjectMeta, OwnerReference
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.policy_rules import PolicyRule
@@ -330,7 +330,7 @@ async def test_old_events_are_removed(world: Beside) -> None:
 
         event = await world.until(any_event)
     (controller,) = world.made("event-cleaner")
-    assert isinstance(controller, CleanEvents)
+    assert isinstance(controller, Cleaner)
     await controller.sweep()
     assert await world.admin.find(Event, event.name, "default")
 

@@ -15,6 +15,7 @@ from orchid.kernel.runtime.loop import Running
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import PolicyRule
 
+Rights = Callable[[Naming], tuple[PolicyRule, ...]]
 Build = Callable[[Client, ControllerContext, EventRecorder], Running | None]
 
 
@@ -23,10 +24,10 @@ class ComponentIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # of a controller, for --controllers
     account: str  # its service account, in the system namespace; may hold {component}
-    rights: Callable[[Naming], tuple[PolicyRule, ...]]  # the minimum it needs
+    rights: Rights  # the minimum it needs
     in_system_namespace: bool = False  # whether its permissions are limited to it
     # Additional permissions, in the system namespace alone.
-    rights_at_home: Callable[[Naming], tuple[PolicyRule, ...]] = lambda names: ()
+    rights_at_home: Rights = lambda names: ()
     # Whether it may get the Secrets that certificate authorities name; no role can list these.
     reads_authority_keys: bool = False
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from orchid.features.acme.controllers.clean_orders import CleanOrders, is_over
+from orchid.features.acme.controllers.clean_orders import is_over
 from orchid.features.acme.kinds.acme_account import AcmeAccount, AcmeAccountSpec
 from orchid.features.acme.kinds.acme_order import (
     AcmeIdentifier,
@@ -37,6 +37,7 @@ from orchid.features.certificates.kinds.issued_certificate import (
 )
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
 from orchid.kernel.client.client import DELETED
+from orchid.kernel.runtime.expiring import Cleaner
 from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.references import owner_reference
@@ -348,7 +349,7 @@ async def test_old_orders_are_swept(tmp_path: Path) -> None:
         old = await world.admin.create(order("old", "", expires=NOW - timedelta(days=8)))
         new = await world.admin.create(order("new", "", expires=NOW + timedelta(hours=1)))
         (cleaner,) = world.made("acme-order-cleaner")
-        assert isinstance(cleaner, CleanOrders)
+        assert isinstance(cleaner, Cleaner)
 
         await cleaner.sweep()
 

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from orchid.features.certificates.controllers.clean_pod_requests import CleanPodRequests
 from orchid.features.certificates.kinds.pod_certificate_request import PodCertificateRequest
+from orchid.kernel.runtime.expiring import Cleaner
 from tests.unit.features.beside import Beside
 from tests.unit.features.certificates.test_pod_certificate_request import requested
 
@@ -12,7 +12,7 @@ async def test_old_requests_go_whatever_became_of_them(world: Beside) -> None:
     """Up to a quarter of an hour a request stays."""
     await world.admin.create(requested())
     (controller,) = world.made("podcertificaterequestcleaner")
-    assert isinstance(controller, CleanPodRequests)
+    assert isinstance(controller, Cleaner)
     found = []
 
     for minutes in (0, 14, 16):

@@ -1,17 +1,20 @@
 """When certificate requests are deleted: the contract's table, and one sweep."""
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchid.features.certificates.controllers.clean_requests import CleanRequests, is_over
+from orchid.features.certificates.controllers.clean_requests import is_over
 from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest as Request,
 )
 from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequestStatus as Status,
 )
+from orchid.kernel.client.client import ListSelection
 from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.runtime.expiring import Cleaner
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.request_conditions import CertificateSigningRequestCondition as Condition
 from tests.unit.features.beside import Beside
@@ -77,7 +80,7 @@ async def test_sweep_deletes_what_is_over_and_nothing_else(world: Beside) -> Non
     made = await world.request("denied", samples.request("alice"))
     await world.admin.update(made.with_condition("Denied", "ByTest", "said the test"), "approval")
     (controller,) = world.made("csrcleaner")
-    assert isinstance(controller, CleanRequests)
+    assert isinstance(controller, Cleaner)
     found = []
 
     for age in (timedelta(), timedelta(hours=1, minutes=1), timedelta(hours=24, minutes=1)):
@@ -87,3 +90,24 @@ async def test_sweep_deletes_what_is_over_and_nothing_else(world: Beside) -> Non
         found.append(there)
 
     assert found == [["pending", "denied"], ["pending"], []]
+
+
+async def test_request_created_again_during_a_sweep_stays(world: Beside) -> None:
+    """The sweep deletes the object that it has read, and no other one of its name."""
+    old = await world.request("r", samples.request("alice"))
+    (controller,) = world.made("csrcleaner")
+    assert isinstance(controller, Cleaner)
+    world.clock.ahead = timedelta(hours=24, minutes=1)
+
+    scan = controller._client.scan
+
+    async def replaced(selection: ListSelection[Request]) -> AsyncIterator[Request]:
+        async for request in scan(selection):
+            await world.admin.delete(Request, request.name)
+            await world.request("r", samples.request("alice"))
+            yield request
+
+    controller._client.scan = replaced  # type: ignore[method-assign]  # replaces between read and delete
+    await controller.sweep()
+
+    assert (await world.admin.get(Request, "r")).metadata.uid != old.metadata.uid

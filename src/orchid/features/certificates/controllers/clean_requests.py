@@ -8,35 +8,14 @@ Never    checks the status of a condition: its presence suffices
 from datetime import datetime, timedelta
 
 from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kernel.base.clock import Clock
-from orchid.kernel.client.client import Client, ListSelection
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates
-from orchid.kernel.runtime.declaration import ControllerDeclaration
-from orchid.kernel.runtime.loop import Sweeper
-from orchid.kernel.wire.errors import NotFound
+from orchid.kernel.runtime.expiring import expiring
 from orchid.kernel.wire.policy_rules import READ, rule
 from orchid.kernel.wire.request_conditions import APPROVED, DENIED, FAILED
 
 SETTLED = timedelta(hours=1)
 UNSETTLED = timedelta(hours=24)
-
-
-class CleanRequests(Sweeper):
-    name = "csrcleaner"
-    every = timedelta(hours=1)
-
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    async def sweep(self) -> None:
-        async for csr in self._client.scan(ListSelection(CertificateSigningRequest)):
-            if is_over(csr, self._clock.now()):
-                try:
-                    await self._client.delete(CertificateSigningRequest, csr.name)
-                except NotFound:
-                    continue
 
 
 def is_over(csr: CertificateSigningRequest, now: datetime) -> bool:
@@ -77,12 +56,12 @@ def _is_older(moment: datetime | None, limit: timedelta, now: datetime) -> bool:
     return moment is not None and now - moment > limit
 
 
-CONTROLLER = ControllerDeclaration(
-    name="csrcleaner",
-    long_name="certificatesigningrequest-cleaner-controller",
-    account="csrcleaner",
+CONTROLLER = expiring(
+    "csrcleaner",
+    CertificateSigningRequest,
+    every=timedelta(hours=1),
+    is_over=is_over,
     rights=lambda names: (
         rule(("delete", *READ), names.certificates, ("certificatesigningrequests",)),
     ),
-    build=lambda client, context, events: CleanRequests(client, context.clock),
 )

@@ -4,37 +4,24 @@ Reads    events
 Deletes  old ones
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from orchid.features.objects.kinds.event import Event
-from orchid.kernel.base.clock import Clock
-from orchid.kernel.client.client import Client, ListSelection
-from orchid.kernel.runtime.declaration import ControllerDeclaration
-from orchid.kernel.runtime.loop import Sweeper
+from orchid.kernel.runtime.expiring import expiring
 from orchid.kernel.wire.policy_rules import CORE, rule
 
-
-class CleanEvents(Sweeper):
-    name = "event-cleaner"
-    every = timedelta(minutes=10)
-    kept = timedelta(hours=1)
-
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    async def sweep(self) -> None:
-        oldest = self._clock.now() - self.kept
-        async for event in self._client.scan(ListSelection(Event)):
-            last = event.last_timestamp or event.metadata.creation_timestamp
-            if last is not None and last < oldest:
-                await self._client.delete_gone(Event, event)
+KEPT = timedelta(hours=1)
 
 
-CONTROLLER = ControllerDeclaration(
-    name="event-cleaner",
-    long_name="event-cleaner-controller",
-    account="event-cleaner",
+def is_over(event: Event, now: datetime) -> bool:
+    last = event.last_timestamp or event.metadata.creation_timestamp
+    return last is not None and now - last > KEPT
+
+
+CONTROLLER = expiring(
+    "event-cleaner",
+    Event,
+    every=timedelta(minutes=10),
+    is_over=is_over,
     rights=lambda names: (rule(("delete", "get", "list"), CORE, ("events",)),),
-    build=lambda client, context, events: CleanEvents(client, context.clock),
 )
