@@ -21,6 +21,6 @@ def test_every_stored_kind_is_attacked_or_left_out_for_a_reason() -> None:
 
 def test_every_target_of_a_revocation_is_understood() -> None:
     """A new target is drawn and judged in the commit that adds it."""
-    other = {"reason", "message", "cluster"}
+    other = {"reason", "message", "cluster", "cluster_uid"}
 
     assert set(CredentialRevocationSpec.__struct_fields__) - other == set(TARGETS)

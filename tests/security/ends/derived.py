@@ -15,7 +15,7 @@ AUTHENTICATING = (
     "features/clusters",
 )  # fmt: skip
 # Fields of a revocation that name no credential.
-ABOUT = ("reason", "message", "cluster")
+ABOUT = ("reason", "message", "cluster", "cluster_uid")
 
 
 def problems() -> Iterator[str]:
