@@ -44,8 +44,8 @@ from orchid.kernel.credentials.keys import b64url_decode
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import pem, signing_request
 from orchid.kernel.wire.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid
-from orchid.kernel.wire.meta import ObjectMeta, OwnerReference
-from orchid.kernel.wire.references import is_owned_by
+from orchid.kernel.wire.meta import ObjectMeta
+from orchid.kernel.wire.references import is_owned_by, owner_reference
 from orchid.kernel.wire.struct import replace
 from orchid.kernel.wire.text import timestamp
 from orchid.kernel.wire.user import UserInfo
@@ -119,19 +119,13 @@ class OrderPages:
         payload: NewOrder,
         names: tuple[AcmeIdentifier, ...],
     ) -> AcmeOrder:
-        owner = self._client.catalog.of(AcmeAccount)
+        version = self._client.catalog.of(AcmeAccount).api_version
+        owner = owner_reference(account, version, controller=None)
         new = AcmeOrder(
             metadata=ObjectMeta(
                 name=request.name(account.metadata.uid),
                 namespace=account.namespace,
-                owner_references=(
-                    OwnerReference(
-                        api_version=owner.api_version,
-                        kind=owner.name,
-                        name=account.name,
-                        uid=account.metadata.uid,
-                    ),
-                ),
+                owner_references=(owner,),
             ),
             spec=AcmeOrderSpec(
                 account=account.name,

@@ -82,14 +82,16 @@ def reference_errors(reference: SecretReference, path: Path) -> Iterator[FieldEr
 # --- owners -----------------------------------------------------------------------------------
 
 
-def owner_reference(owner: Object, api_version: str) -> OwnerReference:
-    """The controlling reference of a dependent."""
+def owner_reference(
+    owner: Object, api_version: str, *, controller: bool | None = True
+) -> OwnerReference:
+    """The reference of a dependent, by default the controlling one."""
     return OwnerReference(
         api_version=api_version,
         kind=type(owner).__name__,
         name=owner.name,
         uid=owner.metadata.uid,
-        controller=True,
+        controller=controller,
     )
 
 
