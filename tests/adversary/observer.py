@@ -65,7 +65,8 @@ class Observer:
         self._ended.set()
         self.cut()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:  # started, which it is not when the servers failed
+                thread.join()
 
     def cut(self) -> None:
         """End the watches, so that they begin again with a list, as after a restart."""
