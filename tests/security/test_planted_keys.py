@@ -21,11 +21,12 @@ from orchid.features.authorities.kinds.certificate_authority import CertificateA
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.token_keys.kinds.signing_key import SigningKey
+from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.authorities.authority import Authority
-from orchid.kernel.wire.errors import Invalid
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.struct import replace
+from tests.security.test_other_roots import user
 from tests.unit.features.authorities.test_authority_rotation import ROTATION, new_key
 from tests.unit.features.authorities.test_keep_authorities import (
     DAY,
@@ -33,7 +34,6 @@ from tests.unit.features.authorities.test_keep_authorities import (
     SIGNING,
     create,
     issued,
-    looked_at,
     secret_of,
     until_not_ready,
     until_ready,
@@ -53,18 +53,18 @@ def data_of(pair: Authority) -> dict[str, bytes]:
     return {"tls.crt": pair.chain_pem, "tls.key": pair.key_pem().reveal().encode()}
 
 
-async def plant(world: Beside, authority: CertificateAuthority) -> Authority:
-    """Store a pair of Mallory where earlier versions stored the key of an authority."""
+async def plant(world: Beside, authority: CertificateAuthority, client: Client) -> Authority:
+    """Store a pair where earlier versions stored the key of an authority."""
     pair = Authority.create("Web CA", now=world.clock.now(), lifetime=30 * DAY)
     meta = ObjectMeta(name=f"authority-{authority.metadata.uid}", namespace=HOME)
-    await world.admin.create(Secret(metadata=meta, data=data_of(pair)))
+    await client.create(Secret(metadata=meta, data=data_of(pair)))
     return pair
 
 
 async def test_a_secret_in_the_place_of_a_new_key_is_not_the_key(world: Beside) -> None:
     """However early it is there: key, object and Secret are created together."""
     made = await create(world)
-    pair = await plant(world, made)
+    pair = await plant(world, made, world.admin)
 
     async with world.running(KEEPER, SIGNING, ROTATION):
         ready = await until_ready(world)
@@ -83,26 +83,54 @@ def test_the_controller_of_authorities_creates_no_secrets() -> None:
     assert [(rule.resources, rule.verbs) for rule in rules] == [(("secrets",), ("list", "watch"))]
 
 
-@pytest.mark.parametrize("planted", [True, False], ids=["another key", "no key"])
-async def test_the_key_of_an_earlier_version_is_not_replaced(
-    world: Beside, *, planted: bool
+async def mallory_of(world: Beside) -> Client:
+    return await user(
+        world,
+        "mallory",
+        ("secrets", "", ("create",)),
+        ("certificateauthorities", ORCH.identity, ("get", "patch", "update")),
+    )
+
+
+@pytest.mark.parametrize("is_planted", [True, False], ids=["a pair", "no pair"])
+async def test_the_status_of_a_new_authority_brings_no_key(
+    world: Beside, *, is_planted: bool
 ) -> None:
-    """Neither by a pair that lies in its place, nor by a new one: its clients trust the first."""
-    made = await create(world)
-    lost = Authority.create("Web CA", now=world.clock.now(), lifetime=30 * DAY)
-    status = replace(made.status, certificate=lost.chain_pem.decode())
-    await world.admin.update_status(replace(made, status=status))
-    if planted:
-        await plant(world, made)
+    """A user who may write it names the root of a pair where earlier versions stored the key.
 
-    after = await looked_at(world)
+    No other key replaces it by itself: clients of an earlier version trust the root in the status.
+    """
+    mallory = await mallory_of(world)
+    authority = await create(world)
+    if is_planted:
+        pair = await plant(world, authority, mallory)
+    else:
+        pair = Authority.create("Web CA", now=world.clock.now(), lifetime=30 * DAY)
+    status = replace(authority.status, certificate=pair.chain_pem.decode())
+    await mallory.update_status(replace(authority, status=status))
 
-    assert after.status.conditions[0].reason == ("NoKey" if planted else "KeyLost")
-    assert after.status.certificate == lost.chain_pem.decode()
+    async with world.running(KEEPER):
+        after = await until_not_ready(world, "KeyLost")
+
+    assert not after.is_ready
     assert await world.admin.find(SigningKey, "web-1") is None
-    says = "it has another key than the authority web" if planted else "there is no Secret"
-    with pytest.raises(Invalid, match=says):
-        await new_key(world, "web-1", is_present=True)
+
+
+async def test_a_key_without_a_source_is_created_whatever_the_status_is(world: Beside) -> None:
+    """Who may create SigningKeys, but not import any, brings no pair either."""
+    mallory = await mallory_of(world)
+    authority = await create(world)
+    pair = await plant(world, authority, mallory)
+    status = replace(authority.status, certificate=pair.chain_pem.decode())
+    await mallory.update_status(replace(authority, status=status))
+
+    key = await new_key(world, "web-1", is_present=True)
+
+    assert key.spec.secret_ref is None
+    assert key.status.certificate != pair.chain_pem.decode()
+    async with world.running(KEEPER):
+        ready = await until_ready(world)
+    assert ready.status.certificate == key.status.certificate
 
 
 def with_identifier(of: x509.Certificate, world: Beside) -> dict[str, bytes]:

@@ -9,9 +9,9 @@ Writes  the SigningKey of the first key, which the server creates with it, or of
 Never   creates a successor (rotate_authority_keys.py), nor signs
         (features/certificates/controllers/sign_requests.py)
 
-The present key of an authority without SigningKeys, as an earlier version left it, becomes its
-first SigningKey. If a user replaces the key in the Secret of an authority, the new one becomes a
-SigningKey that signs immediately.
+If a user replaces the key in the Secret of an authority, the new one becomes a SigningKey that
+signs immediately. The key of an authority without SigningKeys, as an earlier version left it, is
+imported by a user: the status is no reason to trust a Secret.
 
 Keys and bundles are owned by their authority and deleted with it. A bundle is deleted when its key
 is Retired, or when it expires: certificates may still need it. Secrets of the system namespace,
@@ -51,6 +51,7 @@ from orchid.features.authorities.controllers.follow_authorities import (
 from orchid.features.authorities.kinds.certificate_authority import (
     EXPIRING,
     UNSEALED_STORE,
+    AuthorityKeySpec,
     CertificateAuthority,
     parent_problem,
     parent_reference,
@@ -316,14 +317,12 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     async def _adopt(self, authority: CertificateAuthority) -> None:
         """Have a SigningKey for the present key of an authority."""
         stored = self._keys_of(authority)
-        if stored and authority.spec.key is not None:
-            return  # the others are created as SigningKeys
-        if not authority.has_own_secret:
-            # Without a source, the server creates the first key, or takes that in the HSM.
-            await self._create_key(authority, SigningKeySpec())
+        if authority.spec.key is not None:
+            if not stored:  # the others are created as SigningKeys
+                await self._create_first(authority, authority.spec.key)
             return
         try:
-            own = await self._present(authority)
+            own = await read_secret(self._client, secret_location(authority, self._names))
         except Refusal:
             if stored:
                 return  # reported if the signer is in that Secret
@@ -342,6 +341,16 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             await self._client.update_status(renewed)
             self._take_key(renewed)
 
+    async def _create_first(self, authority: CertificateAuthority, key: AuthorityKeySpec) -> None:
+        """Without a source, the server creates the first key, or takes that in the HSM.
+
+        A key that an earlier version created is imported by a user who may: anybody who writes the
+        status and Secrets could bring another one.
+        """
+        if key.is_made and authority.spec.parent is None and authority.status.certificate:
+            raise _without_keys(authority, secret_location(authority, self._names))
+        await self._create_key(authority, SigningKeySpec())
+
     async def _create_key(self, authority: CertificateAuthority, spec: SigningKeySpec) -> None:
         name = next_name(self._named, authority.name, self._names_taken)
         new = SigningKey(
@@ -357,15 +366,6 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             if UNSEALED_STORE in str(refused):
                 raise KeyNotSealed(f"{UNSEALED_STORE}: {HOW_TO_SEAL}") from None
             raise
-
-    async def _present(self, authority: CertificateAuthority) -> Authority:
-        """The authority in its own Secret."""
-        try:
-            return await read_secret(self._client, secret_location(authority, self._names))
-        except SecretMissing as missing:
-            if authority.spec.key is None:
-                raise
-            raise _lost(missing) from None
 
     async def _signer(self, authority: CertificateAuthority, selection: KeySelection) -> Authority:
         if selection.signer is None:
@@ -539,6 +539,14 @@ def _fingerprints(key: SigningKey) -> list[str]:
     except Refusal:
         return []
     return [certificates.fingerprint(link) for link in links[:-1]]
+
+
+def _without_keys(authority: CertificateAuthority, secret: SecretReference) -> KeyLost:
+    return KeyLost(
+        "its status has a certificate, but it has no SigningKey: import the key that an earlier "
+        f"version created (orchid key import --authority {authority.name} --secret {secret}), or "
+        f"create a SigningKey with the authority {authority.name} for a new one"
+    )
 
 
 def _lost(missing: SecretMissing) -> KeyLost:

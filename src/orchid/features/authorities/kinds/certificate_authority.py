@@ -261,14 +261,6 @@ class CertificateAuthority(Object):
         return (self.spec.rotation or (AUTOMATIC if is_made else MANUAL)) == AUTOMATIC
 
     @property
-    def has_own_secret(self) -> bool:
-        """Whether its key may be in a Secret of its own: a user's, or one of an earlier version."""
-        key = self.spec.key
-        if key is None:
-            return True
-        return key.is_made and self.spec.parent is None and bool(self.status.certificate)
-
-    @property
     def lifetime(self) -> timedelta:
         """The lifetime of an authority that the server creates."""
         return duration_of(self.spec.duration) or SHORTEST_AUTHORITY

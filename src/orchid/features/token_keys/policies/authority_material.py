@@ -131,10 +131,7 @@ def _material(new: NewKey, private: PrivateKeys) -> KeyMaterial:
 
 def _first_list(new: NewKey, authority: Authority, status: SigningKeyStatus) -> FirstList | None:
     """An empty list of a key that has issued nothing; None if that is not certain."""
-    is_new = status.source in (MADE, PKCS11) and not (
-        new.is_present and new.authority.status.certificate
-    )
-    if not is_new or not status.certificate:
+    if status.source not in (MADE, PKCS11) or not status.certificate:
         return None
     revoked = RevokedCertificates()
     edition = next_edition(revoked, new.now)
@@ -234,7 +231,7 @@ def _cross_certificate(new: NewKey, authority: Authority, private: PrivateKeys) 
 
 
 def _status(new: NewKey, authority: Authority, cross: str) -> SigningKeyStatus:
-    is_made = new.key.spec.secret_ref is None or (new.is_present and new.authority.spec.key)
+    is_made = new.key.spec.secret_ref is None
     dependents = None
     if not is_made:
         # Certificates may have been issued elsewhere before.

@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary
 from orchid.features.authorities.kinds.certificate_authority import (
     CertificateAuthority,
     parent_problem,
-    secret_location,
 )
 from orchid.features.certificates.kinds.issued_certificate import (
     Approval,
@@ -39,7 +38,6 @@ from orchid.features.token_keys.kinds.signing_key import (
     SPEC,
     SigningKey,
     SigningKeySpec,
-    authority_public_key,
     by_name,
     read_public_key,
     select,
@@ -192,18 +190,6 @@ class SigningKeyMaterial(AdmissionPolicy):
             text = f"it is the key of {past}, which was retired or revoked, and never counts again"
             _refuse(kind, new, forbidden(_source(new), text))
 
-    def _refuse_other_key(
-        self,
-        kind: Kind[Any],
-        new: SigningKey,
-        authority: CertificateAuthority,
-        status: SigningKeyStatus,
-    ) -> None:
-        """Refuse another key in the Secret of an authority whose key an earlier version created."""
-        if status.public_key != authority_public_key(authority.status.certificate):
-            text = f"it has another key than the authority {authority.name}"
-            _refuse(kind, new, invalid(_source(new), str(new.spec.secret_ref), text))
-
     def _refuse_shared(self, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus) -> None:
         """Refuse a key of the HSM that is in use: one authority could issue in another's place."""
         for entry in self._keys.entries.values():
@@ -246,18 +232,18 @@ class SigningKeyMaterial(AdmissionPolicy):
         """The source of the key that an authority has now, which is Active, or of its first one.
 
         The server creates the first key together with its object and its Secret: nobody can put
-        another Secret in its place.
+        another Secret in its place. The status of the authority is no reason to trust a Secret.
         """
         key = authority.spec.key
-        if key is not None and key.pkcs11:
+        if key is None:
+            return replace(spec, secret_ref=authority.spec.secret_ref, state=ACTIVE)
+        if key.pkcs11:
             return replace(spec, pkcs11=key.pkcs11)
-        if key is not None and not authority.has_own_secret:
-            is_first = not self._authority_keys(authority.name) and authority.spec.parent is None
-            state = ACTIVE if is_first else spec.state
-            return replace(spec, algorithm=key.algorithm, state=state)
-        secret = secret_location(authority, self._names)
-        reference = SecretReference(name=secret.name, namespace=secret.namespace)
-        return replace(spec, secret_ref=reference, state=ACTIVE)
+        if authority.spec.parent is not None:
+            return replace(spec, algorithm=key.algorithm)
+        if self._authority_keys(authority.name):
+            return spec  # the rules of the kind refuse a successor without a source
+        return replace(spec, algorithm=key.algorithm, state=ACTIVE)
 
     async def _with_material(
         self,
@@ -277,8 +263,6 @@ class SigningKeyMaterial(AdmissionPolicy):
         except Refusal as refusal:
             shown = str(new.spec.secret_ref or new.spec.algorithm or new.hsm_label)
             _refuse(kind, new, invalid(_source(new), shown, str(refusal)))
-        if is_present and new.spec.secret_ref and authority.spec.key:
-            self._refuse_other_key(kind, new, authority, material.status)
         # Not keys of clusters: naming a public key proves no private key.
         tokens = [entry.object for entry in self._keys.entries.values() if not entry.object.group]
         await self._refuse_same(kind, new, material.status, [*stored, *tokens])
