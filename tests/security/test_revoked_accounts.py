@@ -38,6 +38,20 @@ async def test_a_certificate_that_names_a_revoked_account_is_refused(
     assert await known(server, peer=new) == 201
 
 
+async def test_an_account_is_revoked_after_its_deletion(server: Api, clock: MovingClock) -> None:
+    """Its client certificate outlives it; and so it is refused, also when the account is back."""
+    await server.account("robot")
+    _, peer = await on_record(server, USER, "first", MONTH)
+    await server.call("DELETE", ACCOUNT)
+    before = await known(server, peer=peer)
+    made = await revoked(server, "stolen", account=ROBOT)
+    deleted = await known(server, peer=peer)
+    await server.account("robot")
+
+    assert (before, deleted, await known(server, peer=peer)) == (201, 401, 401)
+    assert "expires" not in made["status"]
+
+
 async def test_a_front_proxy_says_a_revoked_account_in_vain(
     server_files: Path, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ from orchid.kernel.terminal.asking import add_yes, insist
 from orchid.kernel.terminal.connection import (
     CONFLICT,
     FORBIDDEN,
+    NOT_FOUND,
     CommandRefused,
     Json,
     ServerConnection,
@@ -263,10 +264,13 @@ def _is_own(server: ServerConnection, issuer: str) -> bool:
 
 
 def _of_account(server: ServerConnection, namespace: str, name: str, before: str) -> Wanted:
-    server.get(path("api", "v1", "namespaces", namespace, "serviceaccounts", name))
+    stored = path("api", "v1", "namespaces", namespace, "serviceaccounts", name)
+    state = "" if server.data(stored, absent=NOT_FOUND) else ", which does not exist now,"
     account = {"namespace": namespace, "name": name, **_issued_before(before)}
-    text = f"every credential of the account {namespace}/{name} issued until {before or 'now'}"
-    return text, {"account": account}
+    until = f"issued until {before or 'now'}"
+    return f"every credential of the account {namespace}/{name}{state} {until}", {
+        "account": account
+    }
 
 
 def _identity(arguments: argparse.Namespace) -> tuple[bytes, SecretValue] | None:

@@ -214,17 +214,11 @@ class RevocationPermission(AdmissionPolicy):
         named = spec.account or spec.token
         assert named is not None
         if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
-            self._without_account(request, kind, new, f"{named.namespace}/{named.name}")
+            # The restore of a backup brings it back, with its uid, and certificates may outlive it.
+            field, name = "account" if spec.account else "token", f"{named.namespace}/{named.name}"
+            request.warn(f"spec.{field}.name: there is no account {quote(name)} now")
         end, last = await self._tokens_end(spec, request.now), await self._certificates_end(spec)
         return max(end, last) if end and last else end
-
-    def _without_account(
-        self, request: Request, kind: Kind[Any], new: CredentialRevocation, name: str
-    ) -> None:
-        """Refuse, or warn of a token: a restored backup brings back its account, with its uid."""
-        if new.spec.token is None:
-            _refuse(kind, new, not_found(SPEC / "account" / "name", name))
-        request.warn(f"spec.token.name: there is no account {quote(name)} now")
 
     def _end_of_user(self, user: RevokedUser) -> datetime | None:
         """When the last credential of a user ends that was issued in time; None if not known."""
@@ -415,9 +409,10 @@ class RevocationPermission(AdmissionPolicy):
         assert named is not None
         if spec.token and (spec.token.expires or self._may_be_outside(spec.token)):
             return self._end_of_token(spec.token)
-        if spec.account and await self._has_secrets(spec.account):
-            return None  # tokens of Secrets never expire
         account = self._accounts.get(named.namespace, named.name)
+        # Of an account that does not exist now, a backup may have Secrets.
+        if spec.account and (account is None or await self._has_secrets(spec.account)):
+            return None  # tokens of Secrets never expire
         created = account.meta.creation_timestamp if account else None
         until = spec.account.issued_before if spec.account else None
         return self._all_ended(until or now, created)
