@@ -12,13 +12,8 @@ from typing import Any
 import pytest
 
 from orchid.features.token_keys.file_keys import FileKeyObjects
-from orchid.features.token_keys.kinds.signing_key import (
-    IMPORTED,
-    VERIFYING,
-    SigningKey,
-    SigningKeySpec,
-    status_of,
-)
+from orchid.features.token_keys.key_source import SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import IMPORTED, VERIFYING, SigningKey, status_of
 from orchid.kernel.credentials import keys
 from orchid.kernel.store.memory import MemoryStore
 from orchid.kernel.wire.meta import ObjectMeta

@@ -14,12 +14,12 @@ from orchid.features.revocation.kinds.credential_revocation import (
 )
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.token_keys.followed_keys import FollowedKeys
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     IMPORTED,
     RETIRED,
     VERIFYING,
     SigningKey,
-    SigningKeySpec,
     authority_public_key,
     status_of,
 )

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 from cryptography import x509
 
 from orchid.features.authorities.kinds.certificate_authority import CLUSTER, CertificateAuthority
+from orchid.features.token_keys.key_selection import select
 from orchid.features.token_keys.kinds.signing_key import (
     PUBLISHED,
     RETIRED,
     VERIFYING,
     SigningKey,
     key_location,
-    select,
 )
 from orchid.kernel.access.cache_index import CacheIndex
 from orchid.kernel.credentials.authorities.issuer_chain import issuer_key_id

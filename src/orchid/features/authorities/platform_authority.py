@@ -19,16 +19,15 @@ from orchid.features.authorities.authority_keys import AuthorityKeyIndex
 from orchid.features.authorities.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.revocations import Revocations
+from orchid.features.token_keys.key_selection import KeySelection, select
 from orchid.features.token_keys.kinds.signing_key import (
     IMPORTED,
     PRIVATE_KEY,
     PUBLISHED,
     RETIRED,
-    KeySelection,
     SigningKey,
     authority_public_key,
     key_location,
-    select,
 )
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.authorities.cross_certificates import cross_chain

@@ -27,6 +27,7 @@ from orchid.features.authorities.kinds.certificate_authority import (
 )
 from orchid.features.ledger.known_keys import noted_keys
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     IMPORTED,
@@ -35,7 +36,6 @@ from orchid.features.token_keys.kinds.signing_key import (
     RETIRED,
     VERIFYING,
     SigningKey,
-    SigningKeySpec,
     authority_key_id,
     by_name,
 )

@@ -13,11 +13,11 @@ from typing import Final
 from orchid.features.authorities.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.features.token_keys.key_selection import select
 from orchid.features.token_keys.kinds.signing_key import (
     SigningKey,
     private_key_of,
     revoked_identities,
-    select,
 )
 from orchid.kernel.client.client import Client, ListSelection
 from orchid.kernel.credentials.refusals import Refusal

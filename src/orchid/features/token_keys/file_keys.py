@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from orchid.features.objects.kinds.lease import ServerKeys
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     FILE,
     VERIFYING,
     SigningKey,
-    SigningKeySpec,
     by_name,
     status_of,
 )

@@ -16,6 +16,7 @@ import msgspec
 
 from orchid.features.ledger.known_keys import noted_keys
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     IMPORTED,
@@ -24,7 +25,6 @@ from orchid.features.token_keys.kinds.signing_key import (
     RETIRED,
     VERIFYING,
     SigningKey,
-    SigningKeySpec,
     by_name,
     status_of,
 )

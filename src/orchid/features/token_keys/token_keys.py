@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.revocations import Revocations
+from orchid.features.token_keys.key_selection import select
 from orchid.features.token_keys.kinds.signing_key import (
     PUBLIC_ONLY_TEXT,
     VERIFYING,
     SigningKey,
     private_key_of,
-    select,
 )
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.files import Reloading

@@ -17,7 +17,8 @@ from orchid.features.authorities.kinds.certificate_authority import (
     parent_reference,
 )
 from orchid.features.token_keys.controllers.rotate_keys import KeyGroup, RotationTimes
-from orchid.features.token_keys.kinds.signing_key import KeySelection, SigningKey
+from orchid.features.token_keys.key_selection import KeySelection
+from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.store.interface import ABSENT, Change

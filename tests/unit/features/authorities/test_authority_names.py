@@ -18,8 +18,9 @@ from orchid.features.authorities.kinds.certificate_authority import (
     CertificateAuthoritySpec,
 )
 from orchid.features.authorities.policies.authority_names import AuthorityNames
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds import signing_key
-from orchid.features.token_keys.kinds.signing_key import SigningKey, SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.features.trust_bundles.kinds import published_bundle
 from orchid.features.trust_bundles.kinds.published_bundle import (
     BundleSource,

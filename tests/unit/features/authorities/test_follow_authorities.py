@@ -16,11 +16,8 @@ from orchid.features.authorities.controllers.follow_authorities import (
 )
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.objects.kinds.secret import Secret
-from orchid.features.token_keys.kinds.signing_key import (
-    KeySelection,
-    SigningKey,
-    authority_public_key,
-)
+from orchid.features.token_keys.key_selection import KeySelection
+from orchid.features.token_keys.kinds.signing_key import SigningKey, authority_public_key
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.refusals import KeyMismatch, Refusal
 from orchid.kernel.runtime.loop import TryAgain

@@ -14,9 +14,10 @@ from orchid.features.certificates.renewal_information import (
     certificate_id,
 )
 from orchid.features.revoking.replaced_keys import ReplacedKeys
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds import signing_key
 from orchid.features.token_keys.kinds.signing_key import ACTIVE as ACTIVE_STATE
-from orchid.features.token_keys.kinds.signing_key import VERIFYING, SigningKey, SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import VERIFYING, SigningKey
 from orchid.kernel.engine.cache.kind_cache import KindCache
 from orchid.kernel.store.interface import StoreEvent
 from orchid.kernel.wire.codec.documents import encode

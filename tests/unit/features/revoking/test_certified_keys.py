@@ -16,8 +16,9 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocationSpec,
 )
 from orchid.features.revoking.policies.certified_keys import CertifiedKeys
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds import signing_key
-from orchid.features.token_keys.kinds.signing_key import SigningKey, SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.credentials.x509.issued_facts import read_issued
 from orchid.kernel.engine.interfaces import Randomness
 from orchid.kernel.engine.request import Target

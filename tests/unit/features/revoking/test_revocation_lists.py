@@ -16,8 +16,9 @@ from orchid.features.objects.kinds import config_map
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.revoking import revocation_lists
 from orchid.features.revoking.revocation_lists import RevocationLists
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds import signing_key
-from orchid.features.token_keys.kinds.signing_key import FILE, MADE, SigningKey, SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import FILE, MADE, SigningKey
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.x509 import stored_list
 from orchid.kernel.credentials.x509.revocation_list import Edition, RevokedCertificates

@@ -8,13 +8,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from orchid.features.objects.kinds.lease import ServerKeys
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     PUBLISHED,
     RETIRED,
     VERIFYING,
     SigningKey,
-    SigningKeySpec,
 )
 from orchid.features.token_keys.policies.conditions import HINTS, AuthorityKeyConditions
 from orchid.kernel.wire.meta import ObjectMeta

@@ -5,7 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from orchid.features.token_keys.kinds.signing_key import SigningKey, SigningKeySpec
+from orchid.features.token_keys.key_source import SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.features.token_keys.token_keys_metrics import OVERDUE, KeyMetrics
 from orchid.kernel.engine.cache.kind_cache import KindCache
 from orchid.kernel.wire.meta import ObjectMeta

@@ -12,8 +12,9 @@ from orchid.features.objects.kinds import node, secret
 from orchid.features.objects.kinds.pod import pod
 from orchid.features.objects.kinds.pod.pod import Pod
 from orchid.features.token_keys import long_tokens
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds import signing_key
-from orchid.features.token_keys.kinds.signing_key import RETIRED, SigningKey, SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import RETIRED, SigningKey
 from orchid.features.token_keys.long_tokens import DAY, PREFIX, LongTokens, holder_of
 from orchid.kernel.credentials.tokens import AccountClaims, Reference
 from orchid.kernel.store.interface import Span

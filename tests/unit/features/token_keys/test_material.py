@@ -14,13 +14,9 @@ from orchid.features.authorities.kinds.certificate_authority import (
 from orchid.features.certificates.kinds import issued_certificate
 from orchid.features.clusters.kinds import cluster
 from orchid.features.objects.kinds import config_map, secret
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds import signing_key
-from orchid.features.token_keys.kinds.signing_key import (
-    ACTIVE,
-    PUBLISHED,
-    SigningKey,
-    SigningKeySpec,
-)
+from orchid.features.token_keys.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey
 from orchid.features.token_keys.policies.authority_material import (
     PrivateKeys,
     SignerReference,

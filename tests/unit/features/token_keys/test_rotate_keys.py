@@ -15,6 +15,8 @@ from orchid.features.revocation.kinds.credential_revocation import (
 from orchid.features.token_keys.controllers.rotate_keys import ALLOWANCE, KeyGroup, RotationTimes
 from orchid.features.token_keys.controllers.rotate_token_keys import RotateTokenKeys
 from orchid.features.token_keys.key_rotation import KeyRotation
+from orchid.features.token_keys.key_selection import select
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     IMPORTED,
@@ -23,8 +25,6 @@ from orchid.features.token_keys.kinds.signing_key import (
     RETIRED,
     VERIFYING,
     SigningKey,
-    SigningKeySpec,
-    select,
 )
 from orchid.kernel.client.client import DELETED, MODIFIED, WatchedChange
 from orchid.kernel.runtime.loop import TryAgain

@@ -13,7 +13,8 @@ from orchid.features.token_keys.controllers.rotate_token_keys import (
     RotateTokenKeys,
 )
 from orchid.features.token_keys.key_rotation import KeyRotation
-from orchid.features.token_keys.kinds.signing_key import KeySelection, SigningKey
+from orchid.features.token_keys.key_selection import KeySelection
+from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.outbound.failures import CallFailed
 from orchid.kernel.wire.codec.documents import convert
 from orchid.kernel.wire.meta import ObjectMeta

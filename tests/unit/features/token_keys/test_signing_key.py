@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchid.features.token_keys.key_selection import select
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     FILE,
@@ -16,11 +18,9 @@ from orchid.features.token_keys.kinds.signing_key import (
     STATES,
     VERIFYING,
     SigningKey,
-    SigningKeySpec,
     declare,
     key_changes,
     revoked_identities,
-    select,
 )
 from orchid.kernel.credentials import keys
 from orchid.kernel.wire.codec.documents import convert

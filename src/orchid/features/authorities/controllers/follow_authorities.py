@@ -19,8 +19,8 @@ from orchid.features.authorities.kinds.certificate_authority import (
     profile,
 )
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.key_selection import KeySelection
 from orchid.features.token_keys.kinds.signing_key import (
-    KeySelection,
     SigningKey,
     authority_public_key,
     key_location,

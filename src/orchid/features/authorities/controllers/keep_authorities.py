@@ -59,16 +59,15 @@ from orchid.features.authorities.kinds.certificate_authority import (
 )
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.features.token_keys.key_selection import KeySelection, select
+from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     MADE,
     RETIRED,
-    KeySelection,
     SigningKey,
-    SigningKeySpec,
     authority_public_key,
     key_location,
     revoked_identities,
-    select,
 )
 from orchid.features.trust_bundles.controllers.publish_trust_bundles import (
     bundle_name,

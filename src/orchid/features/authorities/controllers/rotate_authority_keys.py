@@ -27,12 +27,8 @@ from orchid.features.token_keys.controllers.rotate_keys import (
     rights_at_home,
 )
 from orchid.features.token_keys.key_rotation import KeyRotation
-from orchid.features.token_keys.kinds.signing_key import (
-    ACTIVE,
-    PUBLISHED,
-    SigningKey,
-    SigningKeySpec,
-)
+from orchid.features.token_keys.key_source import SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.kernel.credentials.refusals import Refusal

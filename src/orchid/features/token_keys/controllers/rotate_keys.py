@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from orchid.features.objects.kinds.lease import Lease, LiveServers, server_label
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.features.token_keys.key_selection import KeySelection, select
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVATABLE,
     ACTIVE,
@@ -32,11 +33,9 @@ from orchid.features.token_keys.kinds.signing_key import (
     RETIRABLE,
     RETIRED,
     VERIFYING,
-    KeySelection,
     SigningKey,
     key_location,
     revoked_identities,
-    select,
 )
 from orchid.kernel.base.clock import Clock, whole_seconds
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange

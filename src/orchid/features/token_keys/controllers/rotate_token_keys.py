@@ -20,12 +20,8 @@ from orchid.features.token_keys.controllers.rotate_keys import (
     rights_at_home,
 )
 from orchid.features.token_keys.key_rotation import KeyRotation
-from orchid.features.token_keys.kinds.signing_key import (
-    ACTIVE,
-    PUBLISHED,
-    SigningKey,
-    SigningKeySpec,
-)
+from orchid.features.token_keys.key_source import SigningKeySpec
+from orchid.features.token_keys.kinds.signing_key import ACTIVE, PUBLISHED, SigningKey
 from orchid.kernel.base.clock import Clock, whole_seconds
 from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.keys import MADE_ALGORITHMS

@@ -5,22 +5,26 @@
 
     Published → Active → Verifying → Retired      Verifying → Active: back, while the key is there
 
-`select` is the one function that chooses the signer and the verification keys from the stored
-objects; it reads no clock. The private key is never here: it is in the Secret at `key_location`, or
-in a hardware security module.
-What differs between token keys and keys of authorities is declared in `KeyPurpose`. Rights and the
-conditions of each step are admission questions: features/token_keys/policies/material.py and
+The spec is in features/token_keys/key_source.py; features/token_keys/key_selection.py chooses the
+signer and the verification keys. The private key is never here: it is in the Secret at
+`key_location`, or in a hardware security module. Rights and the conditions of each step are
+admission questions: features/token_keys/policies/material.py and
 features/token_keys/policies/steps.py.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, NamedTuple
+from datetime import datetime, timedelta
+from typing import Annotated, Final
 
 from msgspec import field
 
+from orchid.features.token_keys.key_source import (
+    SPEC,
+    KeyPurpose,
+    SigningKeySpec,
+    source_errors,
+)
 from orchid.kernel.credentials import keys
-from orchid.kernel.credentials.authorities.authority_keys import ALGORITHMS
 from orchid.kernel.credentials.authorities.cross_certificates import CertifiedKey
 from orchid.kernel.credentials.authorities.issuer_chain import spki_of, subject_key_id
 from orchid.kernel.credentials.refusals import Refusal, UnreadableKey
@@ -41,26 +45,21 @@ from orchid.kernel.wire.fields import (
     forbidden,
     immutable,
     invalid,
-    required,
     too_long,
     unsupported,
 )
-from orchid.kernel.wire.meta import Object, Time
+from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.options import seconds_of
 from orchid.kernel.wire.references import (
-    HsmKeyReference,
     SecretReference,
-    hsm_key_errors,
-    reference_errors,
 )
 from orchid.kernel.wire.revoked_credentials import RevokedKey
 from orchid.kernel.wire.rules.key_names import CLUSTERS, TOKENS, is_key_name, key_prefix, number_of
 from orchid.kernel.wire.signing_key_status import KeyDependents, SigningKeyStatus, key_tombstone
-from orchid.kernel.wire.struct import Wire, always, describe, proto, replace
+from orchid.kernel.wire.struct import describe, proto, replace
 from orchid.kernel.wire.text import human_duration
 
-SPEC: Final = Path() / "spec"
 STATE: Final = SPEC / "state"
 LIST_NUMBER: Final = Path() / "status" / "revocationListNumber"
 
@@ -81,108 +80,14 @@ STEPS: Final = frozenset(
 MADE, IMPORTED, FILE, PKCS11 = "Made", "Imported", "File", "PKCS11"
 ACTIVATABLE, RETIRABLE = "Activatable", "Retirable"
 PRIVATE_KEY: Final = "tls.key"  # in the data of a Secret
-LONGEST_PUBLIC_KEY: Final = 16 * 1024  # bytes of PEM
 LONGEST_CHAIN: Final = 64 * 1024  # bytes of PEM
-NO_CLUSTER: Final = (
-    "the Cluster whose tokens the key verifies: it never verifies tokens of Orchid's accounts; "
-    "earlier keys of those are named by --service-account-key-file"
-)
 PUBLIC_ONLY: Final = "PublicKeyOnly"
 PUBLIC_ONLY_TEXT: Final = (
     "Verifies tokens of every account, though Orchid has only its public key: a holder of the "
     "private key can issue them. An earlier key of Orchid is Retired when its tokens have ended. "
     "If it is the key of a cluster or of another issuer, revoke it: orchid revoke key/"
 )
-NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
-
 CHANGED_BY_STEPS: Final = ("certificate", "keyID", "publishTime", "times")
-
-
-class KeyPurpose(NamedTuple):
-    """The purpose of a key: its algorithms, and its words in messages and in the ledger."""
-
-    algorithms: tuple[str, ...]  # of keys that the server creates
-    has_public_keys: bool  # whether a public key alone may be imported
-    signs: str  # what it signs, for messages
-    ledger: str  # the beginning of the types of its ledger entries
-
-
-FOR_TOKENS: Final = KeyPurpose(
-    algorithms=keys.MADE_ALGORITHMS, has_public_keys=True, signs="tokens", ledger="token-key"
-)
-FOR_CERTIFICATES: Final = KeyPurpose(
-    algorithms=ALGORITHMS, has_public_keys=False, signs="certificates", ledger="authority"
-)
-
-
-class SigningKeySpec(Wire):
-    """The source of a key, and its state. Only the state changes."""
-
-    authority: Annotated[
-        str,
-        proto(1),
-        describe("The CertificateAuthority that the key signs for; empty for a token key."),
-    ] = ""
-    algorithm: Annotated[
-        str,
-        proto(2),
-        describe(
-            "Have the server create the key: ES256, ES384, RS256 or EdDSA; for an authority, an "
-            "algorithm of CertificateAuthority."
-        ),
-    ] = ""
-    secret_ref: Annotated[
-        SecretReference | None,
-        proto(3),
-        describe(
-            "Import the private key `tls.key` of a Secret. A token key is copied once, at "
-            "creation; the key of an authority, with its chain `tls.crt`, stays in that Secret."
-        ),
-    ] = None
-    public_key: Annotated[
-        str,
-        proto(4),
-        describe(
-            "Import a public key in PEM, which never signs. It verifies tokens of `cluster` only."
-        ),
-    ] = ""
-    state: Annotated[
-        str,
-        proto(5),
-        describe("Published, Active, Verifying or Retired. A new key is Published."),
-    ] = always(str)
-    chain: Annotated[
-        str,
-        proto(6),
-        describe(
-            "The certificate for the request in the status, and the chain above it, in PEM; it may "
-            "be renewed."
-        ),
-    ] = ""
-    pkcs11: Annotated[
-        HsmKeyReference | None,
-        proto(7),
-        describe(
-            "Of an authority: use the key of this label in the hardware security module of the "
-            "server; see --pkcs11-module."
-        ),
-    ] = None
-    renew_by: Annotated[
-        Time | None,
-        proto(8),
-        describe(
-            "Of an authority, once another key signs: clients should renew the certificates of "
-            "this one in the hour before this time. It may change."
-        ),
-    ] = None
-
-    cluster: Annotated[
-        str,
-        proto(9),
-        describe(
-            "The Cluster to which a public key belongs. It verifies no token of Orchid's accounts."
-        ),
-    ] = ""
 
 
 class SigningKey(Object):
@@ -227,12 +132,11 @@ class SigningKey(Object):
 
     @property
     def purpose(self) -> KeyPurpose:
-        return FOR_CERTIFICATES if self.spec.authority else FOR_TOKENS
+        return self.spec.purpose
 
     @property
     def group(self) -> str:
-        """The keys of which one signs: of an authority, or of a cluster; empty for token keys."""
-        return f"{CLUSTERS}{self.spec.cluster}" if self.spec.cluster else self.spec.authority
+        return self.spec.group
 
     @property
     def number(self) -> int:
@@ -287,44 +191,6 @@ class SigningKey(Object):
             return False  # unreadable, so that it is not used either
 
 
-class KeySelection(NamedTuple):
-    """The signer and the verification keys of one set of stored objects."""
-
-    signers: tuple[SigningKey, ...]  # the first one signs; the others if it cannot be loaded
-    verifying: tuple[SigningKey, ...]  # in the order of the JWKS document: the signer first
-
-    @property
-    def signer(self) -> SigningKey | None:
-        return self.signers[0] if self.signers else None
-
-
-def select(
-    stored: Iterable[SigningKey], revoked: Container[str], authority: str = ""
-) -> KeySelection:
-    """Choose the signer and the verification keys of an authority; without one, of tokens.
-
-    `revoked`: the ids and public keys of revoked keys (`revoked_identities`).
-    """
-    usable = [
-        key
-        for key in sorted(stored, key=_seniority)
-        if key.spec.authority == authority
-        and not key.spec.cluster
-        and key.state in (PUBLISHED, ACTIVE, VERIFYING)
-        and not key.is_file
-        and key.key_id
-        and (key.status.certificate or not authority)
-        and not key.is_revoked(revoked)
-    ]
-    active = sorted((key for key in usable if key.state == ACTIVE), key=_activation, reverse=True)
-    published = [key for key in usable if key.state == PUBLISHED]
-    signers = (*active, *published)
-    first = signers[:1]
-    rest = [key for key in usable if key.state != PUBLISHED and key not in first]
-    waiting = [key for key in published if key not in first]
-    return KeySelection(signers, (*first, *waiting, *rest))
-
-
 def revoked_identities(named: RevokedKey) -> tuple[str, ...]:
     """What `SigningKey.is_revoked` compares: the id of a key, and its public key if recorded.
 
@@ -333,14 +199,6 @@ def revoked_identities(named: RevokedKey) -> tuple[str, ...]:
     if not named.sha256 or named.name.startswith(CLUSTERS):
         return (named.key_id,)
     return named.key_id, key_tombstone(named.sha256)
-
-
-def _seniority(key: SigningKey) -> tuple[datetime, str]:
-    return key.metadata.creation_timestamp or NO_TIME, key.metadata.uid
-
-
-def _activation(key: SigningKey) -> tuple[datetime, str]:
-    return key.status.times.active or NO_TIME, key.metadata.uid
 
 
 def status_of(public: keys.VerificationKey, source: str) -> SigningKeyStatus:
@@ -381,7 +239,7 @@ class Rules(Strategy[SigningKey]):
         if not is_key_name(new.name, new.group):
             text = f"must be {key_prefix(new.group)}- and a number without leading zeros"
             yield invalid(METADATA / "name", new.name, text)
-        yield from source_errors(new)
+        yield from source_errors(spec)
         if spec.chain:
             yield forbidden(SPEC / "chain", "a new key has no certificate yet")
         if spec.renew_by:
@@ -480,49 +338,6 @@ def first_state(new: SigningKey) -> str:
     if new.spec.public_key:
         return VERIFYING
     return ACTIVE if new.status.times.active else PUBLISHED
-
-
-def source_errors(new: SigningKey) -> Iterator[FieldError]:
-    """Check that a key has one source, and that it can be used."""
-    spec, purpose = new.spec, new.purpose
-    names = ("algorithm", "secretRef", "publicKey" if purpose.has_public_keys else "pkcs11")
-    if sum(map(bool, (spec.algorithm, spec.secret_ref, spec.public_key, spec.pkcs11))) != 1:
-        yield required(SPEC, f"exactly one of {', '.join(names[:-1])} and {names[-1]}")
-        return
-    if spec.pkcs11 and not spec.authority:
-        yield forbidden(SPEC / "pkcs11", "only keys of authorities can be in an HSM")
-    elif spec.pkcs11:
-        yield from hsm_key_errors(spec.pkcs11, SPEC / "pkcs11")
-    if spec.algorithm and spec.algorithm not in purpose.algorithms:
-        yield unsupported(SPEC / "algorithm", spec.algorithm, purpose.algorithms)
-    if spec.public_key and not purpose.has_public_keys:
-        yield forbidden(SPEC / "publicKey", "an authority needs its private key")
-        return
-    if bool(spec.cluster) != bool(spec.public_key):
-        yield (
-            required(SPEC / "cluster", NO_CLUSTER)
-            if spec.public_key
-            else forbidden(
-                SPEC / "cluster", "a key that signs is Orchid's: only a public key is of a cluster"
-            )
-        )
-    if spec.secret_ref:
-        yield from reference_errors(spec.secret_ref, SPEC / "secretRef")
-    if len(spec.public_key) > LONGEST_PUBLIC_KEY:
-        yield too_long(SPEC / "publicKey", LONGEST_PUBLIC_KEY)
-    elif spec.public_key:
-        try:
-            read_public_key(spec.public_key)
-        except Refusal as refusal:
-            yield invalid(SPEC / "publicKey", "<key data>", str(refusal))
-
-
-def read_public_key(text: str) -> keys.VerificationKey:
-    """The one public key of a PEM text; raises Refusal. A private key is never stored here."""
-    blocks = [block.label for block in pem.split(text.encode())]
-    if len(blocks) != 1 or not blocks[0].endswith("PUBLIC KEY"):
-        raise UnreadableKey("must be one PEM block with a public key")
-    return keys.read_verification_keys(text.encode(), "publicKey")[0]
 
 
 def certificate_errors(status: SigningKeyStatus) -> Iterator[FieldError]:

@@ -17,11 +17,11 @@ import asyncio
 from typing import Any, Final, NoReturn
 
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
+from orchid.features.token_keys.key_source import SPEC
 from orchid.features.token_keys.kinds.signing_key import (
     LONGEST_CHAIN,
     PUBLISHED,
     RETIRED,
-    SPEC,
     STATE,
     SigningKey,
     certificate_errors,

@@ -30,18 +30,20 @@ from orchid.features.certificates.kinds.issued_certificate import (
 from orchid.features.clusters.kinds.cluster import Cluster
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.key_selection import select
+from orchid.features.token_keys.key_source import (
+    SPEC,
+    SigningKeySpec,
+    read_public_key,
+    source_errors,
+)
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     IMPORTED,
     MADE,
     PRIVATE_KEY,
-    SPEC,
     SigningKey,
-    SigningKeySpec,
     by_name,
-    read_public_key,
-    select,
-    source_errors,
     status_of,
 )
 from orchid.features.token_keys.policies.authority_material import (
@@ -143,7 +145,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         await self._feed.fresh()
         if new.spec.authority:
             return await self._admit_authority_key(request, kind, new)
-        if any(source_errors(new)):
+        if any(source_errors(new.spec)):
             return new  # the rules of the kind refuse it
         if not new.spec.public_key and self._unsealed:
             raise Forbidden(kind.about(new.name), self._unsealed)
@@ -216,7 +218,7 @@ class SigningKeyMaterial(AdmissionPolicy):
             text = "the keys of this authority are in Secrets: name another Secret in secretRef"
             _refuse(kind, new, forbidden(SPEC / "algorithm", text))
         new = replace(new, spec=spec)
-        if any(source_errors(new)):
+        if any(source_errors(new.spec)):
             return new  # the rules of the kind refuse it
         if spec.algorithm and self._unsealed:
             raise Forbidden(kind.about(new.name), self._unsealed)

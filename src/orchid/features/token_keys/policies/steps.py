@@ -25,16 +25,16 @@ from typing import Any, Final
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.clusters.kinds.cluster import Cluster
 from orchid.features.objects.kinds.secret import Secret
+from orchid.features.token_keys.key_selection import select
+from orchid.features.token_keys.key_source import SPEC
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,
     PUBLISHED,
     RETIRED,
-    SPEC,
     STATE,
     VERIFYING,
     SigningKey,
     key_location,
-    select,
 )
 from orchid.features.token_keys.policies.conditions import KeyConditions, Servers, lacking
 from orchid.features.token_keys.policies.material import later_than
