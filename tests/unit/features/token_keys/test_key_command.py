@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchid.features.token_keys.commands.key import remark_consumers, rotate
+from orchid.features.token_keys.commands.key_steps import remark_consumers, rotate
 from orchid.kernel.terminal.connection import CommandRefused, ServerConnection
 from orchid.kernel.terminal.output import Complaint
 from orchid.kernel.wire.naming import ORCH

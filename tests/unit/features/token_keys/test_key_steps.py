@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchid.features.token_keys.commands import key
-from orchid.features.token_keys.commands.key import rotate
+from orchid.features.token_keys.commands import key_steps
+from orchid.features.token_keys.commands.key_steps import rotate
 from orchid.kernel.terminal.connection import CommandRefused
 from orchid.kernel.terminal.output import Complaint
 from tests.unit.kernel.terminal.api_server import ApiServer
@@ -92,7 +92,7 @@ def test_only_certificates_of_keys_that_signed_are_renewed_in_a_hurry() -> None:
 @pytest.mark.parametrize("what", ["tokens", "sealing"])
 def test_only_an_authority_is_rotated_in_a_hurry(what: str) -> None:
     with pytest.raises(Complaint, match="--hurry is for certificates"):
-        key._rotate(asked(what=what, hurry=True))
+        key_steps.rotate_named(asked(what=what, hurry=True))
 
 
 OWNER = {"metadata": {"name": "web"}, "spec": {"key": {"algorithm": "ECDSA-P256"}}}
@@ -144,32 +144,32 @@ def test_a_key_of_the_hsm_that_signs_no_more_is_no_obstacle() -> None:
 def test_a_step_is_repeated_after_a_conflict_and_after_nothing_else() -> None:
     """The controller may write the same key."""
     server: Any = Keys(signing_key("tokens-1", "Published"), conflicts=1)
-    assert key._step(asked(), server, "tokens-1", "Active", "signs") == 0
+    assert key_steps._step(asked(), server, "tokens-1", "Active", "signs") == 0
     assert changed(server) == [("tokens-1", "Active")]
 
     server.refusals["put tokens-1"] = CommandRefused(422, "rejected")
     with pytest.raises(CommandRefused, match="rejected"):
-        key._step(asked(), server, "tokens-1", "Retired", "is retired")
+        key_steps._step(asked(), server, "tokens-1", "Retired", "is retired")
 
 
 def test_a_key_that_never_signed_does_not_sign_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for state, is_refused in (("Published", True), ("Verifying", False)):
         server: Any = Keys(signing_key("tokens-1", state))
-        monkeypatch.setattr(key, "connect", lambda chosen, found=server: found)
+        monkeypatch.setattr(key_steps, "connect", lambda chosen, found=server: found)
         if is_refused:
             with pytest.raises(Complaint, match="orchid key rotate has it sign"):
-                key._back(asked())
+                key_steps.back(asked())
         else:
-            key._back(asked())
+            key_steps.back(asked())
         assert changed(server) == ([] if is_refused else [("tokens-1", "Active")])
 
 
 def test_a_key_is_not_retired_without_a_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
     server: Any = Keys(signing_key("tokens-1", "Verifying"))
-    monkeypatch.setattr(key, "connect", lambda chosen: server)
+    monkeypatch.setattr(key_steps, "connect", lambda chosen: server)
 
     with pytest.raises(Complaint, match="nothing was changed"):
-        key._retire(asked(yes=False))
+        key_steps.retire(asked(yes=False))
     assert server.changes == []
-    key._retire(asked())
+    key_steps.retire(asked())
     assert changed(server) == [("tokens-1", "Retired")]

@@ -20,7 +20,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from orchid.features.token_keys.commands import key
+from orchid.features.token_keys.commands import key_objects, key_steps
 from orchid.kernel.terminal import times
 from orchid.kernel.terminal.asking import asks, insist
 from orchid.kernel.terminal.connection import (
@@ -189,9 +189,9 @@ def _install(arguments: argparse.Namespace, server: ServerConnection) -> int:
             USAGE,
         )
     name = arguments.key or _waiting_key(server, arguments.name)
-    signing_key = server.get(key.url(server, name))
+    signing_key = server.get(key_objects.url(server, name))
     signing_key["spec"]["chain"] = data.decode("latin-1")
-    changed = server.put(key.url(server, name), signing_key)
+    changed = server.put(key_objects.url(server, name), signing_key)
     if not print_for_programs(arguments.output, changed):
         say(f"installed the chain of {name}")
     return 0
@@ -199,7 +199,7 @@ def _install(arguments: argparse.Namespace, server: ServerConnection) -> int:
 
 def _waiting_key(server: ServerConnection, authority: str) -> str:
     """The key whose request has no certificate yet."""
-    for signing_key in server.items(key.url(server)):
+    for signing_key in server.items(key_objects.url(server)):
         status = signing_key.get("status") or {}
         is_waiting = status.get("request") and not status.get("certificate")
         if signing_key["spec"].get("authority") == authority and is_waiting:
@@ -320,12 +320,12 @@ def _list(arguments: argparse.Namespace, server: ServerConnection) -> int:
 
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
     name_argument("authority")(parser)
-    key.hurry_argument(parser)
-    key.wait_argument(parser)
+    key_steps.hurry_argument(parser)
+    key_steps.wait_argument(parser)
 
 
 def _rotate(arguments: argparse.Namespace, server: ServerConnection) -> int:
-    return key.rotate(arguments, server, arguments.name)
+    return key_steps.rotate(arguments, server, arguments.name)
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
