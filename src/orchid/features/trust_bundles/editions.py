@@ -30,7 +30,8 @@ class ServedEdition:
     """An edition, and its formats, each created on first use."""
 
     def __init__(self, bundle: PublishedBundle, text: bytes) -> None:
-        self.sequence = bundle.status.sequence
+        self.bundle_uid, self.sequence = bundle.metadata.uid, bundle.status.sequence
+        self.sha256 = bundle.status.sha256
         self.text = text
         self._forms: dict[tuple[str, int], asyncio.Future[bytes]] = {}
 
@@ -96,10 +97,16 @@ class PublishedEditions(Controller[PublishedBundle]):
     async def reconcile(self, bundle: PublishedBundle) -> None:
         self.bundles[bundle.name] = bundle
         status, served = bundle.status, self._editions.get(bundle.name)
+        if served is not None and served.bundle_uid != bundle.metadata.uid:
+            self._editions.pop(bundle.name)  # of an earlier bundle of this name
+            served = None
         if not status.sequence:
             self._editions.pop(bundle.name, None)
             return
-        if served is not None and served.sequence == status.sequence:
+        if served is not None and (served.sequence, served.sha256) == (
+            status.sequence,
+            status.sha256,
+        ):
             return
         text = await self.stored(bundle.name, status.sequence, status.sha256)
         if text is None:
