@@ -25,7 +25,7 @@ from tests.api.world import Api, api
 
 WARM, COUNTED = 5, 10
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
-GET, POST, TOKEN_REVIEW, REVOCATION = 17, 38, 23, 59
+GET, POST, TOKEN_REVIEW, REVOCATION = 17, 38, 23, 60
 
 
 class Tracing(Counting):

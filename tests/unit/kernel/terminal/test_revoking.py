@@ -132,15 +132,23 @@ def test_a_token_of_another_issuer_is_named_with_it(monkeypatch: pytest.MonkeyPa
             wanted(server, "token")
 
 
-def test_an_account_has_to_exist() -> None:
-    """A slip of the pen would revoke nothing, and say that it did."""
-    server = ApiServer()
+def test_an_account_that_does_not_exist_is_named_in_the_question() -> None:
+    """It may have been deleted, or be a typing error; who may not read it is refused."""
+    server: Any = ApiServer()
     server.objects["robot"] = {}
+    server.refusals["get secret"] = CommandRefused(403, "no")
+
+    def question(name: str) -> str:
+        arguments = chosen(what=f"account/ci/{name}")
+        ((text, _),) = revoke._wanted(server, arguments, "account", f"ci/{name}")
+        return text
 
     account = {"namespace": "ci", "name": "robot", "issuedBefore": END}
     assert wanted(server, "account/ci/robot", before=END) == [{"account": account}]
+    assert "exist" not in question("robot")
+    assert "ci/robbot, which does not exist now," in question("robbot")
     with pytest.raises(CommandRefused):
-        wanted(server, "account/ci/robbot")
+        question("secret")
     with pytest.raises(Complaint, match="is no time"):
         wanted(server, "account/ci/robot", before="yesterday")
 
