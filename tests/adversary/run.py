@@ -6,7 +6,7 @@
 
 The seed, which is printed, decides who has which rights and what is drawn. The first violation of
 each rule is printed with its history, made as short as possible on fresh servers. Ends with exit
-code 1 if anything was violated.
+code 1 if anything was violated, or nothing was tried.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> int:
         print(_summary(report), flush=True)
         for found in report.found:
             print(_shown(setting, found, options.tries), flush=True)
-        failed = failed or bool(report.found)
+        failed = failed or bool(report.found) or not report.operations
     return 1 if failed else 0
 
 

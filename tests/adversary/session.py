@@ -104,8 +104,8 @@ def _flags(directory: Path) -> tuple[str, ...]:
 def attacked(setting: Setting, *, seconds: float, operations: int, most: int = 1) -> Report:
     """Draw operations until the time or their number is up, or so many rules are violated."""
     report = Report(setting)
-    began = time.monotonic()
     with session(setting) as (attack, judge):
+        began = time.monotonic()  # the start of the servers is no attack
         chooser = Chooser(attack, random.Random(setting.seed + 1), setting.themes)
         _note(report, judge.begin(), began)
         while report.operations < operations and time.monotonic() - began < seconds:
@@ -120,7 +120,7 @@ def attacked(setting: Setting, *, seconds: float, operations: int, most: int = 1
         else:
             _note(report, list(judge.pages(ALL_PAGES)), began)
         report.credentials = len(attack.credentials)
-    report.seconds = time.monotonic() - began
+        report.seconds = time.monotonic() - began
     return report
 
 

@@ -17,7 +17,13 @@ from orchid.features.authorities.controllers.follow_authorities import (
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.token_keys.key_selection import KeySelection
-from orchid.features.token_keys.kinds.signing_key import SigningKey, authority_public_key
+from orchid.features.token_keys.kinds.signing_key import (
+    ACTIVE,
+    RETIRED,
+    VERIFYING,
+    SigningKey,
+    authority_public_key,
+)
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.refusals import KeyMismatch, Refusal
 from orchid.kernel.runtime.loop import TryAgain
@@ -249,8 +255,9 @@ def signing_key(of: Authority, owner: str = "u1", **status: Any) -> SigningKey:
     meta = ObjectMeta(name="web-1", uid="k1", owner_references=(reference,))
     key = SigningKey(metadata=meta)
     public = authority_public_key(of.chain_pem.decode())
-    shown = replace(key.status, public_key=public, certificate=of.chain_pem.decode(), **status)
-    return replace(key, status=shown, spec=replace(key.spec, authority="web"))
+    status = {"revocation_list": "web", "certificate": of.chain_pem.decode(), **status}
+    shown = replace(key.status, public_key=public, **status)
+    return replace(key, status=shown, spec=replace(key.spec, authority="web", state=ACTIVE))
 
 
 def secret(of: Authority, chain: bytes = b"") -> Secret:
@@ -327,6 +334,30 @@ async def test_the_key_of_an_earlier_authority_does_not_sign(
 
     with pytest.raises(TryAgain, match="has no SigningKey web-1"):
         await keys.signer(WEB)
+
+
+@pytest.mark.parametrize(
+    ("state", "why"), [(VERIFYING, "is Verifying"), (RETIRED, "has no SigningKey web-1 in use")]
+)
+async def test_a_status_makes_no_key_sign_again(state: str, why: str) -> None:
+    """A user may write it: a key that signs no more, or was retired, does not for her."""
+    key = signing_key(ONE)
+    keys, _ = await keys_of(shown(), replace(key, spec=replace(key.spec, state=state)), secret(ONE))
+
+    with pytest.raises(TryAgain, match=why):
+        await keys.signer(WEB)
+
+
+async def test_certificates_point_to_the_list_of_the_key_that_signs() -> None:
+    """Whatever list somebody wrote into the status of the authority."""
+    reference = {"name": "web-1", "revocationList": "of-another"}
+    names = convert({"status": {"keys": [reference]}}, CertificateAuthority).status.keys
+    keys, _ = await keys_of(shown(keys=names), signing_key(ONE), secret(ONE))
+
+    signer = await keys.signer(WEB)
+
+    assert signer is not None
+    assert signer.list_name == "web"
 
 
 async def test_a_missing_secret_is_named() -> None:

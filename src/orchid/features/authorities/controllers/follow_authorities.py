@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
+from typing import NamedTuple
 
 from orchid.features.approval.case import SignerTerms
 from orchid.features.authorities.kinds.certificate_authority import (
@@ -21,6 +22,9 @@ from orchid.features.authorities.kinds.certificate_authority import (
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.token_keys.key_selection import KeySelection
 from orchid.features.token_keys.kinds.signing_key import (
+    ACTIVE,
+    PUBLISHED,
+    RETIRED,
     SigningKey,
     authority_public_key,
     key_location,
@@ -40,6 +44,22 @@ from orchid.kernel.wire.references import SecretReference, belongs_to
 
 AUTHORITIES = ListSelection(CertificateAuthority)
 CERTIFICATE, KEY = "tls.crt", "tls.key"
+SIGNING = (ACTIVE, PUBLISHED)
+
+
+class LoadedKey(NamedTuple):
+    """A key of an authority with its private key, and what its SigningKey says."""
+
+    authority: Authority
+    state: str
+    list_name: str
+
+
+class _Loaded(NamedTuple):
+    """The key of a signer, and the part of the authority's status from which it was loaded."""
+
+    shown: tuple[str, str, str]
+    key: LoadedKey
 
 
 class SecretMissing(AuthorityUnusable):
@@ -186,7 +206,7 @@ class AuthorityKeys:
         self._authorities = authorities
         self._platform = platform
         self._crl_url = crl_url
-        self._read: dict[str, tuple[str, Authority]] = {}  # cross certificates, by signer
+        self._read: dict[str, _Loaded] = {}  # by signer
 
     async def signer(self, name: str) -> Signer | None:
         """The signer of an authority; None if it has no authority that is Ready."""
@@ -197,14 +217,18 @@ class AuthorityKeys:
             return None
         if not record.status.keys:
             raise TryAgain(f"the keys of {record.name} are not known yet")
-        shown, cross = record.status.certificate.encode(), record.status.cross_certificates
-        cached = self._read.get(name)
-        if cached is None or (cached[0], cached[1].chain_pem) != (cross, shown):
-            cached = cross, await self.load(record, record.status.keys[0], cross)
-            if cached[1].chain_pem != shown:
+        # Somebody may write the status: it says which key signs, and the key says the rest.
+        status = record.status
+        shown = status.certificate, status.cross_certificates, status.keys[0].name
+        loaded = self._read.get(name)
+        if loaded is None or loaded.shown != shown:
+            key = await self.load(record, status.keys[0], status.cross_certificates)
+            if key.authority.chain_pem != status.certificate.encode():
                 raise TryAgain(f"the key of {record.name} is newer than its status")
-            self._read[name] = cached
-        authority, list_name = cached[1], record.status.keys[0].revocation_list
+            if key.state not in SIGNING:
+                raise TryAgain(f"{status.keys[0].name}, which should sign, is {key.state}")
+            loaded = self._read[name] = _Loaded(shown, key)
+        authority, list_name = loaded.key.authority, loaded.key.list_name
         return Signer(
             profile,
             lambda: authority,
@@ -220,12 +244,13 @@ class AuthorityKeys:
 
     async def load(
         self, owner: CertificateAuthority, named: AuthorityKeyReference, cross: str = ""
-    ) -> Authority:
+    ) -> LoadedKey:
         """One key of an authority; raises a Refusal with the problem."""
         key = await self._client.find(SigningKey, named.name)
-        if key is None or not belongs_to(key, owner):
-            raise TryAgain(f"{owner.name} has no SigningKey {named.name}")
-        return await read_authority(self._client, key, self._names, cross, hsm=self._hsm)
+        if key is None or not belongs_to(key, owner) or key.state == RETIRED:
+            raise TryAgain(f"{owner.name} has no SigningKey {named.name} in use")
+        authority = await read_authority(self._client, key, self._names, cross, hsm=self._hsm)
+        return LoadedKey(authority, key.state, key.status.revocation_list)
 
 
 async def read_authority(

@@ -93,7 +93,11 @@ from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.kernel.runtime.loop import Controller, Key, Trigger, TryAgain
-from orchid.kernel.wire.authority_status import AuthorityKeyReference, AuthorityParentReference
+from orchid.kernel.wire.authority_status import (
+    AuthorityKeyReference,
+    AuthorityParentReference,
+    CertificateAuthorityStatus,
+)
 from orchid.kernel.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
 from orchid.kernel.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.kernel.wire.meta import Object, ObjectMeta, OwnerReference
@@ -204,7 +208,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         if not self.listed.is_set():
             raise TryAgain("not every certificate authority is known yet")
         if record.metadata.deletion_timestamp is not None:
-            await self._show_own(record)
+            await self._report(record, replace(record, status=self._own_certificate(record)))
             return None
         now = self._clock.now()
         status = replace(record.status, parent=self._remembered_parent(record))
@@ -229,6 +233,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         except Refusal as refusal:
             # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
             reason, message = type(refusal).__name__, str(refusal)
+            if self._keys_of(record):
+                status = self._own_certificate(replace(record, status=status))
             ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
         related = of_relations(record, await self._problems(record))
         conditions = ready, *of_certificate(status.certificate, now), *related
@@ -236,16 +242,15 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         await self._report(record, reported)
         return self._pause(record, status.certificate, now)
 
-    async def _show_own(self, authority: CertificateAuthority) -> None:
-        """Correct the certificate of an authority that is being deleted: that of a key, or none.
+    def _own_certificate(self, authority: CertificateAuthority) -> CertificateAuthorityStatus:
+        """The status with the certificate of a key of the authority, or none.
 
-        A finalizer may keep it for long, and a user may write its status.
+        A user may write it while no key signs, or while a finalizer keeps the authority.
         """
         own = [key.status.certificate for key in self._keys_of(authority)]
-        if authority.status.certificate not in ("", *own):
-            certificate = next(filter(None, own), "")
-            status = replace(authority.status, certificate=certificate)
-            await self._report(authority, replace(authority, status=status))
+        if authority.status.certificate in ("", *own):
+            return authority.status
+        return replace(authority.status, certificate=next(filter(None, own), ""))
 
     def _pause(self, authority: CertificateAuthority, chain: str, now: datetime) -> float:
         """Seconds until the authority is checked again without an event."""

@@ -87,6 +87,7 @@ class PublishedList(msgspec.Struct):
     authority: Callable[[], Authority]
     signers: frozenset[str]
     owner: str  # the name of the CertificateAuthority
+    key: str = ""  # the name of its SigningKey; empty if it is a file
 
     def groups(self) -> list[str]:
         """The groups of certificates in this list: those signed with the authority's key."""
@@ -163,12 +164,13 @@ class PublishRevocationLists(Worker[str, None]):
         start(self._follow_maps())
         start(self._follow_revocations(start))
         ready = self._authorities.ready
-        signing = {key.revocation_list for list_ in ready for key in list_.status.keys[:1]}
-        if signing <= own.keys() and len(own) == len(keys):
+        signing = {key.name for authority in ready for key in authority.status.keys[:1]}
+        loaded = {list_.key for list_ in own.values()}
+        if signing <= loaded and len(loaded) == len(keys):
             await self._another(keys, changed)
         else:
             # A key that only signs its list may be lost for good.
-            again = CANNOT_AGAIN if signing <= own.keys() else KEY_AGAIN
+            again = CANNOT_AGAIN if signing <= loaded else KEY_AGAIN
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._another(keys, changed), again)
         raise Expired("other keys sign now")
@@ -182,7 +184,7 @@ class PublishRevocationLists(Worker[str, None]):
     def _known_keys(self) -> dict[str, str]:
         """The certificate of the signer for each key in use, by its list."""
         return {
-            key.revocation_list: authority.status.certificate
+            key.name: authority.status.certificate
             for authority in self._authorities.ready
             for key in authority.status.keys
         }
@@ -193,14 +195,14 @@ class PublishRevocationLists(Worker[str, None]):
         for owner in self._authorities.ready:
             for key in owner.status.keys:
                 try:
-                    authority = await self._own.load(owner, key)
+                    loaded = await self._own.load(owner, key)
                 except (Refusal, TryAgain) as problem:
                     extra = {"authority": owner.name, "key": key.name, "why": str(problem)}
                     log.warning("crl.not_published", extra=extra)
                     continue
                 signers = frozenset(owner.signers)
-                lists[key.revocation_list] = PublishedList(
-                    functools.partial(_identity, authority), signers, owner.name
+                lists[loaded.list_name] = PublishedList(
+                    functools.partial(_identity, loaded.authority), signers, owner.name, key.name
                 )
         return lists
 
@@ -342,11 +344,13 @@ class PublishRevocationLists(Worker[str, None]):
         owner = await self._client.find(CertificateAuthority, crl.owner)
         if owner is None:
             return []
-        named = [
-            reference.name for reference in owner.status.keys if reference.revocation_list == name
-        ]
+        named = [crl.key] if crl.key else [reference.name for reference in owner.status.keys]
         keys = [await self._client.find(SigningKey, reference) for reference in named]
-        return [key for key in keys if key is not None and belongs_to(key, owner)]
+        return [
+            key
+            for key in keys
+            if key is not None and belongs_to(key, owner) and key.status.revocation_list == name
+        ]
 
     async def _is_there(self, stored: StoredEdition) -> bool:
         """Whether the ConfigMaps of an edition are as they were stored."""
