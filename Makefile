@@ -1,6 +1,7 @@
 # Thin targets over a .venv that plain python3 and pip fill from hash-locked files.
 #   make run     start the server            make test    set up and run all tests
-#   make quick   unit tests, two minutes     make fix     let the tools mend what they can
+#   make quick   unit tests, two minutes     make near    tests of what changed since main
+#   make fix     let the tools mend what they can
 #   make check   what CI runs
 #   make dist    what can be handed on       make install PREFIX=/opt/orchid
 #   make man     manual pages of all commands
@@ -13,15 +14,18 @@ MINUTES ?= 10
 ROUNDS ?= 10000
 PREFIX ?= $(HOME)/.local/share/orchid
 
+# Without this, each process of a run compiles all tests and modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check lint fix bench growth soak overload torture mutants removals adversary fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs console-runs upgrade lock dist image install man
+.PHONY: help setup run test quick near check lint fix bench growth soak overload torture mutants removals adversary fuzz conformance demo-cluster demo-revocation demo-rotation exchange-runs console-runs upgrade lock dist image install man
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,6p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,7p' Makefile
 
 setup: .venv/.installed
 
@@ -37,6 +41,10 @@ SLOW := store/etcd store/test_etcd_faults.py workers agent/test_killed_agent.py 
 	wire/codec/test_strict_types.py kinds/test_hostile_input.py
 quick: .venv/.installed-dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist worksteal tests/unit $(SLOW:%=--ignore tests/unit/%) $(ARGS)
+
+# The tests of the packages that changed, and those that name a changed module; see tests/near.py.
+near: .venv/.installed-dev
+	$(BIN)/python -m tests.near -q -n $(JOBS) --maxprocesses 8 --dist worksteal $(ARGS)
 
 check: lint test
 
