@@ -100,8 +100,8 @@ def _connection(server: Server) -> ServerConnection:
 def _hosts(server: ServerConnection, home: Path, count: int) -> Iterator[Path]:
     """A join file and a configuration for each host, with four outputs."""
     host.bind_roles(server)
-    anchors = {"signer": server.names.server_serving_signer}
-    clients = {"signer": server.names.client_signer}
+    anchors = {"signer": server.naming.server_serving_signer}
+    clients = {"signer": server.naming.client_signer}
     for number in range(count):
         name, place = f"host-{number}.example.com", home / f"host-{number}"
         place.mkdir()

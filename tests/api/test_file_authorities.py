@@ -58,12 +58,12 @@ async def test_the_shared_ca_of_files_is_shown(tmp_path: Path) -> None:
     async with api(tmp_path / "data", **flags("", pair(tmp_path, "ca"))) as server:
         key = (await shown(server))["cluster-1"]
         authority = (await shown(server, AUTHORITIES))["cluster"]
-        names = server.server.settings.names
+        naming = server.server.settings.names
 
         assert key["status"]["source"] == "File"
         assert key["spec"] == {"authority": "cluster", "state": "Active"}
         assert ready_of(key) == ready_of(authority) == ("True", "File")
-        assert authority["spec"]["signerNames"] == list(names.issuing_signers)
+        assert authority["spec"]["signerNames"] == list(naming.issuing_signers)
         assert authority["status"]["certificate"] == (tmp_path / "ca.crt").read_text()
         assert [one["name"] for one in authority["status"]["keys"]] == ["cluster-1"]
         assert key["status"]["keyID"] in server.server.context.port(FileAuthorityObjects).key_ids
@@ -74,17 +74,17 @@ async def test_signers_with_separate_files_are_shown(tmp_path: Path) -> None:
     given = flags("client_", pair(tmp_path, "clients"))
     given |= flags("node_serving_", pair(tmp_path, "serving"))
     async with api(tmp_path / "data", **given) as server:
-        names = server.server.settings.names
+        naming = server.server.settings.names
         client, serving = (
-            one.partition("/")[2] for one in (names.client_signer, names.node_serving_signer)
+            one.partition("/")[2] for one in (naming.client_signer, naming.node_serving_signer)
         )
         found = await shown(server, AUTHORITIES)
         signers = {name: one["spec"]["signerNames"] for name, one in found.items()}
         keys = sorted(await shown(server))
 
         assert signers == {
-            client: [names.client_signer, names.pod_client_signer],
-            serving: [names.node_serving_signer],
+            client: [naming.client_signer, naming.pod_client_signer],
+            serving: [naming.node_serving_signer],
         }
         assert keys == sorted((f"{client}-1", f"{serving}-1"))
 

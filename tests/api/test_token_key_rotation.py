@@ -351,12 +351,12 @@ async def test_a_lease_reports_the_keys_of_its_process(
         first = await here.state("tokens-1", "Active")
         second = await here.published("tokens-2")
         lease = here.api.feed.of(Lease).get(HOME, here.api.context.port(AppliedRevision).name)
-        names = here.api.settings.names
+        naming = here.api.settings.names
 
         assert lease is not None
         notes = lease.meta.annotations
-        assert set(notes[keys_annotation(names)].split(",")) == {first.key_id, second.key_id}
-        assert notes[signs_annotation(names)] == first.key_id
+        assert set(notes[keys_annotation(naming)].split(",")) == {first.key_id, second.key_id}
+        assert notes[signs_annotation(naming)] == first.key_id
 
 
 async def test_a_key_that_verifiers_fetch_elsewhere_has_to_be_found_there(

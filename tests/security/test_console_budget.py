@@ -152,7 +152,7 @@ async def test_another_site_reads_nothing_by_certificate(server: Api, site: str)
     """A browser presents its certificate for requests of every site: an image, or a link."""
     renderer = Renderer()
     sign_in = CertificateSignIn(
-        Site(renderer, PAGES), renderer, url="https://console.test", server="", names=ORCH
+        Site(renderer, PAGES), renderer, url="https://console.test", server="", naming=ORCH
     )
     calls = Calls(server, ADMIN)
 

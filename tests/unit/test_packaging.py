@@ -160,12 +160,12 @@ def test_paths_of_settings_are_those_of_the_unit() -> None:
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.parent.name)
-@pytest.mark.parametrize("names", SETS.values(), ids=SETS)
-def test_audit_policy_records_certificates_and_rights_in_full(path: Path, names: Naming) -> None:
+@pytest.mark.parametrize("naming", SETS.values(), ids=SETS)
+def test_audit_policy_records_certificates_and_rights_in_full(path: Path, naming: Naming) -> None:
     """Under either naming; health is not recorded, all else by its metadata."""
     policy = load(path)
     approve = Target(
-        "update", "", True, f"certificates.{names.group_domain}", "v1",
+        "update", "", True, f"certificates.{naming.group_domain}", "v1",
         "certificatesigningrequests", "approval", "", "alice",
     )  # fmt: skip
 

@@ -10,9 +10,9 @@ from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
 
 
-def stored_kinds(names: Naming) -> list[Kind[Any]]:
+def stored_kinds(naming: Naming) -> list[Kind[Any]]:
     """Every kind that is stored."""
-    return [kind for feature in FEATURES for kind in feature.stored_kinds(names)]
+    return [kind for feature in FEATURES for kind in feature.stored_kinds(naming)]
 
 
 def served_kinds(context: Context) -> list[Kind[Any]]:

@@ -77,7 +77,7 @@ class Assembly:
         self.settings, self.files = settings, files
         self.clock, self.random, self.offload = SystemClock(), SystemRandomness(), Offload()
         self.wanted_controllers = wanted_controllers(settings)
-        stored = stored_kinds(settings.names)
+        stored = stored_kinds(settings.naming)
         self.store = encryption = encrypted(store, settings, files, stored)
         # A store in this process needs no probe: it cannot hang without us.
         self.probe = StoreProbe(self.store) if settings.given.etcd_servers else None
@@ -131,7 +131,7 @@ class Assembly:
         return InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SERVER)
 
     def _clients(self, handler: Handler) -> InProcessClients:
-        naming = self.settings.names
+        naming = self.settings.naming
         accounts = controller_accounts(naming)
         return InProcessClients(
             handler, self.context.callers, self.context.catalog, naming, accounts
@@ -154,7 +154,7 @@ class Assembly:
     def _audit(self, record: AuditRecord | None) -> PolicyAudit | None:
         if record is None:
             return None
-        naming, catalog = self.settings.names, self.catalog
+        naming, catalog = self.settings.naming, self.catalog
         return PolicyAudit(record.policy, record.log, naming, self.clock, catalog.is_confidential)
 
     def _verbs(self) -> Verbs:
@@ -168,7 +168,7 @@ class Assembly:
             self.store,
             self.feed,
             Admission(policies),
-            self.settings.names,
+            self.settings.naming,
             self.random,
             offload=self.offload,
             is_stale=self.store.is_stale,
@@ -178,7 +178,7 @@ class Assembly:
         """Limits of load, and conditions that no request shows."""
         settings = self.settings
         self.fairness = Fairness(
-            settings.names,
+            settings.naming,
             settings.given.max_requests_inflight,
             settings.given.max_mutating_requests_inflight,
             patience=settings.request_timeout / 4,
@@ -199,7 +199,7 @@ class Assembly:
     def _chain(self, others: OtherProcesses | None) -> Chain:
         counted = (*COUNTED_PAGES, *(path for each in FEATURES for path in each.counted_pages))
         requests = CountedRequests(self.catalog, self.clock.monotonic, counted)
-        naming = self.settings.names
+        naming = self.settings.naming
         impersonation = Impersonation(naming, self.authorizer, self.clock.monotonic)
         self.watches = OpenWatches(
             self.authenticator,
@@ -220,7 +220,7 @@ class Assembly:
             others=others,
         )
         return Chain(
-            names=naming,
+            naming=naming,
             clock=self.clock,
             authenticator=self.authenticator,
             impersonation=impersonation,
@@ -250,7 +250,7 @@ class Assembly:
             self.catalog,
             self.verbs,
             self.authorizer,
-            self.settings.names,
+            self.settings.naming,
             clock=self.clock,
             offload=self.offload,
             shortest_watch=float(self.settings.given.min_request_timeout),
@@ -261,7 +261,7 @@ class Assembly:
         for feature in FEATURES:
             if feature.pages is not None:
                 pages |= feature.pages(self.context)
-        described = OpenApi(self.catalog, self.settings.names, pages.keys() & openid.PATHS)
+        described = OpenApi(self.catalog, self.settings.naming, pages.keys() & openid.PATHS)
         prefixes = {path: page for path, page in pages.items() if path.endswith("/")}
         return Pages(
             Discovery(self.catalog, self.settings.url.removeprefix("https://")),

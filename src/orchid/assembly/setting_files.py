@@ -155,7 +155,7 @@ def _authorizers(path: Path, settings: Settings) -> None:
 
 
 def _encryption(path: Path, settings: Settings) -> None:
-    read_encryption(read_private(path), stored_kinds(settings.names))
+    read_encryption(read_private(path), stored_kinds(settings.naming))
 
 
 def _audit_policy(path: Path, _: Settings) -> None:

@@ -67,7 +67,7 @@ async def _register(backend: Store, settings: Settings) -> None:
             records = {record.key: record for record in page.records}
             if MOVED in records:
                 raise BadSettings(moved_text(records[MOVED].value))
-            changes = _naming(records.get(NAMING), settings.names.name) + store_format.update(
+            changes = _naming(records.get(NAMING), settings.naming.name) + store_format.update(
                 records
             )
             if not changes:

@@ -90,7 +90,7 @@ class Context:
     ) -> None:
         """`kinds`: those that are stored."""
         self.settings, self.files = settings, files
-        self.naming: Naming = settings.names
+        self.naming: Naming = settings.naming
         self.store, self.feed = store, feed
         self.clock, self.random, self.offload = clock, randomness, offload
         self.kinds = kinds

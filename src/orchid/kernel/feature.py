@@ -81,7 +81,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     data_files: tuple[str, ...] = ()  # in the data directory, read at a start
     documentation: str  # a page below docs/
 
-    def stored_kinds(self, names: Naming) -> Iterator[Kind[Any]]:
+    def stored_kinds(self, naming: Naming) -> Iterator[Kind[Any]]:
         for declare in self.kinds:
-            declared = declare(names)
+            declared = declare(naming)
             yield from declared if isinstance(declared, tuple) else (declared,)

@@ -35,9 +35,9 @@ class Greeting(Object):
     """A greeting."""
 
 
-def declare(names):
+def declare(naming):
     return Kind(
-        type=Greeting, group=names.identity, version="v1alpha1", plural="greetings",
+        type=Greeting, group=naming.identity, version="v1alpha1", plural="greetings",
         scope=Scope.CLUSTER, rules=Strategy(),
     )
 
@@ -67,11 +67,11 @@ FEATURE = Feature(
             name="greet",
             long_name="greet-controller",
             account="greeter",
-            rights=lambda names: (rule(READ, names.identity, ("greetings",)),),
+            rights=lambda naming: (rule(READ, naming.identity, ("greetings",)),),
             build=lambda client, context, events: GreetingController(),
         ),
     ),
-    roles=lambda names: (DefaultRole("greeted", (urls("/greetings/*"),)),),
+    roles=lambda naming: (DefaultRole("greeted", (urls("/greetings/*"),)),),
     provides=(ServerPart(Greeter, Greeter),),
     pages=lambda context: {"/greetings/": context.port(Greeter)},
     metrics=lambda context: (context.port(Greeter).counter,),

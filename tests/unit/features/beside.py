@@ -60,7 +60,7 @@ class Beside:
     admin: Client
     context: ControllerContext
     clock: MovingClock
-    names: Naming = ORCH
+    naming: Naming = ORCH
     events: EventWriter = field(init=False)
 
     def __post_init__(self) -> None:

@@ -60,7 +60,7 @@ class ServedConsole:
         self._console = self._settings.given.of(ConsoleSettings)
         self._chain, self._offload = server.chain, server.offload
         self._sessions = Sessions(
-            Api(PageTransport(server.clients.transport(IDENTITY.name)), server.settings.names),
+            Api(PageTransport(server.clients.transport(IDENTITY.name)), server.settings.naming),
             server.clock.now,
             timedelta(seconds=self._console.console_session.seconds),
             server.context.port(Revocations).has_revoked,
@@ -102,7 +102,7 @@ class ServedConsole:
         place: Any = {
             "url": self._console.console_url,
             "server": self._settings.url,
-            "names": self._settings.names,
+            "naming": self._settings.naming,
         }
         site = Site(renderer, PAGES)
         if self._console.console_login == CERTIFICATE:

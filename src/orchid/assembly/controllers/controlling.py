@@ -43,10 +43,10 @@ def controller_context(
     the settings say. `authorities`: the CAs that verify the server, in PEM; None: those of the
     files. `hsm`: the one HSM of this process.
     """
-    names = settings.names
+    naming = settings.naming
     try:
         return ControllerContext(
-            names=names,
+            naming=naming,
             clock=clock,
             signers=signers(settings, files, clock, is_stored=stores_authority),
             signing_duration=timedelta(seconds=settings.signing_duration),
@@ -74,11 +74,11 @@ def _parts(settings: Settings, server: Context | None) -> dict[type, object]:
 
 def file_token_issuer(settings: Settings, files: DataDirectory) -> Callable[[], TokenSigner]:
     """The signer of tokens in Secrets by the key file, read when it is needed."""
-    names = settings.names
+    naming = settings.naming
 
     def issuer() -> TokenSigner:
         key = key_files.load_signing_key(files.signing_key)
-        return TokenSigner(key, names.legacy_issuer, names.private_claim)
+        return TokenSigner(key, naming.legacy_issuer, naming.private_claim)
 
     return issuer
 

@@ -40,18 +40,18 @@ log = logging.getLogger(__name__)
 
 async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:
     """Run the controllers of a kubeconfig's server until `stop` is set."""
-    names = settings.names
+    naming = settings.naming
     setting_files.require_usable(settings, setting_files.OF_CONTROLLERS)
     files = data_directory.located(settings)
     try:
         remote = read_kubeconfig(kubeconfig)
     except InvalidRemote as problem:
         raise BadSettings(f"--kubeconfig: {problem}") from None
-    reviews = subject_access_review.declare(names, Union())
-    catalog = Catalog([*stored_kinds(names), *reviews])
-    clients = RemoteClients(remote, catalog, names)
+    reviews = subject_access_review.declare(naming, Union())
+    catalog = Catalog([*stored_kinds(naming), *reviews])
+    clients = RemoteClients(remote, catalog, naming)
     of_files = file_token_issuer(settings, files)
-    keys = RemoteKeys(clients(LEADER), names, of_files)
+    keys = RemoteKeys(clients(LEADER), naming, of_files)
     await _read_first(keys, stop)
     context = controller_context(
         settings,
@@ -91,13 +91,13 @@ async def _read_first(keys: RemoteKeys, stop: asyncio.Event) -> None:
 class RemoteClients:
     """One client for all, to a remote server."""
 
-    def __init__(self, remote: Remote, catalog: Catalog, names: Naming) -> None:
+    def __init__(self, remote: Remote, catalog: Catalog, naming: Naming) -> None:
         self._transport = HttpsClient(
             remote,
             max_answer=MAX_ANSWER,
             timeout=TIMEOUT,
             keeps=KEPT_CONNECTIONS,
-            user_agent=user_agent(names),
+            user_agent=user_agent(naming),
         )
         self._client = Client(self._transport, catalog)
 

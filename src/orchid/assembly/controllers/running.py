@@ -57,12 +57,12 @@ async def run_controllers(
     """Run these controllers whenever this process leads, until cancelled."""
     if not selected:
         return
-    names = context.names
+    naming = context.naming
     leader = Leader(
         client_of(LEADER),
         context.clock,
-        namespace=names.system_namespace,
-        name=names.controller_lease,
+        namespace=naming.system_namespace,
+        name=naming.controller_lease,
         identity=context.identity,
     )
 

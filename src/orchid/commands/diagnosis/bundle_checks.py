@@ -13,7 +13,7 @@ def bundles(here: Installation) -> Iterator[Finding]:
     """The current edition of every published bundle has what its sources have."""
     if here.server is None:
         return
-    url = path("apis", here.server.names.identity, "v1beta1", "publishedbundles")
+    url = path("apis", here.server.naming.identity, "v1beta1", "publishedbundles")
     objects = list(here.server.items(url))
     late = [(bundle["metadata"]["name"], _ready(bundle)) for bundle in objects]
     late = [(name, ready) for name, ready in late if ready.get("status") != "True"]

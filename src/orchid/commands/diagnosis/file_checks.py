@@ -68,7 +68,7 @@ def directory(here: Installation) -> Iterator[Finding]:
 def key_files(here: Installation) -> Iterator[Finding]:
     """Every private key exists and is accessible only to its owner."""
     options = here.settings.given
-    signing = signing_files(options, here.settings.names)
+    signing = signing_files(options, here.settings.naming)
     elsewhere = [*(each.key for each in signing), options.etcd_keyfile]
     files = here.files
     paths = [*files.ledger_keys, files.serving_key]
@@ -357,7 +357,7 @@ def encryption(here: Installation) -> Iterator[Finding]:
 
 def _unopened(here: Installation) -> int:
     """The number of values in the embedded store that no key of the file opens."""
-    kinds = stored_kinds(here.settings.names)
+    kinds = stored_kinds(here.settings.naming)
     try:
         configuration = read_configuration(read_private(here.files.encryption), kinds)
     except InvalidEncryption:

@@ -37,7 +37,7 @@ def _without_account(server: ServerConnection) -> Iterator[tuple[str, Json]]:
     }
     for bindings in ("clusterrolebindings", "rolebindings"):
         for binding in server.items(server.group(grants.GROUP, grants.VERSION, bindings)):
-            if server.names.bootstrapping_label in (binding["metadata"].get("labels") or {}):
+            if server.naming.bootstrapping_label in (binding["metadata"].get("labels") or {}):
                 continue
             for subject in binding.get("subjects") or ():
                 account = f"{subject.get('namespace')}/{subject['name']}"

@@ -19,7 +19,7 @@ STOP_IT: Final = "stop it, and start the current version; see docs/rotation.md"
 
 
 def url_of(server: ServerConnection) -> str:
-    return path("apis", server.names.identity, "v1beta1", "signingkeys")
+    return path("apis", server.naming.identity, "v1beta1", "signingkeys")
 
 
 def stored_keys(here: Installation) -> Iterator[Finding]:

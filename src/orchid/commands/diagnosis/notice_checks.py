@@ -17,7 +17,7 @@ def notices(here: Installation) -> Iterator[Finding]:
     """The receiver of --notice-url takes the notices."""
     if here.server is None or not here.settings.given.of(ReceiverSettings).notice_url:
         return
-    place = path("api", "v1", "namespaces", here.server.names.system_namespace, "configmaps", NAME)
+    place = path("api", "v1", "namespaces", here.server.naming.system_namespace, "configmaps", NAME)
     try:
         progress = _progress(here.server.get(place))
     except CommandRefused as refused:

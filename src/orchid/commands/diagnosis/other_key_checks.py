@@ -123,8 +123,8 @@ def authorities(here: Installation) -> Iterator[Finding]:
     """The certificate of every CertificateAuthority is valid for a while."""
     if here.server is None:
         return
-    names = here.server.names
-    url = path("apis", names.identity, "v1beta1", "certificateauthorities")
+    naming = here.server.naming
+    url = path("apis", naming.identity, "v1beta1", "certificateauthorities")
     for authority in here.server.items(url):
         name = authority["metadata"]["name"]
         end = times.parse((authority.get("status") or {}).get("notAfter"))
@@ -187,9 +187,9 @@ def bootstrap_tokens(here: Installation) -> Iterator[Finding]:
     """Every bootstrap token expires."""
     if here.server is None:
         return
-    names = here.server.names
-    url = path("api", "v1", "namespaces", names.system_namespace, "secrets")
-    selected = {"fieldSelector": f"type={names.bootstrap_token_type}"}
+    naming = here.server.naming
+    url = path("api", "v1", "namespaces", naming.system_namespace, "secrets")
+    selected = {"fieldSelector": f"type={naming.bootstrap_token_type}"}
     secrets = list(here.server.items(url, selected))
     lasting = [
         secret["metadata"]["name"]

@@ -224,8 +224,8 @@ def roles(here: Installation) -> Asked:
     options = here.settings.given
     if options.authorization_config or "RBAC" not in options.authorization_mode:
         return
-    names = here.settings.names
-    policy = default_policy(names)
+    naming = here.settings.naming
+    policy = default_policy(naming)
     for server in _running(here):
         missing = [
             *_missing(server, "clusterroles", {each.name for each in policy.cluster_roles}),

@@ -125,7 +125,8 @@ def token_lifetimes() -> list[str]:
     from orchid.kernel.wire.naming import KUBERNETES, ORCH
 
     return [
-        f"core/configmaps/{names.system_namespace}/token-lifetimes" for names in (ORCH, KUBERNETES)
+        f"core/configmaps/{naming.system_namespace}/token-lifetimes"
+        for naming in (ORCH, KUBERNETES)
     ]
 
 
@@ -140,7 +141,7 @@ def published_editions(database: Path) -> list[str]:
     from orchid.kernel.wire.naming import KUBERNETES, ORCH
 
     prefixes = [
-        f"core/configmaps/{names.system_namespace}/{EDITIONS}" for names in (ORCH, KUBERNETES)
+        f"core/configmaps/{naming.system_namespace}/{EDITIONS}" for naming in (ORCH, KUBERNETES)
     ]
     keys = sqlite_restore.uids(database, prefixes)
     return [key for key in keys if is_edition(key.rpartition("/")[2])]

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         "ready": ready,
         "failing": failing,
         "conditions": conditions(server),
-        "naming": server.names.name,
+        "naming": server.naming.name,
         "user": whoami.user_of(whoami.ask(server)),
         "counts": counts(server),
         "endsFirst": ends_first(server),

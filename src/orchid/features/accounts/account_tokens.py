@@ -32,7 +32,7 @@ class AccountTokens:
             context.feed,
             context.clock,
             api_audiences=settings.api_audiences,
-            names=naming,
+            naming=naming,
             legacy=SecretTokens(
                 context.feed,
                 context.clock,
@@ -51,6 +51,6 @@ class AccountTokens:
     def _use(self, keys: KeySet) -> None:
         """Verify tokens with these keys."""
         level = logging.INFO if self.verifier.kids else logging.DEBUG  # at the start, no news
-        issuers = issuer_keys(self._settings.issuers, keys, self._settings.names)
+        issuers = issuer_keys(self._settings.issuers, keys, self._settings.naming)
         self.verifier.replace_issuers(issuers)
         log.log(level, "tokens.keys", extra={"keys": len(keys.keys)})

@@ -5,7 +5,7 @@ from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import CORE, READ, WRITE, rule
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
     return (
         DefaultRole(VIEW, (rule(READ, CORE, ("serviceaccounts",)),)),
         DefaultRole(
@@ -16,5 +16,5 @@ def roles(names: Naming) -> tuple[DefaultRole, ...]:
                 rule(("create",), CORE, ("serviceaccounts/token",)),
             ),
         ),
-        DefaultRole(DELEGATOR, (rule(("create",), names.authentication, ("tokenreviews",)),)),
+        DefaultRole(DELEGATOR, (rule(("create",), naming.authentication, ("tokenreviews",)),)),
     )

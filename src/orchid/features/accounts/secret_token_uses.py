@@ -31,10 +31,10 @@ SINCE = "since"  # the key of the ConfigMap that has the first day of tracking
 class SecretTokenUses:
     """The uses that are still to be written."""
 
-    def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
+    def __init__(self, client: Client, clock: Clock, naming: Naming) -> None:
         self._client = client
         self._clock = clock
-        self._names = names
+        self._naming = naming
         self._uses: dict[tuple[str, str], date] = {}
         self._there_is_work = asyncio.Event()
 
@@ -56,7 +56,7 @@ class SecretTokenUses:
         """Label every Secret that was used."""
         while self._uses:
             (namespace, name), day = self._uses.popitem()
-            change = {"metadata": {"labels": {self._names.last_used_label: day.isoformat()}}}
+            change = {"metadata": {"labels": {self._naming.last_used_label: day.isoformat()}}}
             try:
                 await self._client.patch(Secret, name, namespace, change)
             except (ApiError, CallFailed) as problem:
@@ -72,7 +72,10 @@ class SecretTokenUses:
 
     async def ensure_tracking(self) -> None:
         """Store the first day of tracking, unless it is stored."""
-        name, namespace = self._names.legacy_token_tracking_config_map, self._names.system_namespace
+        name, namespace = (
+            self._naming.legacy_token_tracking_config_map,
+            self._naming.system_namespace,
+        )
         data = {SINCE: self._clock.now().date().isoformat()}
         config_map = await self._client.find(ConfigMap, name, namespace)
         if config_map is None:

@@ -40,11 +40,11 @@ class TokenLifetimes:
     """The longest lifetime of tokens, shared by all servers of one store."""
 
     def __init__(
-        self, feed: Feed, objects: Callable[[], InternalObjects], names: Naming, clock: Clock
+        self, feed: Feed, objects: Callable[[], InternalObjects], naming: Naming, clock: Clock
     ) -> None:
         self._feed = feed
         self._objects = objects
-        self._namespace = names.system_namespace
+        self._namespace = naming.system_namespace
         self._clock = clock
         self._maps = feed.of(ConfigMap)
         self._key = self._maps.kind.key(self._namespace, NAME)

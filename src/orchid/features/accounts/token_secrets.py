@@ -30,11 +30,11 @@ _header = msgspec.json.Decoder(_Header).decode
 class TokenSecrets:
     """The Secrets that hold tokens, by the id of the key that signed them."""
 
-    def __init__(self, feed: Feed, names: Naming) -> None:
+    def __init__(self, feed: Feed, naming: Naming) -> None:
         cache = feed.of(Secret)
         self._decode = cache.kind.decoder.stored
         self._prefix = len(cache.kind.key_prefix)
-        self._type = names.token_secret_type
+        self._type = naming.token_secret_type
         self._mark = msgspec.json.encode(self._type)
         self._cleared()
         self._index = CacheIndex(cache, self._changed, self._cleared)

@@ -49,13 +49,13 @@ class ExternalKey(msgspec.Struct, frozen=True):
 class AcmeAccounts:
     """All accounts, by key, and the service accounts that they act as."""
 
-    def __init__(self, feed: Feed, revocations: Revocations, names: Naming) -> None:
+    def __init__(self, feed: Feed, revocations: Revocations, naming: Naming) -> None:
         self.fresh = feed.fresh
         self._cache = cache = feed.of(AcmeAccount)
         self._decode = cache.kind.decoder.stored
         self._service_accounts = feed.of(ServiceAccount)
         self._account_until = revocations.account_until
-        self._credential_id = names.credential_id
+        self._credential_id = naming.credential_id
         self._cleared()
         self._index = CacheIndex(cache, self._changed, self._cleared)
 
@@ -120,15 +120,15 @@ class AcmeAccounts:
 class ExternalKeys:
     """Secrets with the keys of external account bindings, and the key of nonces."""
 
-    def __init__(self, feed: Feed, revocations: Revocations, names: Naming, clock: Clock) -> None:
+    def __init__(self, feed: Feed, revocations: Revocations, naming: Naming, clock: Clock) -> None:
         self._secrets = feed.of(Secret)
         self._accounts = feed.of(ServiceAccount)
         self._account_until = revocations.account_until
         self._clock = clock
-        self._type = key_type(names)
-        self._name_annotation = names.account_name_annotation
-        self._uid_annotation = names.account_uid_annotation
-        self._home = names.system_namespace
+        self._type = key_type(naming)
+        self._name_annotation = naming.account_name_annotation
+        self._uid_annotation = naming.account_uid_annotation
+        self._home = naming.system_namespace
 
     def find(self, kid: str) -> ExternalKey | None:
         """The key of an identifier, `<namespace>.<name of the Secret>`; None if it is invalid."""
@@ -182,9 +182,9 @@ def account_name(authority: CertificateAuthority, thumbprint: str) -> str:
     return hashlib.sha256(f"{authority.metadata.uid}\0{thumbprint}".encode()).hexdigest()[:24]
 
 
-def key_type(names: Naming) -> str:
+def key_type(naming: Naming) -> str:
     """The type of the Secrets."""
-    return f"{names.identity}/acme-key"
+    return f"{naming.identity}/acme-key"
 
 
 def _is_ending(meta: ObjectMeta) -> bool:

@@ -38,7 +38,7 @@ def _server(context: Context) -> AcmeServer:
         orders=AcmeOrders(feed, clock),
         acting=clients.acting,
         acting_holder=clients.acting_holder,
-        names=naming,
+        naming=naming,
         clock=clock,
     )
 

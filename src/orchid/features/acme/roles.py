@@ -5,8 +5,8 @@ from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import rule
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
-    request = rule(("create",), names.certificates, ("certificatesigningrequests",))
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
+    request = rule(("create",), naming.certificates, ("certificatesigningrequests",))
     return (
         # ACME requests are signed with the keys of their accounts.
         public(

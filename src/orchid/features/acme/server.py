@@ -30,10 +30,10 @@ from orchid.kernel.wire.policy_rules import CORE, rule
 IDENTITY = ComponentIdentity(
     name="acme-server",
     account="acme-server",
-    rights=lambda names: (
-        rule(("create", "update"), names.identity, ("acmeaccounts",)),
-        rule(("create", "get"), names.identity, ("acmeorders",)),
-        rule(("update",), names.identity, ("acmeorders/status",)),
+    rights=lambda naming: (
+        rule(("create", "update"), naming.identity, ("acmeaccounts",)),
+        rule(("create", "get"), naming.identity, ("acmeorders",)),
+        rule(("update",), naming.identity, ("acmeorders/status",)),
     ),
     rights_at_home=lambda names: (
         rule(("create",), CORE, ("secrets",)),
@@ -56,14 +56,14 @@ class AcmeServer:
         orders: AcmeOrders,
         acting: ActingAs,
         acting_holder: ActingHolder,
-        names: Naming,
+        naming: Naming,
         clock: Clock,
     ) -> None:
         """`base`: the URL of the server for clients. `client`: with the identity above."""
         self._client = client
         self._keys = keys
         self._fresh = accounts.fresh
-        self._home = names.system_namespace
+        self._home = naming.system_namespace
         nonces = Nonces(keys.nonce_key, clock)
         self.pages = AcmePages(
             base,

@@ -44,7 +44,7 @@ GIVEN = "(given)"  # the name of a policy that is not stored
 class PolicyExplainer:
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         feed: Feed,
         authorizer: Authorizer,
         terms_of: TermsOf,
@@ -56,7 +56,7 @@ class PolicyExplainer:
         """`four_eyes`: no writer of a policy may use it
         (features/approving/policies/four_eyes.py).
         """
-        self._names = names
+        self._naming = naming
         self._feed = feed
         self._offload = offload
         self._authorizer = authorizer
@@ -162,7 +162,7 @@ class PolicyExplainer:
         return Target(
             verb="use",
             is_resource=True,
-            group=self._names.identity,
+            group=self._naming.identity,
             version="*",
             resource="approvalpolicies",
             name=policy,

@@ -5,9 +5,9 @@ from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import READ, rule
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
-    group, requests = names.certificates, "certificatesigningrequests"
-    explained = rule(("create",), names.identity, ("approvalreviews",))
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
+    group, requests = naming.certificates, "certificatesigningrequests"
+    explained = rule(("create",), naming.identity, ("approvalreviews",))
     return (
         DefaultRole(REQUESTER, (explained,)),
         # A role of your own with resourceNames limits approving to some signers.
@@ -18,7 +18,7 @@ def roles(names: Naming) -> tuple[DefaultRole, ...]:
                 rule(("update",), group, (f"{requests}/approval",)),
                 rule(("approve",), group, ("signers",)),
                 explained,
-                rule(READ, names.identity, ("approvalpolicies", "certificateauthorities")),
+                rule(READ, naming.identity, ("approvalpolicies", "certificateauthorities")),
             ),
         ),
     )

@@ -48,7 +48,7 @@ class AuthorityKeyIndex:
         self,
         cache: KindCache[SigningKey],
         authorities: KindCache[CertificateAuthority],
-        names: Naming,
+        naming: Naming,
         *,
         has_hsm: bool = False,
     ) -> None:
@@ -56,7 +56,7 @@ class AuthorityKeyIndex:
         self._has_hsm = has_hsm
         self._keys = cache
         self._authorities = authorities
-        self._home = names.system_namespace
+        self._home = naming.system_namespace
         self.changed: list[Callable[[], None]] = []  # called when `waiting` changes
         self._cleared()
         self._index = CacheIndex(cache, self._take, self._cleared)

@@ -23,9 +23,9 @@ def signers(
     settings: Settings, files: DataDirectory, clock: Clock, *, is_stored: bool | None = None
 ) -> dict[str, Signer]:
     """The platform signers with a CA in files: one for all, or each its own."""
-    names = settings.names
-    own = own_pairs(settings.given, settings.names)
-    profiles = platform_profiles(names)
+    naming = settings.naming
+    own = own_pairs(settings.given, settings.naming)
+    profiles = platform_profiles(naming)
     if own:
         signers_of_pairs = {
             name: Signer(
@@ -36,8 +36,8 @@ def signers(
             )
             for name, pair in own.items()
         }
-        client = signers_of_pairs.get(names.client_signer)
-        return signers_of_pairs | _pod_signers(names, client) if client else signers_of_pairs
+        client = signers_of_pairs.get(naming.client_signer)
+        return signers_of_pairs | _pod_signers(naming, client) if client else signers_of_pairs
     if settings.stores_authority if is_stored is None else is_stored:
         return {}  # the CertificateAuthority `cluster` has them
     options = settings.given
@@ -49,41 +49,41 @@ def signers(
     url = list_url(settings.given.crl_url, CLUSTER)
     return {
         name: Signer(profile, common.current, list_name=CLUSTER, crl_url=url)
-        for name, profile in (profiles | pod_profiles(names)).items()
+        for name, profile in (profiles | pod_profiles(naming)).items()
     }
 
 
-def _pod_signers(names: Naming, client: Signer) -> dict[str, Signer]:
+def _pod_signers(naming: Naming, client: Signer) -> dict[str, Signer]:
     """The signer of PodCertificateRequests, which issues with the CA of clients."""
-    return {name: replace(client, profile=each) for name, each in pod_profiles(names).items()}
+    return {name: replace(client, profile=each) for name, each in pod_profiles(naming).items()}
 
 
 def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, Path]:
     """The certificate files of the platform signers' CAs, by signer."""
-    own = own_pairs(settings.given, settings.names)
-    names = settings.names
+    own = own_pairs(settings.given, settings.naming)
+    naming = settings.naming
     if own:
         paths = {name: certificate for name, (certificate, _) in own.items()}
-        client = paths.get(names.client_signer)
-        return paths | {names.pod_client_signer: client} if client else paths
+        client = paths.get(naming.client_signer)
+        return paths | {naming.pod_client_signer: client} if client else paths
     common = settings.path(settings.given.cluster_signing_cert_file, files.ca_certificate.name)
-    return dict.fromkeys(names.issuing_signers, common)
+    return dict.fromkeys(naming.issuing_signers, common)
 
 
 def file_authorities(settings: Settings, files: DataDirectory) -> list[FileAuthority]:
     """The CAs of the platform signers that are files, named like their revocation lists."""
     if settings.stores_authority:
         return []
-    paths, names = signing_certificates(settings, files), settings.names
-    if not own_pairs(settings.given, settings.names):
-        return [FileAuthority(CLUSTER, tuple(paths), paths[names.client_signer])]
-    with_pods = names.client_signer, names.pod_client_signer
+    paths, naming = signing_certificates(settings, files), settings.naming
+    if not own_pairs(settings.given, settings.naming):
+        return [FileAuthority(CLUSTER, tuple(paths), paths[naming.client_signer])]
+    with_pods = naming.client_signer, naming.pod_client_signer
     return [
         FileAuthority(
             signer.partition("/")[2], with_pods if signer == with_pods[0] else (signer,), path
         )
         for signer, path in paths.items()
-        if signer != names.pod_client_signer
+        if signer != naming.pod_client_signer
     ]
 
 

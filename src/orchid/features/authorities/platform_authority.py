@@ -91,7 +91,7 @@ class PlatformAuthority:
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         feed: Feed,
         keys: AuthorityKeyIndex,
         revocations: Revocations,
@@ -103,7 +103,7 @@ class PlatformAuthority:
         process.
         """
         self._hsm = hsm
-        self._home = names.system_namespace
+        self._home = naming.system_namespace
         self._keys = keys
         self._objects = feed.of(SigningKey)
         self._secrets = feed.of(Secret)

@@ -93,7 +93,7 @@ class PlatformKeyImport:
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         files: PlatformFiles,
         feed: Feed,
         store: Store,
@@ -107,7 +107,7 @@ class PlatformKeyImport:
         """`longest`: the longest lifetime of certificates that the authority issues. `revoked`: the
         ids of revoked keys, which are not imported.
         """
-        self._names = names
+        self._naming = naming
         self._files = files
         self._feed = feed
         self._store = store
@@ -173,7 +173,7 @@ class PlatformKeyImport:
 
     async def _put_back(self, key: SigningKey, pair: Authority) -> bool:
         """Store the private key of the files again, if its Secret is lost."""
-        secret = self._feed.of(Secret).get(self._names.system_namespace, key.secret_name)
+        secret = self._feed.of(Secret).get(self._naming.system_namespace, key.secret_name)
         if secret is not None or key.state == RETIRED or key.hsm_label:
             return False
         try:
@@ -194,7 +194,7 @@ class PlatformKeyImport:
             api_version=kind.api_version,
             metadata=self._meta(CLUSTER, self._authorities.get("", CLUSTER)),
             spec=CertificateAuthoritySpec(
-                signer_names=tuple(self._names.issuing_signers),
+                signer_names=tuple(self._naming.issuing_signers),
                 key=AuthorityKeySpec(
                     algorithm=algorithm if algorithm in ALGORITHMS else ECDSA_P256
                 ),
@@ -243,7 +243,7 @@ class PlatformKeyImport:
             spec=SigningKeySpec(
                 authority=CLUSTER,
                 secret_ref=SecretReference(
-                    name=key.secret_name, namespace=self._names.system_namespace
+                    name=key.secret_name, namespace=self._naming.system_namespace
                 ),
                 state=state,
             ),
@@ -264,7 +264,7 @@ class PlatformKeyImport:
     def _secret(self, key: SigningKey, pair: Authority) -> Secret:
         data = {CERTIFICATE: pair.chain_pem, PRIVATE_KEY: pair.key_pem().reveal().encode()}
         uid = self._random.uid()
-        return private_key_secret(self._names, self._keys.kind, key, data, uid)
+        return private_key_secret(self._naming, self._keys.kind, key, data, uid)
 
     def _meta(self, name: str, shown: Entry[Any] | None) -> ObjectMeta:
         """New metadata; an object that showed a file is replaced."""

@@ -36,10 +36,10 @@ EVERY_SECONDS: Final = 10.0
 class RemoteKeys:
     """The signer of tokens, and the authority of the platform, as the server has them."""
 
-    def __init__(self, client: Client, names: Naming, of_files: Callable[[], TokenSigner]) -> None:
+    def __init__(self, client: Client, naming: Naming, of_files: Callable[[], TokenSigner]) -> None:
         """`of_files`: the signer by the key file; raises Refusal if there is none."""
         self._client = client
-        self._names = names
+        self._naming = naming
         self._of_files = of_files
         self._signer: TokenSigner | None = None
         self._has_read = False
@@ -84,15 +84,15 @@ class RemoteKeys:
         for key in select(stored, revoked).signers:
             if self._signer is not None and self._signer.kid == key.key_id:
                 return
-            home = self._names.system_namespace
+            home = self._naming.system_namespace
             secret = await self._client.find(Secret, key.secret_name, home)
             try:
                 private = private_key_of(key, secret.data if secret else {})
             except Refusal as refusal:
                 log.error("tokens.private_key_unusable", extra={"why": str(refusal)})
                 continue
-            names = self._names
-            self._signer = TokenSigner(private, names.legacy_issuer, names.private_claim)
+            naming = self._naming
+            self._signer = TokenSigner(private, naming.legacy_issuer, naming.private_claim)
             return
 
 

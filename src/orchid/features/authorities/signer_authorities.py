@@ -34,8 +34,8 @@ class _Keys(NamedTuple):
 class SignerAuthorities:
     """All current CertificateAuthorities."""
 
-    def __init__(self, cache: KindCache[CertificateAuthority], names: Naming) -> None:
-        self._names = names
+    def __init__(self, cache: KindCache[CertificateAuthority], naming: Naming) -> None:
+        self._naming = naming
         self._cleared()
         self._index = CacheIndex(cache, self._changed, self._cleared)
 
@@ -87,7 +87,7 @@ class SignerAuthorities:
             self._files[key] = entry.object
         elif entry is not None:
             authority = entry.object
-            keys = _Keys(authority.spec.signer_name, secret_location(authority, self._names))
+            keys = _Keys(authority.spec.signer_name, secret_location(authority, self._naming))
             self._keys[key] = keys
             self._by_signer.setdefault(keys.signer, {})[key] = authority
             self._by_secret.setdefault(keys.secret, set()).add(key)

@@ -38,7 +38,7 @@ _SIGNS: Final = (b'"certificate":"', b'"Denied"', b'"Failed"')
 
 
 class IssuanceMetrics:
-    def __init__(self, names: Naming, feed: Feed, authorities: SignerAuthorities) -> None:
+    def __init__(self, naming: Naming, feed: Feed, authorities: SignerAuthorities) -> None:
         self.certificates = Counter(
             "orchid_certificate_requests_total",
             "Certificate requests by signer and outcome: issued, denied or failed.",
@@ -54,8 +54,8 @@ class IssuanceMetrics:
             "outcome",
         )
         self.all = (self.certificates, self.tokens)
-        self._system_namespace = names.system_namespace
-        self._signers = frozenset(names.issuing_signers)
+        self._system_namespace = naming.system_namespace
+        self._signers = frozenset(naming.issuing_signers)
         self._authorities = authorities
         self._named: set[str] = set()  # signers of authorities with a label
         feed.of(CertificateSigningRequest).listen(self, self._on_changes)

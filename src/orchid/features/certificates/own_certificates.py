@@ -65,7 +65,7 @@ class OwnCertificates:
         feed: Feed,
         store: Store,
         *,
-        names: Naming,
+        naming: Naming,
         randomness: Randomness,
         user: UserInfo,
         renewal: Callable[[], Callable[[datetime], bool]],
@@ -76,7 +76,7 @@ class OwnCertificates:
         self._files = files
         self._feed = feed
         self._store = store
-        self._names = names
+        self._naming = naming
         self._random = randomness
         self._user = user
         self._renewal = renewal
@@ -155,7 +155,7 @@ class OwnCertificates:
             facts,
             uid=self._random.uid(),
             issued=facts.not_before + BACKDATE,
-            signer_name=self._names.legacy_signer,
+            signer_name=self._naming.legacy_signer,
             requester=Requester(username=self._user.username),
             approval=Approval(reason=OWN_CERTIFICATE, message=f"The server made {file}."),
         )

@@ -76,7 +76,7 @@ def _own_certificates(context: Context) -> OwnCertificates:
         OwnFiles(files.ca_certificate, files.serving_certificate, files.kubeconfig),
         context.feed,
         context.store,
-        names=context.naming,
+        naming=context.naming,
         randomness=context.random,
         user=SERVER,
         renewal=lambda: _renewal(context),
@@ -168,7 +168,7 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         context.random,
         pod_requests=feed.of(PodCertificateRequest),
         account_until=revocations.account_until,
-        names=context.naming,
+        naming=context.naming,
     )
 
 

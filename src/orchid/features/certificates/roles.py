@@ -7,8 +7,8 @@ from orchid.kernel.wire.policy_rules import READ, rule
 REQUESTS = "certificatesigningrequests"
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
-    requesting = rule(("create", *READ), names.certificates, (REQUESTS,))
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
+    requesting = rule(("create", *READ), naming.certificates, (REQUESTS,))
     return (
         # A window in which to renew a certificate that the client has already.
         public(
@@ -16,29 +16,29 @@ def roles(names: Naming) -> tuple[DefaultRole, ...]:
             urls("/renewal-info/*", verbs=FETCH),
         ),
         DefaultRole("system:node-bootstrapper", (requesting,)),
-        *(_node_client(names, word) for word in ("nodeclient", "selfnodeclient")),
+        *(_node_client(naming, word) for word in ("nodeclient", "selfnodeclient")),
         *(
-            _approver(names, signer)
+            _approver(naming, signer)
             for signer in (
-                names.legacy_signer,
-                names.node_serving_signer,
-                names.client_signer,
-                names.node_client_signer,
+                naming.legacy_signer,
+                naming.node_serving_signer,
+                naming.client_signer,
+                naming.node_client_signer,
             )
         ),
         DefaultRole(REQUESTER, (requesting,)),
-        DefaultRole(INVENTORY, (rule(READ, names.identity, ("issuedcertificates",)),)),
+        DefaultRole(INVENTORY, (rule(READ, naming.identity, ("issuedcertificates",)),)),
     )
 
 
-def _node_client(names: Naming, word: str) -> DefaultRole:
+def _node_client(naming: Naming, word: str) -> DefaultRole:
     """The right to have a request for the certificate of a node approved at once."""
-    group = names.certificates
+    group = naming.certificates
     asked = rule(("create",), group, (f"{REQUESTS}/{word}",))
     return DefaultRole(f"system:{group}:{REQUESTS}:{word}", (asked,))
 
 
-def _approver(names: Naming, signer: str) -> DefaultRole:
-    group, word = names.certificates, signer.partition("/")[2]
+def _approver(naming: Naming, signer: str) -> DefaultRole:
+    group, word = naming.certificates, signer.partition("/")[2]
     approve = rule(("approve",), group, ("signers",), signer)
     return DefaultRole(f"system:{group}:{word}-approver", (approve,))

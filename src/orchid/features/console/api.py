@@ -58,33 +58,33 @@ class Unreachable(Exception):
 class Api:
     """The API of one server, as one user."""
 
-    def __init__(self, transport: UserTransport, names: Naming | None = None) -> None:
+    def __init__(self, transport: UserTransport, naming: Naming | None = None) -> None:
         """`names`: the set of names of the server, if it is known."""
         self._transport = transport
-        self._names = names
+        self._naming = naming
 
-    async def names(self) -> Naming:
+    async def naming(self) -> Naming:
         """The set of names that the server uses, detected by its API groups."""
-        if self._names is None:
+        if self._naming is None:
             groups = (await self.get("/apis")).get("groups") or ()
             naming = find_naming(str(each.get("name", "")) for each in groups)
             if naming is None:
                 raise Unreachable("the server has no API group that this console knows")
-            self._names = naming
-        return self._names
+            self._naming = naming
+        return self._naming
 
     # -- paths -----------------------------------------------------------------------------
 
     async def requests(self, *parts: str) -> str:
-        names = await self.names()
-        return path("apis", names.certificates, "v1", "certificatesigningrequests", *parts)
+        naming = await self.naming()
+        return path("apis", naming.certificates, "v1", "certificatesigningrequests", *parts)
 
     async def identity(self, plural: str, *parts: str) -> str:
         """A kind of the product's own group."""
-        return path("apis", (await self.names()).identity, VERSION, plural, *parts)
+        return path("apis", (await self.naming()).identity, VERSION, plural, *parts)
 
     async def group(self, word: str, version: str, *parts: str) -> str:
-        return path("apis", (await self.names()).group(word), version, *parts)
+        return path("apis", (await self.naming()).group(word), version, *parts)
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Api:
 
     async def table(self, target: str, query: Mapping[str, str]) -> tuple[Json, int]:
         """A page of a list as a Table, and its bytes: rows are short, whatever objects are."""
-        accept = f"{JSON};as=Table;v=v1;g={(await self.names()).meta}"
+        accept = f"{JSON};as=Table;v=v1;g={(await self.naming()).meta}"
         return await self.page(target, query, accept)
 
     async def page(

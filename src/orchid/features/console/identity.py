@@ -6,7 +6,7 @@ from orchid.kernel.wire.policy_rules import rule
 IDENTITY = ComponentIdentity(
     name="console",
     account="console",
-    rights=lambda names: (
-        rule(("create", "delete", "get", "list", "update"), names.identity, ("consolesessions",)),
+    rights=lambda naming: (
+        rule(("create", "delete", "get", "list", "update"), naming.identity, ("consolesessions",)),
     ),
 )

@@ -149,8 +149,8 @@ class Site:
 
 
 async def _user(api: Api) -> Json:
-    names = await api.names()
-    body = {"apiVersion": f"{names.authentication}/v1", "kind": "SelfSubjectReview"}
+    naming = await api.naming()
+    body = {"apiVersion": f"{naming.authentication}/v1", "kind": "SelfSubjectReview"}
     target = await api.group("authentication", "v1", "selfsubjectreviews")
     user: Json = (await api.post(target, body)).get("status", {}).get("userInfo", {})
     return user

@@ -50,13 +50,13 @@ class TokenExchange:
     """The page; call it with an exchange."""
 
     def __init__(
-        self, names: Naming, exchanger: TokenExchanger, limits: AddressLimits, uses: PolicyUses
+        self, naming: Naming, exchanger: TokenExchanger, limits: AddressLimits, uses: PolicyUses
     ) -> None:
         self._exchanger = exchanger
         self._limits = limits
         self._uses = uses
-        annotation = names.extra
-        self._issued_id = names.issued_credential_id
+        annotation = naming.extra
+        self._issued_id = naming.issued_credential_id
         self._refusal_key = annotation("exchange-refusal")
         self._policy_key = annotation("exchange-policy")
         self._issuer_key = annotation("exchange-issuer")

@@ -99,7 +99,7 @@ class ExchangedToken(msgspec.Struct, frozen=True):
 class TokenExchanger:
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         subjects: SubjectTokens,
         feed: Feed,
         issuer: TokenIssuer,
@@ -111,8 +111,8 @@ class TokenExchanger:
         clock: Clock,
     ) -> None:
         """`username_of`: the user of an issuer and claims, if it authenticates users."""
-        self._annotation = agreement_annotation(names)
-        self._reserved = reserved_namespaces(names)
+        self._annotation = agreement_annotation(naming)
+        self._reserved = reserved_namespaces(naming)
         self._subjects = subjects
         self._accounts = feed.of(ServiceAccount)
         self._issuer = issuer

@@ -34,7 +34,7 @@ POLICIES: Final = "tokenexchangepolicies"
 class PolicyExchangeExplainer:
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         exchanger: TokenExchanger,
         policies: ExchangePolicyIndex,
         judge: PolicyJudge,
@@ -42,7 +42,7 @@ class PolicyExchangeExplainer:
         authorizer: Authorizer,
         clock: Clock,
     ) -> None:
-        self._group = names.identity
+        self._group = naming.identity
         self._exchanger = exchanger
         self._policies = policies
         self._judge = judge

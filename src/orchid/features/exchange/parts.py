@@ -50,7 +50,7 @@ def _file(settings: Settings) -> Path:
 
 
 def _reader(settings: Settings) -> Callable[[bytes], Configuration]:
-    return configuration_reader(f"{settings.names.identity}/v1alpha1", settings.issuers)
+    return configuration_reader(f"{settings.naming.identity}/v1alpha1", settings.issuers)
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import READ, WRITE, rule
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
     return (
         public(OAUTH, urls("/oauth2/token", verbs=("post",))),
         DefaultRole(
             EDIT,
             (
-                rule((*READ, *WRITE), names.identity, ("tokenexchangepolicies",)),
-                rule(("create",), names.identity, ("tokenexchangereviews",)),
+                rule((*READ, *WRITE), naming.identity, ("tokenexchangepolicies",)),
+                rule(("create",), naming.identity, ("tokenexchangereviews",)),
             ),
         ),
     )

@@ -40,7 +40,7 @@ class Introspection:
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         callers: Callers,
         tokens: TokenAuthenticator,
         rights: Rights,
@@ -49,7 +49,7 @@ class Introspection:
         api_audiences: tuple[str, ...],
     ) -> None:
         """`issuers`: those of tokens that name their audiences themselves, ours."""
-        self._group = names.identity
+        self._group = naming.identity
         self._callers = callers
         self._tokens = tokens
         self._rights = rights
@@ -58,7 +58,7 @@ class Introspection:
         self._review = Target(
             verb="create",
             is_resource=True,
-            group=names.authentication,
+            group=naming.authentication,
             version="v1",
             resource="tokenreviews",
         )

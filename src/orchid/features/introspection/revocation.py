@@ -57,7 +57,7 @@ class TokenRevocation:
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         callers: Callers,
         tokens: SignedTokens,
         *,
@@ -71,7 +71,7 @@ class TokenRevocation:
         self._acting = acting
         self._server = server
         self._limit: RateLimit[str] = RateLimit(BY_HOLDER, HOUR, monotonic)
-        self._by_holder = names.own("revoked-by-holder")
+        self._by_holder = naming.own("revoked-by-holder")
 
     async def __call__(self, exchange: Exchange) -> Response:
         form = read_form(exchange)

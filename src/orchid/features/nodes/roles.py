@@ -9,20 +9,20 @@ from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import CORE, READ, PolicyRule, may_record_events, rule
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
-    return (DefaultRole("system:node", node_rules(names), groups=()),)
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
+    return (DefaultRole("system:node", node_rules(naming), groups=()),)
 
 
-def node_rules(names: Naming) -> tuple[PolicyRule, ...]:
+def node_rules(naming: Naming) -> tuple[PolicyRule, ...]:
     """Permissions of a node itself; authorizers/node.py decides about its Pods."""
     requests = "certificatesigningrequests"
     reviews = ("subjectaccessreviews", "localsubjectaccessreviews")
     return (
-        rule(("create",), names.authentication, ("tokenreviews",)),
-        rule(("create",), names.authorization, reviews),
-        rule(("create", *READ), names.certificates, (requests,)),
-        rule(("create", *READ), names.certificates, ("podcertificaterequests",)),
-        rule(READ, names.certificates, ("clustertrustbundles",)),
+        rule(("create",), naming.authentication, ("tokenreviews",)),
+        rule(("create",), naming.authorization, reviews),
+        rule(("create", *READ), naming.certificates, (requests,)),
+        rule(("create", *READ), naming.certificates, ("podcertificaterequests",)),
+        rule(READ, naming.certificates, ("clustertrustbundles",)),
         rule(("create", *READ), CORE, ("nodes",)),
         rule(("patch", "update"), CORE, ("nodes", "nodes/status")),
         rule(("create", "delete", *READ), CORE, ("pods",)),
@@ -31,6 +31,6 @@ def node_rules(names: Naming) -> tuple[PolicyRule, ...]:
         rule(READ, CORE, ("configmaps", "secrets")),
         rule(("get",), CORE, ("serviceaccounts",)),
         rule(("create",), CORE, ("serviceaccounts/token",)),
-        rule(("create", "delete", "get", "patch", "update"), names.coordination, ("leases",)),
-        may_record_events(names),
+        rule(("create", "delete", "get", "patch", "update"), naming.coordination, ("leases",)),
+        may_record_events(naming),
     )

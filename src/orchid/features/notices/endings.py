@@ -50,8 +50,8 @@ class DueEnding(NamedTuple):
 class Ending(Source[T]):
     """Objects of a kind that have an end."""
 
-    def __init__(self, names: Naming, before: timedelta) -> None:
-        super().__init__(names)
+    def __init__(self, naming: Naming, before: timedelta) -> None:
+        super().__init__(naming)
         self._before = before
 
     @abstractmethod
@@ -113,9 +113,9 @@ class EndingAuthority(Ending[CertificateAuthority]):
     kind = CertificateAuthority
 
     def __init__(
-        self, names: Naming, before: timedelta, signers: Mapping[str, Signer] | None = None
+        self, naming: Naming, before: timedelta, signers: Mapping[str, Signer] | None = None
     ) -> None:
-        super().__init__(names, before)
+        super().__init__(naming, before)
         self._platform = {f"{PLATFORM}{one.list_name}": one for one in (signers or {}).values()}
 
     async def all(self, client: Client) -> AsyncIterator[CertificateAuthority]:
@@ -190,13 +190,13 @@ class EndingCredential(Ending[Cluster]):
 
 
 def ending_sources(
-    names: Naming, before: timedelta, signers: Mapping[str, Signer]
+    naming: Naming, before: timedelta, signers: Mapping[str, Signer]
 ) -> tuple[Ending[Any], ...]:
     return (
-        EndingCertificate(names, before),
-        EndingAuthority(names, before, signers),
-        EndingKey(names, before),
-        EndingCredential(names, before),
+        EndingCertificate(naming, before),
+        EndingAuthority(naming, before, signers),
+        EndingKey(naming, before),
+        EndingCredential(naming, before),
     )
 
 

@@ -46,9 +46,9 @@ class Stored(msgspec.Struct, omit_defaults=True):
 
 
 class NoticeProgress:
-    def __init__(self, client: Client, names: Naming) -> None:
+    def __init__(self, client: Client, naming: Naming) -> None:
         self._client = client
-        self._namespace = names.system_namespace
+        self._namespace = naming.system_namespace
         self._map: ConfigMap | None = None
         self._urgent = b""  # as written last: all but the revisions
         self._revisions: dict[str, int] = {}

@@ -38,8 +38,8 @@ class Source(ABC, Generic[T]):
     is_limited = False  # whether anybody can cause thousands
     announces_existing = False  # whether objects are announced that exist before the first start
 
-    def __init__(self, names: Naming) -> None:
-        self.event = event_uri(names, self.word)
+    def __init__(self, naming: Naming) -> None:
+        self.event = event_uri(naming, self.word)
 
     @abstractmethod
     def notice(self, found: T) -> Notice | None:
@@ -136,13 +136,13 @@ class RotatedKey(Source[SigningKey]):
         return timestamp(since) if since else ""
 
 
-def watched_sources(names: Naming) -> tuple[Source[Any], ...]:
-    return WaitingRequest(names), EffectiveRevocation(names), RotatedKey(names)
+def watched_sources(naming: Naming) -> tuple[Source[Any], ...]:
+    return WaitingRequest(naming), EffectiveRevocation(naming), RotatedKey(naming)
 
 
-def event_uri(names: Naming, word: str) -> str:
+def event_uri(naming: Naming, word: str) -> str:
     """The URI of an event."""
-    return f"https://{names.identity}/events/{word}"
+    return f"https://{naming.identity}/events/{word}"
 
 
 def _created(found: Object) -> datetime:

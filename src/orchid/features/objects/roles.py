@@ -5,8 +5,8 @@ from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import CORE, READ, WRITE, rule
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
-    events = (CORE, names.events)
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
+    events = (CORE, naming.events)
     return (
         DefaultRole(
             VIEW,
@@ -21,7 +21,7 @@ def roles(names: Naming) -> tuple[DefaultRole, ...]:
                 rule(READ, CORE, ("secrets",)),
                 rule(WRITE, CORE, ("configmaps", "pods", "secrets")),
                 rule(WRITE, events, ("events",)),
-                rule((*READ, *WRITE), names.coordination, ("leases",)),
+                rule((*READ, *WRITE), naming.coordination, ("leases",)),
             ),
         ),
     )

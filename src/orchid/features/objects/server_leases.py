@@ -12,10 +12,10 @@ from orchid.kernel.wire.naming import Naming
 class ServerLeases:
     """Follows the Leases of all servers. After a start, each counts as live for its duration."""
 
-    def __init__(self, feed: Feed, names: Naming, monotonic: Callable[[], float]) -> None:
+    def __init__(self, feed: Feed, naming: Naming, monotonic: Callable[[], float]) -> None:
         cache = feed.of(Lease)
-        self._servers = LiveServers(names, monotonic)
-        self._prefix = cache.kind.key(names.system_namespace, server_prefix(names))
+        self._servers = LiveServers(naming, monotonic)
+        self._prefix = cache.kind.key(naming.system_namespace, server_prefix(naming))
         self._index = CacheIndex(cache, self._changed, self._servers.clear)
 
     def live(self) -> dict[str, ServerKeys]:

@@ -5,5 +5,5 @@ from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import READ, rule
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
-    return (DefaultRole(INVENTORY, (rule(READ, names.identity, ("credentialrevocations",)),)),)
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
+    return (DefaultRole(INVENTORY, (rule(READ, naming.identity, ("credentialrevocations",)),)),)

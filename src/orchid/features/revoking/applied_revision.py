@@ -36,9 +36,9 @@ LASTS: Final = SERVER_LASTS
 PAUSE: Final = 0.02  # between two reports, so that many revocations need few
 
 
-def applied_annotation(names: Naming) -> str:
+def applied_annotation(naming: Naming) -> str:
     """The annotation of a Lease with the revision that its server has applied."""
-    return f"{names.identity}/applied"
+    return f"{naming.identity}/applied"
 
 
 class AppliedRevision:
@@ -48,7 +48,7 @@ class AppliedRevision:
         self,
         client: Client,
         clock: Clock,
-        names: Naming,
+        naming: Naming,
         applied: Callable[[], int],
         keys: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
@@ -57,11 +57,11 @@ class AppliedRevision:
         """
         self._client = client
         self._clock = clock
-        self._names = names
+        self._naming = naming
         self._applied = applied
         self._keys = keys
         self._changed = asyncio.Event()
-        self.name = f"{server_prefix(names)}{uuid.uuid4()}"
+        self.name = f"{server_prefix(naming)}{uuid.uuid4()}"
 
     def changed(self, _changes: object = None) -> None:
         """Report soon: something was revoked, or other keys are used."""
@@ -85,7 +85,7 @@ class AppliedRevision:
         """Delete the Lease, so that nobody waits for a server that has stopped."""
         with contextlib.suppress(ApiError, CallFailed, TimeoutError):
             async with asyncio.timeout(1.0):
-                await self._client.delete(Lease, self.name, self._names.system_namespace)
+                await self._client.delete(Lease, self.name, self._naming.system_namespace)
 
     async def report(self) -> None:
         """Write the Lease."""
@@ -96,11 +96,11 @@ class AppliedRevision:
         )
         meta = ObjectMeta(
             name=self.name,
-            namespace=self._names.system_namespace,
-            labels={server_label(self._names): "true"},
-            annotations={applied_annotation(self._names): str(self._applied()), **self._keys()},
+            namespace=self._naming.system_namespace,
+            labels={server_label(self._naming): "true"},
+            annotations={applied_annotation(self._naming): str(self._applied()), **self._keys()},
         )
-        lease = await self._client.find(Lease, self.name, self._names.system_namespace)
+        lease = await self._client.find(Lease, self.name, self._naming.system_namespace)
         if lease is None:
             await self._client.create(Lease(metadata=meta, spec=spec))
             return

@@ -43,7 +43,7 @@ class RevocationLists:
     def __init__(
         self,
         feed: Feed,
-        names: Naming,
+        naming: Naming,
         lists_of: Callable[[str], list[str]] = lambda name: [],
         keys_of: Callable[[str], list[SigningKey]] = lambda name: [],
     ) -> None:
@@ -53,7 +53,7 @@ class RevocationLists:
         self._maps = feed.of(ConfigMap)
         self._lists_of = lists_of
         self._keys_of = keys_of
-        self._home = names.system_namespace
+        self._home = naming.system_namespace
         self._read: dict[str, _Read] = {}
         self._newest: dict[str, SignedEdition] = {}
 

@@ -6,7 +6,7 @@ from orchid.kernel.wire.policy_rules import CORE, READ, rule
 from orchid.kernel.wire.user import AUTHENTICATED
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
     revocations = ("credentialrevocations",)
     inventory = (*revocations, "clusters", "issuedcertificates")
     return (
@@ -19,17 +19,17 @@ def roles(names: Naming) -> tuple[DefaultRole, ...]:
         # policies/revocation_permission.py.
         DefaultRole(
             "system:own-certificate-revoker",
-            (rule(("create",), names.identity, revocations),),
+            (rule(("create",), naming.identity, revocations),),
             groups=(AUTHENTICATED,),
         ),
         DefaultRole(
             "credential-revoker",
             (
-                rule(READ, names.identity, inventory),
-                rule(("create", "delete"), names.identity, revocations),
-                rule(("revoke",), names.certificates, ("signers",)),
+                rule(READ, naming.identity, inventory),
+                rule(("create", "delete"), naming.identity, revocations),
+                rule(("revoke",), naming.certificates, ("signers",)),
                 rule(("revoke",), CORE, ("serviceaccounts", "users")),
-                rule(("revoke",), names.identity, ("clusters",)),
+                rule(("revoke",), naming.identity, ("clusters",)),
             ),
         ),
     )

@@ -50,10 +50,10 @@ class ControllerRights(msgspec.Struct, frozen=True):
 
 
 def bootstrap_policy(
-    names: Naming, declared: Iterable[DefaultRole], controllers: Iterable[ControllerRights]
+    naming: Naming, declared: Iterable[DefaultRole], controllers: Iterable[ControllerRights]
 ) -> BootstrapPolicy:
     """`declared`: what the features declare."""
-    return _Writer(names).policy(joined(declared), controllers)
+    return _Writer(naming).policy(joined(declared), controllers)
 
 
 def joined(declared: Iterable[DefaultRole]) -> list[DefaultRole]:
@@ -90,8 +90,8 @@ def _order(rule: PolicyRule) -> tuple[Any, ...]:
 class _Writer:
     """Collects roles and bindings, with the labels of objects that the server maintains."""
 
-    def __init__(self, names: Naming) -> None:
-        self._names = names
+    def __init__(self, naming: Naming) -> None:
+        self._naming = naming
         self._cluster_roles: list[ClusterRole] = []
         self._cluster_bindings: list[ClusterRoleBinding] = []
         self._roles: list[Role] = []
@@ -124,23 +124,23 @@ class _Writer:
 
     def _delegates(self) -> None:
         """Other servers that delegate authentication and authorization to this one."""
-        names = self._names
+        naming = self._naming
         reader = "extension-apiserver-authentication-reader"
         seen = rule(READ, CORE, ("configmaps",), "extension-apiserver-authentication")
         self._system_role(reader, seen)
-        users = (self._user(names.controller_manager_user), self._user(names.scheduler_user))
+        users = (self._user(naming.controller_manager_user), self._user(naming.scheduler_user))
         self._bind_system(f"system::{reader}", reader, *users)
 
     def _controller_manager(self) -> None:
-        names = self._names
-        manager, scheduler = names.controller_manager_user, names.scheduler_user
+        naming = self._naming
+        manager, scheduler = naming.controller_manager_user, naming.scheduler_user
         delegation = (
-            rule(("create",), names.authentication, ("tokenreviews",)),
-            rule(("create",), names.authorization, ("subjectaccessreviews",)),
+            rule(("create",), naming.authentication, ("tokenreviews",)),
+            rule(("create",), naming.authorization, ("subjectaccessreviews",)),
         )
         self._role(
             manager,
-            may_record_events(names),
+            may_record_events(naming),
             *self._leading(),
             rule(("create",), CORE, ("secrets", "serviceaccounts")),
             rule(("delete",), CORE, ("secrets",)),
@@ -153,12 +153,12 @@ class _Writer:
         self._bind(manager, self._user(manager))
         self._role(scheduler, *delegation)
         self._bind(scheduler, self._user(scheduler))
-        locking = f"system::leader-locking-{names.controller_lease}"
+        locking = f"system::leader-locking-{naming.controller_lease}"
         self._system_role(locking, *self._leading())
         self._bind_system(locking, locking, self._account(LEADER_ELECTION))
 
     def _leading(self) -> tuple[PolicyRule, ...]:
-        group, lease = self._names.coordination, self._names.controller_lease
+        group, lease = self._naming.coordination, self._naming.controller_lease
         return (
             rule(("create",), group, ("leases",)),
             rule(("get", "update"), group, ("leases",), lease),
@@ -166,16 +166,16 @@ class _Writer:
 
     def _certificate_controller(self) -> None:
         """All three controllers of certificates in one, for a program made for Kubernetes."""
-        names = self._names
-        group, requests = names.certificates, "certificatesigningrequests"
+        naming = self._naming
+        group, requests = naming.certificates, "certificatesigningrequests"
         self._controller(
             "certificate-controller",
             rule(("delete", *READ), group, (requests,)),
             rule(("update",), group, (f"{requests}/approval", f"{requests}/status")),
-            rule(("approve",), group, ("signers",), names.node_client_signer),
-            rule(("sign",), group, ("signers",), *names.signing_signers),
-            rule(("create",), names.authorization, ("subjectaccessreviews",)),
-            may_record_events(names),
+            rule(("approve",), group, ("signers",), naming.node_client_signer),
+            rule(("sign",), group, ("signers",), *naming.signing_signers),
+            rule(("create",), naming.authorization, ("subjectaccessreviews",)),
+            may_record_events(naming),
         )
 
     def _controllers(self, controllers: Iterable[ControllerRights]) -> None:
@@ -199,7 +199,7 @@ class _Writer:
         self._cluster_roles.append(role)
 
     def _bind(self, role: str, *subjects: Subject) -> None:
-        reference = RoleRef(api_group=self._names.rbac, kind="ClusterRole", name=role)
+        reference = RoleRef(api_group=self._naming.rbac, kind="ClusterRole", name=role)
         self._cluster_bindings.append(
             ClusterRoleBinding(metadata=self._meta(role), subjects=subjects, role_ref=reference)
         )
@@ -210,31 +210,31 @@ class _Writer:
         self._bind(name, self._account(account))
 
     def _system_role(self, name: str, *rules: PolicyRule) -> None:
-        meta = self._meta(name, namespace=self._names.system_namespace)
+        meta = self._meta(name, namespace=self._naming.system_namespace)
         self._roles.append(Role(metadata=meta, rules=rules))
 
     def _bind_system(self, name: str, role: str, *subjects: Subject) -> None:
-        reference = RoleRef(api_group=self._names.rbac, kind="Role", name=role)
-        meta = self._meta(name, namespace=self._names.system_namespace)
+        reference = RoleRef(api_group=self._naming.rbac, kind="Role", name=role)
+        meta = self._meta(name, namespace=self._naming.system_namespace)
         self._bindings.append(RoleBinding(metadata=meta, subjects=subjects, role_ref=reference))
 
     def _meta(self, name: str, *, namespace: str = "", to: str = "") -> ObjectMeta:
-        names = self._names
-        labels = {names.bootstrapping_label: "rbac-defaults"}
+        naming = self._naming
+        labels = {naming.bootstrapping_label: "rbac-defaults"}
         if to:
             labels |= self._label(to)
-        marks = {names.autoupdate_annotation: "true"}
+        marks = {naming.autoupdate_annotation: "true"}
         return ObjectMeta(name=name, namespace=namespace, labels=labels, annotations=marks)
 
     def _label(self, role: str) -> dict[str, str]:
-        return {f"{self._names.rbac}/aggregate-to-{role}": "true"}
+        return {f"{self._naming.rbac}/aggregate-to-{role}": "true"}
 
     def _group(self, name: str) -> Subject:
-        return Subject(kind=GROUP, api_group=self._names.rbac, name=name)
+        return Subject(kind=GROUP, api_group=self._naming.rbac, name=name)
 
     def _user(self, name: str) -> Subject:
-        return Subject(kind=USER, api_group=self._names.rbac, name=name)
+        return Subject(kind=USER, api_group=self._naming.rbac, name=name)
 
     def _account(self, name: str) -> Subject:
-        home = self._names.system_namespace
+        home = self._naming.system_namespace
         return Subject(kind=SERVICE_ACCOUNT, name=name, namespace=home)

@@ -38,14 +38,14 @@ class PolicyObjects(Protocol):
     async def delete(self, old: Object) -> object: ...
 
 
-async def reconcile(policy: BootstrapPolicy, objects: PolicyObjects, names: Naming) -> None:
+async def reconcile(policy: BootstrapPolicy, objects: PolicyObjects, naming: Naming) -> None:
     """Write missing objects; roles come first, so that no binding refers to a missing role."""
     for together in (
         (*policy.cluster_roles, *policy.roles),
         (*policy.cluster_role_bindings, *policy.role_bindings),
     ):
         # Concurrently: a store with group commit then waits for its disk only a few times.
-        annotation = names.autoupdate_annotation
+        annotation = naming.autoupdate_annotation
         await asyncio.gather(*(_settle(desired, objects, annotation) for desired in together))
 
 

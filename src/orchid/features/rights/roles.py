@@ -20,7 +20,7 @@ MONITORING_URLS: Final = (
 )
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
     return (
         DefaultRole("cluster-admin", FULL_AUTHORITY, groups=(MASTERS,)),
         DefaultRole(
@@ -36,30 +36,30 @@ def roles(names: Naming) -> tuple[DefaultRole, ...]:
             (urls(*MONITORING_URLS), rule(("get",), CORE, ("nodes/metrics",))),
             groups=("system:monitoring",),
         ),
-        *_of_reviews(names),
+        *_of_reviews(naming),
         DefaultRole(
             ADMIN,
             (
-                rule(("create",), names.authorization, ("localsubjectaccessreviews",)),
-                rule((*READ, *WRITE), names.rbac, ("rolebindings", "roles")),
+                rule(("create",), naming.authorization, ("localsubjectaccessreviews",)),
+                rule((*READ, *WRITE), naming.rbac, ("rolebindings", "roles")),
             ),
         ),
     )
 
 
-def _of_reviews(names: Naming) -> tuple[DefaultRole, ...]:
+def _of_reviews(naming: Naming) -> tuple[DefaultRole, ...]:
     own = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
     return (
         DefaultRole(
             "system:basic-user",
             (
-                rule(("create",), names.authorization, own),
-                rule(("create",), names.authentication, ("selfsubjectreviews",)),
+                rule(("create",), naming.authorization, own),
+                rule(("create",), naming.authentication, ("selfsubjectreviews",)),
             ),
             groups=(AUTHENTICATED,),
         ),
         # For other servers that delegate authentication and authorization to this one.
         DefaultRole(
-            DELEGATOR, (rule(("create",), names.authorization, ("subjectaccessreviews",)),)
+            DELEGATOR, (rule(("create",), naming.authorization, ("subjectaccessreviews",)),)
         ),
     )

@@ -96,7 +96,7 @@ class Sealing:
         *,
         servers: SealingServers,
     ) -> None:
-        self._names: Naming = settings.names
+        self._naming: Naming = settings.naming
         self._path = files.encryption
         self._load = functools.partial(_providers, settings, files, kinds)
         self._store = store
@@ -119,8 +119,8 @@ class Sealing:
     def annotations(self) -> dict[str, str]:
         """The sealing keys of this process, for its Lease."""
         return {
-            opens_annotation(self._names): ",".join(self._store.key_ids()),
-            seals_annotation(self._names): ",".join(self._store.sealing_ids()),
+            opens_annotation(self._naming): ",".join(self._store.key_ids()),
+            seals_annotation(self._naming): ",".join(self._store.sealing_ids()),
         }
 
     def require_keys(self) -> None:

@@ -21,7 +21,7 @@ def configured(
     configuration = read(settings)
     if not configuration.issuers:
         return None, configuration.anonymous_paths
-    audiences, naming = settings.api_audiences, settings.names
+    audiences, naming = settings.api_audiences, settings.naming
     oidc = OidcAuthenticator(
         configuration.issuers, clock, audiences, naming, revocations=revocations
     )
@@ -50,7 +50,7 @@ def _read(settings: Settings) -> Configuration:
     options, own = settings.given, settings.issuers
     if options.authentication_config:
         text = read_bounded(Path(options.authentication_config))
-        return read_configuration(text, settings.names, own)
+        return read_configuration(text, settings.naming, own)
     issuer = from_flags(
         issuer_url=options.oidc_issuer_url,
         client_id=options.oidc_client_id,

@@ -64,7 +64,7 @@ class TokenKeyImport:
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         files: TokenKeyFiles,
         feed: Feed,
         store: Store,
@@ -75,7 +75,7 @@ class TokenKeyImport:
         unrecorded: Callable[[], timedelta],
     ) -> None:
         """`unrecorded`: the longest lifetime of tokens that were issued until now."""
-        self._names = names
+        self._naming = naming
         self._publish_time = publish_time
         self._files = files
         self._feed = feed
@@ -143,7 +143,7 @@ class TokenKeyImport:
                 write_private(self._files.signing, private.pem().reveal().encode())
         now, uid = whole_seconds(self._clock.now()), self._random.uid()
         key = self._object(stored, private.public, uid)
-        home = self._names.system_namespace
+        home = self._naming.system_namespace
         unrecorded = self._unrecorded()
         key = replace(
             key,
@@ -158,7 +158,7 @@ class TokenKeyImport:
             ),
         )
         data = {PRIVATE_KEY: private.pem().reveal().encode()}
-        secret = private_key_secret(self._names, self._kind, key, data, self._random.uid())
+        secret = private_key_secret(self._naming, self._kind, key, data, self._random.uid())
         await self._commit(key, secret, [Fact("token-key.activated", {"key": key.key_id})])
         if source == IMPORTED:
             log.info("tokens.key_imported", extra={"key": key.name, "state": key.state})

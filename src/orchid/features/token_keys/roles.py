@@ -12,11 +12,11 @@ OPENID_URLS = (
 )
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
     operate = ("activate", "create", "patch", "retire", "update", *READ)
     return (
         # Relying parties fetch the keys without credentials; nothing in them is secret.
         public("system:service-account-issuer-discovery", urls(*OPENID_URLS)),
         # Importing or revoking a key takes more: see docs/rotation.md.
-        DefaultRole("system:key-operator", (rule(operate, names.identity, ("signingkeys",)),)),
+        DefaultRole("system:key-operator", (rule(operate, naming.identity, ("signingkeys",)),)),
     )

@@ -45,13 +45,13 @@ class FileKeys:
     """The keys of files: one that signs, several that verify."""
 
     def __init__(
-        self, signing: Path, verifying: Sequence[Path], issuer: str, names: Naming
+        self, signing: Path, verifying: Sequence[Path], issuer: str, naming: Naming
     ) -> None:
         def signers() -> tuple[TokenSigner, TokenSigner]:
             key = keys.load_signing_key(signing)
             return (
-                TokenSigner(key, issuer, names.private_claim),
-                TokenSigner(key, names.legacy_issuer, names.private_claim),
+                TokenSigner(key, issuer, naming.private_claim),
+                TokenSigner(key, naming.legacy_issuer, naming.private_claim),
             )
 
         def key_set() -> KeySet:
@@ -94,7 +94,7 @@ class StoredKeys:
         feed: Feed,
         revocations: Revocations,
         issuer: str,
-        names: Naming,
+        naming: Naming,
         changed: Callable[[KeySet], None],
         *,
         publish_seconds: float,
@@ -106,7 +106,7 @@ class StoredKeys:
         self._secrets = feed.of(Secret)
         self._revocations = revocations
         self._issuer = issuer
-        self._names = names
+        self._naming = naming
         self._changed = changed
         self._publish_seconds = publish_seconds
         self._seen = (-1, -1)  # generations of the keys and of the revocations
@@ -119,7 +119,7 @@ class StoredKeys:
         self._legacy: TokenSigner | None = None
         self._verifying = KeySet(())
         self._prefix = self._cache.kind.key("", f"{TOKENS}-")
-        self._secret_prefix = self._secrets.kind.key(names.system_namespace, "signing-key-")
+        self._secret_prefix = self._secrets.kind.key(naming.system_namespace, "signing-key-")
         self._secrets.listen(self, self._on_secrets, self._on_lost)
         for cache in (self._cache, revocations.cache):
             cache.listen(self, lambda _changes: self.catch_up(), self._on_lost)
@@ -212,7 +212,7 @@ class StoredKeys:
         loaded: dict[str, keys.TokenKey] = {}
         for key in usable:
             kid = key.key_id
-            secret = self._secrets.get(self._names.system_namespace, key.secret_name)
+            secret = self._secrets.get(self._naming.system_namespace, key.secret_name)
             private_key = self._private.get(kid)
             if secret is None:
                 if private_key is not None and key.state != VERIFYING:
@@ -234,9 +234,9 @@ class StoredKeys:
         long_after = key.publish_seconds or self._publish_seconds
         before = self._signer
         if before is None or (before.kid, before.long_after) != (key.key_id, long_after):
-            private, claim = self._private[key.key_id], self._names.private_claim
+            private, claim = self._private[key.key_id], self._naming.private_claim
             self._signer = TokenSigner(private, self._issuer, claim, long_after=long_after)
-            self._legacy = TokenSigner(private, self._names.legacy_issuer, claim)
+            self._legacy = TokenSigner(private, self._naming.legacy_issuer, claim)
             level = logging.INFO if before else logging.DEBUG  # at the start, no news
             log.log(level, "tokens.signer", extra={"key": key.name})
 

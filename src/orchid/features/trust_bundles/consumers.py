@@ -39,11 +39,11 @@ class Consumers(Running):
     name = "trust-consumers"
 
     def __init__(
-        self, client: Client, editions: PublishedEditions, names: Naming, clock: Clock
+        self, client: Client, editions: PublishedEditions, naming: Naming, clock: Clock
     ) -> None:
         self._client = client
         self._editions = editions
-        self._names = names
+        self._naming = naming
         self._clock = clock
         self._notes: dict[str, ConsumerList] = {}
 
@@ -79,7 +79,7 @@ class Consumers(Running):
 
     async def _merge(self, bundle: PublishedBundle, notes: ConsumerList) -> None:
         name = stored_edition.consumers_name(bundle.name)
-        config_map = await self._client.find(ConfigMap, name, self._names.system_namespace)
+        config_map = await self._client.find(ConfigMap, name, self._naming.system_namespace)
         if config_map is not None and not belongs_to(config_map, bundle):
             about = self._client.catalog.of(ConfigMap).about(name)
             raise Conflict(about, "it belongs to another bundle")  # the publisher deletes it
@@ -94,5 +94,5 @@ class Consumers(Running):
             return
         version = self._client.catalog.of(PublishedBundle).api_version
         await self._client.create(
-            stored_edition.owned_map(bundle, version, self._names, name, data=data)
+            stored_edition.owned_map(bundle, version, self._naming, name, data=data)
         )

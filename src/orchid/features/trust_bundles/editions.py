@@ -66,9 +66,9 @@ class PublishedEditions(Controller[PublishedBundle]):
     name = "trust-editions"
     minds_deletions = True
 
-    def __init__(self, client: Client, names: Naming) -> None:
+    def __init__(self, client: Client, naming: Naming) -> None:
         super().__init__(client, ListSelection(PublishedBundle))
-        self._home = names.system_namespace
+        self._home = naming.system_namespace
         self.bundles: dict[str, PublishedBundle] = {}
         self._editions: dict[str, ServedEdition] = {}
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}

@@ -6,7 +6,7 @@ from orchid.kernel.wire.policy_rules import READ, rule
 from orchid.kernel.wire.user import AUTHENTICATED
 
 
-def roles(names: Naming) -> tuple[DefaultRole, ...]:
+def roles(naming: Naming) -> tuple[DefaultRole, ...]:
     return (
         # The certificates of authorities are public.
         public(
@@ -16,7 +16,7 @@ def roles(names: Naming) -> tuple[DefaultRole, ...]:
         # Every authenticated user may read trust anchors; in Kubernetes only service accounts may.
         DefaultRole(
             "system:cluster-trust-bundle-discovery",
-            (rule(READ, names.certificates, ("clustertrustbundles",)),),
+            (rule(READ, naming.certificates, ("clustertrustbundles",)),),
             groups=(AUTHENTICATED,),
         ),
     )

@@ -17,7 +17,7 @@ from orchid.kernel.wire.policy_rules import CORE, READ, rule
 IDENTITY = ComponentIdentity(
     name="trust-pages",
     account="trust-pages",
-    rights=lambda names: (rule(READ, names.identity, ("publishedbundles",)),),
+    rights=lambda naming: (rule(READ, naming.identity, ("publishedbundles",)),),
     rights_at_home=lambda names: (rule(("create", "get", "update"), CORE, ("configmaps",)),),
 )
 
@@ -25,9 +25,9 @@ IDENTITY = ComponentIdentity(
 class TrustServer:
     """Published bundles over HTTPS, of one process."""
 
-    def __init__(self, client: Client, names: Naming, clock: Clock) -> None:
-        self._editions = PublishedEditions(client, names)
-        self.consumers = Consumers(client, self._editions, names, clock)
+    def __init__(self, client: Client, naming: Naming, clock: Clock) -> None:
+        self._editions = PublishedEditions(client, naming)
+        self.consumers = Consumers(client, self._editions, naming, clock)
         self.pages = TrustPages(self._editions, self.consumers, clock)
         gauges = BundleGauges(self._editions)
         self.metrics: tuple[Metric, ...] = (self.pages.requests, *gauges.all)

@@ -79,9 +79,9 @@ class ConsumerList(msgspec.Struct, frozen=True):
         return BundleConsumers(current=current, behind=len(behind), longest=longest, others=others)
 
 
-def label(names: Naming) -> str:
+def label(naming: Naming) -> str:
     """The label of every ConfigMap of a bundle; its value is the uid of the bundle."""
-    return f"{names.identity}/published-bundle"
+    return f"{naming.identity}/published-bundle"
 
 
 def edition_name(bundle: str, sequence: int) -> str:
@@ -99,13 +99,13 @@ def consumers_name(bundle: str) -> str:
 
 
 def owned_map(
-    bundle: PublishedBundle, api_version: str, names: Naming, name: str, **content: Any
+    bundle: PublishedBundle, api_version: str, naming: Naming, name: str, **content: Any
 ) -> ConfigMap:
     """A ConfigMap that belongs to a bundle."""
     meta = ObjectMeta(
         name=name,
-        namespace=names.system_namespace,
-        labels={label(names): bundle.metadata.uid},
+        namespace=naming.system_namespace,
+        labels={label(naming): bundle.metadata.uid},
         owner_references=(owner_reference(bundle, api_version),),
     )
     return ConfigMap(metadata=meta, **content)

@@ -24,8 +24,8 @@ REFUSALS = {
 class CallerRights:
     """Checks the rights of the user of a request."""
 
-    def __init__(self, names: Naming, authorizer: Authorizer) -> None:
-        self._names = names
+    def __init__(self, naming: Naming, authorizer: Authorizer) -> None:
+        self._naming = naming
         self._authorizer = authorizer
 
     async def include_any(self, request: Request, targets: Iterable[Target]) -> bool:
@@ -40,7 +40,7 @@ class CallerRights:
     ) -> None:
         """Require the rights to sign and to attest for each of these signers."""
         for signer, verb in itertools.product(signers, (SIGN, ATTEST)):
-            if not await self.include_any(request, signer_targets(self._names, verb, signer)):
+            if not await self.include_any(request, signer_targets(self._naming, verb, signer)):
                 raise Forbidden(kind.about(new.name), f"{REFUSALS[verb]} {quote(signer)}")
 
     async def require_secret(
@@ -60,13 +60,13 @@ class CallerRights:
             raise Forbidden(kind.about(new.name), text)
 
 
-def signer_targets(names: Naming, verb: str, signer: str) -> tuple[Target, ...]:
+def signer_targets(naming: Naming, verb: str, signer: str) -> tuple[Target, ...]:
     """A verb on a signer, and on every signer of its domain; without a name, on all signers."""
     return tuple(
         Target(
             verb=verb,
             is_resource=True,
-            group=names.certificates,
+            group=naming.certificates,
             version="*",
             resource="signers",
             name=name,

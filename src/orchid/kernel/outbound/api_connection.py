@@ -59,7 +59,7 @@ def decoded(data: bytes) -> Any:
 def find_naming(groups: Iterable[str]) -> Naming | None:
     """The set of names that a server with these API groups uses."""
     found = set(groups)
-    return next((names for names in SETS.values() if names.authentication in found), None)
+    return next((naming for naming in SETS.values() if naming.authentication in found), None)
 
 
 class ApiConnection:

@@ -29,7 +29,7 @@ class Signer(msgspec.Struct, frozen=True):
 class ControllerContext(msgspec.Struct, frozen=True):
     """Dependencies of the controllers besides the API."""
 
-    names: Naming
+    naming: Naming
     clock: Clock
     signers: Mapping[str, Signer]  # those of the platform that have an authority in files
     signing_duration: timedelta

@@ -31,8 +31,8 @@ class ComponentIdentity(msgspec.Struct, frozen=True, kw_only=True):
     # Whether it may get the Secrets that certificate authorities name; no role can list these.
     reads_authority_keys: bool = False
 
-    def account_name(self, names: Naming) -> str:
-        return self.account.format(component=names.component)
+    def account_name(self, naming: Naming) -> str:
+        return self.account.format(component=naming.component)
 
 
 class ControllerDeclaration(ComponentIdentity, frozen=True, kw_only=True):

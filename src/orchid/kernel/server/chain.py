@@ -47,7 +47,7 @@ class Chain:
     def __init__(
         self,
         *,
-        names: Naming,
+        naming: Naming,
         clock: Clock,
         authenticator: Authenticator,
         impersonation: Impersonation,
@@ -60,7 +60,7 @@ class Chain:
         metrics: RequestMetrics,
         request_timeout: float = 60.0,
     ) -> None:
-        self._names = names
+        self._naming = naming
         self._clock = clock
         self._monotonic = clock.monotonic
         self._audit_ids = audit_ids()
@@ -90,7 +90,7 @@ class Chain:
             try:
                 answer = await self._answered(exchange)
             except FORESEEN as refusal:
-                answer = refused(exchange, refusal, self._names)
+                answer = refused(exchange, refusal, self._naming)
         except asyncio.CancelledError:  # the deadline; the listener responds instead
             late = Timeout("request did not complete within the allotted timeout").status()
             exchange.status, answer = late, TIMEOUT

@@ -86,7 +86,7 @@ class Dispatch:
         catalog: Catalog,
         verbs: Verbs,
         authorizer: Authorizer,
-        names: Naming,
+        naming: Naming,
         *,
         clock: Clock,
         offload: Offload,
@@ -96,7 +96,7 @@ class Dispatch:
         self._kinds = catalog.by_resource
         self._verbs = verbs
         self._authorizer = authorizer
-        self._names = names
+        self._naming = naming
         self._clock = clock
         self._offload = offload
         self._shortest_watch = shortest_watch
@@ -206,7 +206,7 @@ class Dispatch:
             raise not_acceptable(STREAMED)
         lasts = self._watch_seconds(request.options.timeout_seconds or 0)
         if websocket.is_asked_for(exchange.http):
-            agreed = websocket.handshake(exchange.http, self._names.websocket_bearer)
+            agreed = websocket.handshake(exchange.http, self._naming.websocket_bearer)
             if isinstance(agreed, int):
                 raise BareRefusal(agreed)  # no handshake
             stream = WatchStream(watch, exchange, self._clock, lasts, joins=False)
@@ -325,7 +325,7 @@ class Dispatch:
         self, exchange: Exchange, request: Request, kind: Kind[Any]
     ) -> Answer:
         """Remove an object that cannot be decoded; this needs a permission of its own."""
-        request.annotate(self._names.unsafe_delete_annotation, "")
+        request.annotate(self._naming.unsafe_delete_annotation, "")
         unsafe = replace(request.target, verb="unsafe-delete-ignore-read-errors")
         await require_allowed(self._authorizer, request.user, unsafe)
         await self._verbs.deleting.delete_unreadable(kind, request)
@@ -410,7 +410,7 @@ class Dispatch:
         query = exchange.query
         options = parse.write_options(query)
         refuse_if_any(
-            ErrorSubject(self._names.meta, kind),
+            ErrorSubject(self._naming.meta, kind),
             parse.write_option_errors(query, options, patch=patch),
         )
         request.options = options
@@ -425,7 +425,7 @@ class Dispatch:
             sent = exchange.sent = self._body_delete_options(exchange, body)
             options = parse.both(sent, options)
         refuse_if_any(
-            ErrorSubject(self._names.meta, "DeleteOptions"),
+            ErrorSubject(self._naming.meta, "DeleteOptions"),
             parse.delete_option_errors(options, collection=collection),
         )
         request.options = request.options._replace(dry_run=bool(options.dry_run))

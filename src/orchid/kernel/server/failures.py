@@ -72,10 +72,10 @@ FORESEEN: Final = (
 )  # fmt: skip
 
 
-def refused(exchange: Exchange, error: Exception, names: Naming) -> Response:
+def refused(exchange: Exchange, error: Exception, naming: Naming) -> Response:
     """The response to an error of a step of the chain."""
     if isinstance(error, Forbidden | NoSuchRoute | NoSuchPage):
-        _warn_of_naming(exchange, names)
+        _warn_of_naming(exchange, naming)
     if isinstance(error, Rejected):
         log.debug("request.rejected", extra={"why": type(error).__name__})
         error = Unauthorized()
@@ -131,12 +131,12 @@ def _status(exchange: Exchange, error: ApiError) -> Response:
     return status_response(exchange, error.code, error.status(), form)
 
 
-def _warn_of_naming(exchange: Exchange, names: Naming) -> None:
+def _warn_of_naming(exchange: Exchange, naming: Naming) -> None:
     """Clients of the other naming get 403 or 404, which does not explain the reason."""
     asked = exchange.target.group
-    if group := names.instead_of(asked):
+    if group := naming.instead_of(asked):
         exchange.warnings.append(
-            f"this server was started with --naming {names.name} and serves {group}, not {asked}"
+            f"this server was started with --naming {naming.name} and serves {group}, not {asked}"
         )
 
 

@@ -275,9 +275,9 @@ class FlowSchema(NamedTuple):
     matches: Callable[[UserInfo, Target], bool]
 
 
-def default_schemas(names: Naming) -> tuple[FlowSchema, ...]:
+def default_schemas(naming: Naming) -> tuple[FlowSchema, ...]:
     """The flow schemas in order; the first that matches a request applies."""
-    system_accounts = f"system:serviceaccounts:{names.system_namespace}"
+    system_accounts = f"system:serviceaccounts:{naming.system_namespace}"
 
     def in_group(group: str) -> Callable[[UserInfo, Target], bool]:
         return lambda user, _: group in user.groups
@@ -295,7 +295,9 @@ def default_schemas(names: Naming) -> tuple[FlowSchema, ...]:
         ),
         FlowSchema("system-nodes", "system", in_group(NODES)),
         FlowSchema(
-            f"{names.system_namespace}-service-accounts", "workload-high", in_group(system_accounts)
+            f"{naming.system_namespace}-service-accounts",
+            "workload-high",
+            in_group(system_accounts),
         ),
         FlowSchema("service-accounts", "workload-low", in_group("system:serviceaccounts")),
         FlowSchema("global-default", "global-default", anybody),
@@ -308,7 +310,7 @@ class Fairness:
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         reading: int,
         writing: int,
         *,
@@ -322,10 +324,10 @@ class Fairness:
         """
         self._special = PROBES.union(by_address)
         seats = reading + writing if reading and writing else 0
-        self._schemas = default_schemas(names)
+        self._schemas = default_schemas(naming)
         self.levels = {level.name: level for level in made_levels(seats, patience)}
         self._headers = {
-            schema.name: _headers(names, uuid.uuid4(), level_uid)
+            schema.name: _headers(naming, uuid.uuid4(), level_uid)
             for level_uid, level in ((uuid.uuid4(), level) for level in self.levels)
             for schema in self._schemas
             if schema.level == level
@@ -422,9 +424,9 @@ def made_levels(seats: int, patience: float) -> list[PriorityLevel]:
     return [PriorityLevel(EXEMPT, inf, pool), *pool.levels]
 
 
-def _headers(names: Naming, schema: uuid.UUID, level: uuid.UUID) -> bytes:
+def _headers(naming: Naming, schema: uuid.UUID, level: uuid.UUID) -> bytes:
     """Two headers that Kubernetes clients find on every response past the limits."""
     return (
-        f"X-{names.flow_header}-Pf-Flowschema-Uid: {schema}\r\n"
-        f"X-{names.flow_header}-Pf-Prioritylevel-Uid: {level}\r\n"
+        f"X-{naming.flow_header}-Pf-Flowschema-Uid: {schema}\r\n"
+        f"X-{naming.flow_header}-Pf-Prioritylevel-Uid: {level}\r\n"
     ).encode()

@@ -39,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True):
     data_dir: Path
     host: str
     port: int
-    names: Naming
+    naming: Naming
     issuers: tuple[str, ...]
     api_audiences: tuple[str, ...]
     request_timeout: float
@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True):
     def stores_authority(self) -> bool:
         """Whether the platform's authority is a CertificateAuthority; otherwise it is files."""
         given = self.given
-        has_files = any(each.certificate or each.key for each in signing_files(given, self.names))
+        has_files = any(each.certificate or each.key for each in signing_files(given, self.naming))
         return not has_files and not self.is_unsealed
 
     def path(self, given: str, default: str) -> Path:
@@ -103,7 +103,7 @@ def check(options: Given) -> Settings:
         data_dir=Path(options.data_dir),
         host=host,
         port=port,
-        names=SETS[options.naming],
+        naming=SETS[options.naming],
         issuers=issuers,
         api_audiences=options.api_audiences or issuers[:1],
         request_timeout=options.request_timeout.seconds,

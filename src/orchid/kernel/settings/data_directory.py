@@ -95,7 +95,7 @@ def certificate_files(settings: Settings, files: DataDirectory) -> list[Certific
     """All certificate files that a server with these settings uses for itself."""
     options = settings.given
     signing = {
-        **{each.metric: each.certificate for each in signing_files(options, settings.names)},
+        **{each.metric: each.certificate for each in signing_files(options, settings.naming)},
         "etcd-client": options.etcd_certfile,
     }
     bundles = {
@@ -172,11 +172,11 @@ def unverified_tokens(settings: Settings, files: DataDirectory) -> str:
 
 def unaccepted_clients(settings: Settings, files: DataDirectory) -> str:
     """Whether the authority of client certificates is not one that clients may have."""
-    options, names = settings.given, settings.names
+    options, naming = settings.given, settings.naming
     if not options.client_ca_file:
         return ""
-    pairs = {pair.signer: pair.certificate for pair in signing_files(options, names)}
-    signing = Path(pairs[names.client_signer] or pairs[""] or files.ca_certificate)
+    pairs = {pair.signer: pair.certificate for pair in signing_files(options, naming)}
+    signing = Path(pairs[naming.client_signer] or pairs[""] or files.ca_certificate)
     signer, *_ = certificates.parse_blocks(read_bounded(signing))
     if signer in certificates.parse_blocks(read_bounded(Path(options.client_ca_file))):
         return ""
@@ -323,7 +323,7 @@ def make_encryption(files: DataDirectory, settings: Settings) -> None:
         key = {"name": "key1", "secret": _b64(secrets.token_bytes(ENCRYPTION_KEY_BYTES))}
         providers = [{"aesgcm": {"keys": [key]}}, {"identity": {}}]
         configuration = {
-            "apiVersion": f"{settings.names.server_config}/v1",
+            "apiVersion": f"{settings.naming.server_config}/v1",
             "kind": "EncryptionConfiguration",
             "resources": [{"resources": ["secrets"], "providers": providers}],
         }
@@ -353,7 +353,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 def _serving_names(settings: Settings) -> tuple[tuple[str, ...], tuple[Address, ...]]:
     """Every DNS name and address at which a client may reach this server."""
     names = ["localhost", socket.gethostname().lower(), "orchid"]
-    names += settings.names.server_names
+    names += settings.naming.server_names
     addresses: list[Address] = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
     for host in (settings.host, settings.given.advertise_address):
         try:

@@ -29,11 +29,11 @@ class SigningFiles(NamedTuple):
     key: str
 
 
-def signing_files(options: Given, names: Naming) -> list[SigningFiles]:
+def signing_files(options: Given, naming: Naming) -> list[SigningFiles]:
     """Every pair of flags, the shared one first."""
     return [
         SigningFiles(
-            signer=getattr(names, field) if field else "",
+            signer=getattr(naming, field) if field else "",
             metric=metric,
             flag=f"cluster-signing-{word}".rstrip("_-").replace("_", "-"),
             certificate=getattr(options, f"cluster_signing_{word}cert_file"),
@@ -43,9 +43,9 @@ def signing_files(options: Given, names: Naming) -> list[SigningFiles]:
     ]
 
 
-def own_pairs(options: Given, names: Naming) -> Mapping[str, tuple[Path, Path]]:
+def own_pairs(options: Given, naming: Naming) -> Mapping[str, tuple[Path, Path]]:
     """The files of signers with an authority of their own; raises BadSettings."""
-    shared, *others = signing_files(options, names)
+    shared, *others = signing_files(options, naming)
     for each in others:
         if bool(each.certificate) != bool(each.key):
             raise BadSettings(f"--{each.flag}-cert-file and --{each.flag}-key-file go together")

@@ -290,20 +290,20 @@ class ServerConnection:
     # -- naming ----------------------------------------------------------------------------
 
     @cached_property
-    def names(self) -> Naming:
+    def naming(self) -> Naming:
         """The set of names that the server uses, detected by its API groups."""
         groups = [each.get("name", "") for each in self.get("/apis").get("groups", ())]
-        names = find_naming(groups)
-        if names is None:
+        naming = find_naming(groups)
+        if naming is None:
             raise Complaint(f"{self.access.server} serves no API groups that this program knows")
-        return names
+        return naming
 
     def group(self, word: str, version: str, *parts: str) -> str:
         """A path in one of the product's API groups."""
-        return path("apis", self.names.group(word), version, *parts)
+        return path("apis", self.naming.group(word), version, *parts)
 
     def api_version(self, word: str, version: str) -> str:
-        return f"{self.names.group(word)}/{version}"
+        return f"{self.naming.group(word)}/{version}"
 
     # -- transport -------------------------------------------------------------------------
 

@@ -155,13 +155,13 @@ Url = Callable[[ServerConnection], str]
 NAMES: dict[str, Url] = {
     "request": lambda server: server.group("certificates", "v1", "certificatesigningrequests"),
     "bundle": lambda server: server.group("certificates", "v1beta1", "clustertrustbundles"),
-    "published": lambda server: path("apis", server.names.identity, "v1beta1", "publishedbundles"),
-    "policy": lambda server: path("apis", server.names.identity, "v1", "approvalpolicies"),
+    "published": lambda server: path("apis", server.naming.identity, "v1beta1", "publishedbundles"),
+    "policy": lambda server: path("apis", server.naming.identity, "v1", "approvalpolicies"),
     "authority": lambda server: path(
-        "apis", server.names.identity, "v1beta1", "certificateauthorities"
+        "apis", server.naming.identity, "v1beta1", "certificateauthorities"
     ),
-    "key": lambda server: path("apis", server.names.identity, "v1beta1", "signingkeys"),
-    "cluster": lambda server: path("apis", server.names.identity, "v1beta1", "clusters"),
+    "key": lambda server: path("apis", server.naming.identity, "v1beta1", "signingkeys"),
+    "cluster": lambda server: path("apis", server.naming.identity, "v1beta1", "clusters"),
     "host": lambda server: path("api", "v1", "nodes"),
     "account": lambda server: path("api", "v1", "serviceaccounts"),
     "role": lambda server: server.group("rbac.authorization", "v1", "clusterroles"),

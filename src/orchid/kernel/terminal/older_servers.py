@@ -11,16 +11,16 @@ LIVE: Final = datetime.timedelta(minutes=1)  # without renewal, after which a se
 
 def older_servers(server: ServerConnection, now: datetime.datetime) -> list[str]:
     """The names of the Leases of servers that report no key of their serving certificate."""
-    names = server.names
-    home = path("namespaces", names.system_namespace)
-    leases = server.items(path("apis", names.coordination, "v1") + home + "/leases")
+    naming = server.naming
+    home = path("namespaces", naming.system_namespace)
+    leases = server.items(path("apis", naming.coordination, "v1") + home + "/leases")
     older = []
     for lease in leases:
         name = lease["metadata"]["name"]
         marks = lease["metadata"].get("annotations") or {}
         renewed = times.parse((lease.get("spec") or {}).get("renewTime"))
         is_live = renewed is not None and abs(now - renewed) < LIVE
-        is_server = name.startswith(f"{names.component}-server-")
-        if is_server and is_live and not marks.get(f"{names.identity}/serves"):
+        is_server = name.startswith(f"{naming.component}-server-")
+        if is_server and is_live and not marks.get(f"{naming.identity}/serves"):
             older.append(name)
     return older

@@ -62,5 +62,5 @@ def rule(
     )
 
 
-def may_record_events(names: Naming) -> PolicyRule:
-    return rule(("create", "patch", "update"), (CORE, names.events), ("events",))
+def may_record_events(naming: Naming) -> PolicyRule:
+    return rule(("create", "patch", "update"), (CORE, naming.events), ("events",))

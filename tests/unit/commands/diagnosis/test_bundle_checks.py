@@ -24,7 +24,7 @@ def bundle(name: str, **ready: str) -> dict[str, Any]:
 class Server:
     """Answers with some bundles."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, *found: dict[str, Any]) -> None:
         self._found = found

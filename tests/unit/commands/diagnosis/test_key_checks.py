@@ -45,7 +45,7 @@ LEASES = [
 class Server:
     """Answers with some keys."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, *keys: dict[str, Any]) -> None:
         self._keys = keys

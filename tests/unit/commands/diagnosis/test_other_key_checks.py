@@ -36,7 +36,7 @@ NOW = datetime.now(UTC)
 class Server:
     """Answers from a few lists, by the last word of the path."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(
         self, metrics: str = "", pages: bytes = b"", **lists: list[dict[str, Any]]

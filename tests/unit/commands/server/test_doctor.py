@@ -395,7 +395,7 @@ def test_client_certificates_of_our_own_are_accepted_or_not(
 class Answering:
     """A server with one authority."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, ready: dict[str, str]) -> None:
         self._ready = {"type": "Ready", **ready}

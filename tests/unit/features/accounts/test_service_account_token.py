@@ -74,7 +74,7 @@ class Guard:
         self.verifier = account_verifier((API[0], OLD_ISSUER), KeySet([KEY.public]), ORCH)
         legacy = SecretTokens(here.feed, here.clock, ORCH, lambda *use: self.used.append(use))
         self.tokens = ServiceAccountTokenAuthenticator(
-            self.verifier, here.feed, here.clock, api_audiences=API, names=ORCH, legacy=legacy
+            self.verifier, here.feed, here.clock, api_audiences=API, naming=ORCH, legacy=legacy
         )
 
     async def __call__(self, text: str, audiences: tuple[str, ...] = API) -> Authenticated | None:

@@ -217,7 +217,7 @@ async def test_a_certificate_ends_with_its_authority_at_the_latest(world: Beside
 async def secret_of(world: Beside, key: str = "web-1") -> Secret:
     """The Secret with the private key of a SigningKey that the server created."""
     stored = await world.admin.get(SigningKey, key)
-    return await world.admin.get(Secret, stored.secret_name, world.names.system_namespace)
+    return await world.admin.get(Secret, stored.secret_name, world.naming.system_namespace)
 
 
 async def test_the_key_is_in_a_secret_that_belongs_to_the_authority(world: Beside) -> None:
@@ -227,7 +227,7 @@ async def test_the_key_is_in_a_secret_that_belongs_to_the_authority(world: Besid
         ready = await until_ready(world)
 
     secret, key = await secret_of(world), await world.admin.get(SigningKey, "web-1")
-    assert secret.type == world.names.own("tls")
+    assert secret.type == world.naming.own("tls")
     assert belongs_to(secret, key)
     assert belongs_to(key, made)
     assert secret.data["tls.crt"].decode() == ready.status.certificate
@@ -288,7 +288,7 @@ async def test_a_lost_key_is_reported_and_not_replaced(world: Beside) -> None:
         await create(world)
         before = await until_ready(world)
     place = (await secret_of(world)).name
-    await world.admin.delete(Secret, place, world.names.system_namespace)
+    await world.admin.delete(Secret, place, world.naming.system_namespace)
 
     after = await looked_at(world)
 
@@ -296,7 +296,7 @@ async def test_a_lost_key_is_reported_and_not_replaced(world: Beside) -> None:
     assert after.status.conditions[0].reason == "KeyLost"
     assert place in after.status.conditions[0].message
     assert after.status.certificate == before.status.certificate
-    assert await world.admin.find(Secret, place, world.names.system_namespace) is None
+    assert await world.admin.find(Secret, place, world.naming.system_namespace) is None
 
 
 async def test_what_becomes_of_a_key_at_home_is_seen_at_once(world: Beside) -> None:
@@ -542,7 +542,7 @@ async def test_metrics_have_the_expiry_of_each_authority(world: Beside) -> None:
 
     *platform, sample = AuthorityEnds(world.server.feed.of(CertificateAuthority)).family().samples
 
-    assert [one.labels[1][1] for one in platform] == list(world.names.issuing_signers)
+    assert [one.labels[1][1] for one in platform] == list(world.naming.issuing_signers)
     assert sample.labels == (("authority", "web"), ("signer", SIGNER))
     assert ready.status.not_after is not None
     assert sample.value == ready.status.not_after.timestamp()

@@ -215,15 +215,15 @@ def test_a_lifetime_has_32_bits() -> None:
         convert({"spec": {"expirationSeconds": 2**31}}, CertificateSigningRequest)
 
 
-@pytest.mark.parametrize("names", [ORCH, KUBERNETES], ids=lambda names: names.name)
-def test_the_legacy_signer_cannot_be_asked(names: Naming) -> None:
+@pytest.mark.parametrize("naming", [ORCH, KUBERNETES], ids=lambda naming: naming.name)
+def test_the_legacy_signer_cannot_be_asked(naming: Naming) -> None:
     """It signs only what older servers took in."""
-    rules = declare(names).rules
+    rules = declare(naming).rules
 
-    found = [str(error) for error in rules.validate(csr(signer_name=names.legacy_signer))]
+    found = [str(error) for error in rules.validate(csr(signer_name=naming.legacy_signer))]
 
     assert found == [
-        f'spec.signerName: Invalid value: "{names.legacy_signer}": '
+        f'spec.signerName: Invalid value: "{naming.legacy_signer}": '
         "the legacy signerName is not allowed via this API version"
     ]
 

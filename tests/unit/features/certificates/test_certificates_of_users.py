@@ -42,7 +42,7 @@ def test_a_certificate_concerns_who_it_names_and_who_requested_it(
 class Server:
     """Lists revocations."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, *specs: dict[str, Any]) -> None:
         self._specs = specs

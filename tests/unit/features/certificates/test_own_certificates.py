@@ -84,7 +84,7 @@ async def test_a_failure_is_logged_once_and_tried_again(
     async with beside(tmp_path / "data") as world:
         own = world.server.context.port(OwnCertificates)
         key = await world.admin.get(SigningKey, "cluster-1")
-        secret = await world.admin.get(Secret, key.secret_name, world.names.system_namespace)
+        secret = await world.admin.get(Secret, key.secret_name, world.naming.system_namespace)
         world.clock.ahead = timedelta(days=250)
         await world.admin.update(replace(secret, data={**secret.data, "tls.key": b"nothing"}))
         for _ in range(3):

@@ -110,7 +110,7 @@ def test_the_time_of_issue_respects_revocations_of_the_user(
         none,
         pod_requests=none,
         account_until=none,
-        names=ORCH,
+        naming=ORCH,
     )
     csr = CertificateSigningRequest(
         metadata=ObjectMeta(name="r", creation_timestamp=CREATED),
@@ -143,7 +143,7 @@ def recording(
     random: Any = SimpleNamespace(uid=lambda: "uid")
     pods: Any = requests
     return RecordIssued(
-        *parts, random, pod_requests=pods, account_until=lambda _account: account_until, names=ORCH
+        *parts, random, pod_requests=pods, account_until=lambda _account: account_until, naming=ORCH
     )
 
 

@@ -24,13 +24,13 @@ current-context: a
 """
 
 
-@pytest.mark.parametrize("names", [ORCH, KUBERNETES])
-def test_no_cluster_gets_the_account_of_a_controller(names: Naming) -> None:
+@pytest.mark.parametrize("naming", [ORCH, KUBERNETES])
+def test_no_cluster_gets_the_account_of_a_controller(naming: Naming) -> None:
     """A cluster named `inventory` must not get a token of `cluster-inventory`: it may read the
     kubeconfigs of all other clusters."""
     before, after = account_name("\0").split("\0")
     for controller in CONTROLLERS:
-        account = controller.account_name(names)
+        account = controller.account_name(naming)
         middle = account.removeprefix(before).removesuffix(after)
         could_be = account_name(middle) == account and not label_errors(middle, prefix=False)
         assert not could_be, f"a cluster named {middle!r} gets the account {account}"
@@ -56,7 +56,7 @@ def test_a_name_that_no_cluster_can_have_is_refused_first(
 
 def test_calls_are_counted_after_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which makes the first calls of a new cluster: it would be reported as never called."""
-    server: Any = SimpleNamespace(names=ORCH, get=lambda _: {"metadata": {}, "spec": {}, **status})
+    server: Any = SimpleNamespace(naming=ORCH, get=lambda _: {"metadata": {}, "spec": {}, **status})
     status: dict[str, Any] = {}
 
     def proof(*_: object) -> Iterator[Finding]:

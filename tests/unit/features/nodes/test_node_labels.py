@@ -6,7 +6,7 @@ from orchid.features.nodes.policies.node_labels import NodeLabels
 from orchid.kernel.wire.naming import KUBERNETES, ORCH, Naming
 
 
-@pytest.mark.parametrize("names", [ORCH, KUBERNETES])
+@pytest.mark.parametrize("naming", [ORCH, KUBERNETES])
 @pytest.mark.parametrize(
     "form",
     [
@@ -23,13 +23,13 @@ from orchid.kernel.wire.naming import KUBERNETES, ORCH, Naming
         "{agent}.{domain}/anything",
     ],
 )
-def test_a_node_sets_what_describes_it(names: Naming, form: str) -> None:
-    label = form.format(domain=names.domain, agent=names.agent)
+def test_a_node_sets_what_describes_it(naming: Naming, form: str) -> None:
+    label = form.format(domain=naming.domain, agent=naming.agent)
 
-    assert NodeLabels(names).forbidden({label: "x"}, {}) == []
+    assert NodeLabels(naming).forbidden({label: "x"}, {}) == []
 
 
-@pytest.mark.parametrize("names", [ORCH, KUBERNETES])
+@pytest.mark.parametrize("naming", [ORCH, KUBERNETES])
 @pytest.mark.parametrize(
     "form",
     [
@@ -44,13 +44,13 @@ def test_a_node_sets_what_describes_it(names: Naming, form: str) -> None:
         "under.{group}/tenant",
     ],
 )
-def test_a_node_sets_no_other_label_of_the_product(names: Naming, form: str) -> None:
-    label = form.format(domain=names.domain, group=names.group_domain)
+def test_a_node_sets_no_other_label_of_the_product(naming: Naming, form: str) -> None:
+    label = form.format(domain=naming.domain, group=naming.group_domain)
 
-    assert NodeLabels(names).forbidden({label: "x"}, {}) == [label]
-    assert NodeLabels(names).forbidden({}, {label: "x"}) == [label]
-    assert NodeLabels(names).forbidden({label: "x"}, {label: "y"}) == [label]
-    assert NodeLabels(names).forbidden({label: "x"}, {label: "x"}) == []
+    assert NodeLabels(naming).forbidden({label: "x"}, {}) == [label]
+    assert NodeLabels(naming).forbidden({}, {label: "x"}) == [label]
+    assert NodeLabels(naming).forbidden({label: "x"}, {label: "y"}) == [label]
+    assert NodeLabels(naming).forbidden({label: "x"}, {label: "x"}) == []
 
 
 def test_every_forbidden_label_is_named_in_order() -> None:

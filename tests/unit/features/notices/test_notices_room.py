@@ -31,7 +31,7 @@ class Sender(SendNotices):
 
     def __init__(self) -> None:
         clock = SimpleNamespace(now=lambda: NOW + timedelta(hours=1))
-        context = SimpleNamespace(names=ORCH, clock=clock, signers={})
+        context = SimpleNamespace(naming=ORCH, clock=clock, signers={})
         settings = SimpleNamespace(metrics=None, before=timedelta(days=30))
         parts: Any = None, None, context, settings
         super().__init__(*parts)

@@ -55,7 +55,7 @@ class Sending(SendNotices):
     def __init__(self, *stored: Request) -> None:
         self.client: Any = SmallClient(*stored)
         self.clock, self.delivery, self.metrics = FakeClock(NOW), Delivery(), NoticeMetrics()
-        context: Any = SimpleNamespace(names=ORCH, clock=self.clock, signers={})
+        context: Any = SimpleNamespace(naming=ORCH, clock=self.clock, signers={})
         settings: Any = SimpleNamespace(metrics=self.metrics, before=timedelta(days=30))
         parts: Any = self.client, self.delivery, context, settings
         super().__init__(*parts)
@@ -386,7 +386,7 @@ async def test_what_had_no_room_is_read_again_when_half_is_free(
 def test_notices_need_a_receiver_and_a_key(settings: bool, issuer: bool, built: bool) -> None:
     receiver = SimpleNamespace(receiver=None, metrics=NoticeMetrics(), before=timedelta(days=30))
     context: Any = SimpleNamespace(
-        names=ORCH,
+        naming=ORCH,
         clock=FakeClock(NOW),
         signers={},
         part=lambda type_: receiver if settings else None,

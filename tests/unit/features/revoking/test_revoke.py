@@ -24,7 +24,7 @@ def test_a_token_whose_id_is_no_text_is_not_said_to_be_revoked(claims: dict[str,
 class Server:
     """Answers every request with one object."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self._answer = answer

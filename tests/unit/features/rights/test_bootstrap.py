@@ -65,11 +65,13 @@ async def here() -> AsyncIterator[World]:
         yield made
 
 
-@pytest.mark.parametrize("names", [ORCH, KUBERNETES], ids=lambda names: names.name)
-def test_every_object_passes_its_own_rules(names: Naming) -> None:
+@pytest.mark.parametrize("naming", [ORCH, KUBERNETES], ids=lambda naming: naming.name)
+def test_every_object_passes_its_own_rules(naming: Naming) -> None:
     """Objects that the server writes itself are valid in both namings."""
-    policy = default_policy(names)
-    kinds = {kind.type: kind for kind in (*role_kind.declare(names), *binding_kind.declare(names))}
+    policy = default_policy(naming)
+    kinds = {
+        kind.type: kind for kind in (*role_kind.declare(naming), *binding_kind.declare(naming))
+    }
 
     problems = [
         (wanted.name, str(error))

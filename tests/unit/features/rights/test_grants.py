@@ -22,7 +22,7 @@ RULE = {
 class Server:
     """A server on which every object exists already."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, existing: dict[str, Any]) -> None:
         self.existing = existing

@@ -15,7 +15,7 @@ from orchid.kernel.wire.naming import ORCH
 class Server:
     """Answers with one bundle, or refuses."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, answer: dict[str, Any] | CommandRefused) -> None:
         self._answer = answer
@@ -54,7 +54,7 @@ def test_a_caller_without_the_right_to_see_them_can_go_on(
 class Upgraded:
     """A server that has no key that could sign next, beside the Leases of other servers."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, *leases: dict[str, Any], refuses: bool = False) -> None:
         self._leases, self._refuses = leases, refuses

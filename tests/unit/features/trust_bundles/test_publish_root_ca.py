@@ -156,7 +156,7 @@ async def test_a_changed_or_deleted_map_concerns_its_namespace() -> None:
 
 @pytest.mark.parametrize("ca", ["", "the CA"])
 def test_without_a_ca_nothing_is_published(ca: str) -> None:
-    context: Any = SimpleNamespace(root_ca=lambda: ca, names=ORCH, clock=FakeClock())
+    context: Any = SimpleNamespace(root_ca=lambda: ca, naming=ORCH, clock=FakeClock())
     parts: Any = None, context, None
 
     assert (build(*parts) is not None) is bool(ca)

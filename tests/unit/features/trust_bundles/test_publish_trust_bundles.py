@@ -168,7 +168,7 @@ def test_signers_of_one_ca_have_bundles_of_different_names() -> None:
 
 @pytest.mark.parametrize(("signers", "root_ca"), [({}, ""), ({"a/b": None}, ""), ({}, NEW)])
 def test_without_any_ca_nothing_is_published(signers: Any, root_ca: str) -> None:
-    context = SimpleNamespace(signers=signers, root_ca=lambda: root_ca, names=ORCH, clock=None)
+    context = SimpleNamespace(signers=signers, root_ca=lambda: root_ca, naming=ORCH, clock=None)
     parts: Any = SmallClient(), context, None
 
     assert (build(*parts) is not None) is bool(signers or root_ca)

@@ -142,7 +142,7 @@ class Door:
             here.feed,
             here.clock,
             api_audiences=API,
-            names=ORCH,
+            naming=ORCH,
             revocations=self.revocations,
         )
         self.outside = OidcAuthenticator(

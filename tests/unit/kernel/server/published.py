@@ -97,10 +97,10 @@ def in_season(sent: Orchard) -> Orchard:
     return replace(sent, spec=replace(sent.spec, season=sent.spec.season or "autumn"))
 
 
-def orchards(names: Naming) -> Kind[Orchard]:
+def orchards(naming: Naming) -> Kind[Orchard]:
     harvest = Kind(
         type=Harvest,
-        group=names.group("authentication"),
+        group=naming.group("authentication"),
         version="v1",
         plural="harvests",
         scope=Scope.NAMESPACED,
@@ -109,7 +109,7 @@ def orchards(names: Naming) -> Kind[Orchard]:
     )
     return Kind(
         type=Orchard,
-        group=names.group("fruit.garden"),
+        group=naming.group("fruit.garden"),
         version="v1beta1",
         plural="orchards",
         scope=Scope.NAMESPACED,
@@ -118,8 +118,8 @@ def orchards(names: Naming) -> Kind[Orchard]:
     )
 
 
-def published(names: Naming = KUBERNETES) -> OpenApi:
-    return OpenApi(Catalog([orchards(names)]), names, [OPENID])
+def published(naming: Naming = KUBERNETES) -> OpenApi:
+    return OpenApi(Catalog([orchards(naming)]), naming, [OPENID])
 
 
 def ask(

@@ -14,7 +14,7 @@ END, PAST = "2100-01-01T00:00:00Z", "2020-01-01T00:00:00Z"
 class ApiServer:
     """Objects by the last word of their URL, lists by it and the field selector."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}

@@ -38,16 +38,16 @@ class SecretTokens:
         self,
         feed: Feed,
         clock: Clock,
-        names: Naming,
+        naming: Naming,
         used: Used | None = None,
         revocations: Revocations | None = None,
     ) -> None:
         self._accounts = feed.of(ServiceAccount)
         self._secrets = feed.of(Secret)
         self._clock = clock
-        self._invalid_since = names.invalid_since_label
-        self._last_used = names.last_used_label
-        self._note = f"{names.authentication}/legacy-token"
+        self._invalid_since = naming.invalid_since_label
+        self._last_used = naming.last_used_label
+        self._note = f"{naming.authentication}/legacy-token"
         self._used = used
         self._revocations = revocations
 

@@ -104,14 +104,14 @@ class BoundToken(msgspec.Struct):
 AccountVerifier = Verifier[BoundToken | LegacyClaims]
 
 
-def account_verifier(issuers: Iterable[str], keys: KeySet, names: Naming) -> AccountVerifier:
+def account_verifier(issuers: Iterable[str], keys: KeySet, naming: Naming) -> AccountVerifier:
     """The verifier of this server's tokens, and of those in Secrets."""
-    return Verifier(issuer_keys(issuers, keys, names), _Reader(names))
+    return Verifier(issuer_keys(issuers, keys, naming), _Reader(naming))
 
 
-def issuer_keys(issuers: Iterable[str], keys: KeySet, names: Naming) -> dict[str, KeySet]:
+def issuer_keys(issuers: Iterable[str], keys: KeySet, naming: Naming) -> dict[str, KeySet]:
     """Argument of `Verifier.replace_issuers` after a change of the key files."""
-    return dict.fromkeys((*issuers, names.legacy_issuer), keys)
+    return dict.fromkeys((*issuers, naming.legacy_issuer), keys)
 
 
 class ServiceAccountTokenAuthenticator:
@@ -124,7 +124,7 @@ class ServiceAccountTokenAuthenticator:
         clock: Clock,
         *,
         api_audiences: Audiences,
-        names: Naming,
+        naming: Naming,
         legacy: SecretTokens | None = None,
         revocations: Revocations | None = None,
         keys: StoredKeys | None = None,
@@ -143,8 +143,8 @@ class ServiceAccountTokenAuthenticator:
         self._audiences = api_audiences
         self._legacy = legacy
         self._revocations = revocations
-        self._stale_key = f"{names.authentication}/stale-token"
-        self._no_audience_key = f"{names.authentication}/legacy-token"
+        self._stale_key = f"{naming.authentication}/stale-token"
+        self._no_audience_key = f"{naming.authentication}/legacy-token"
 
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         now = self._clock.now()
@@ -342,10 +342,10 @@ class ServiceAccountTokenAuthenticator:
 class _Reader:
     """Parse claims and build the user of a bound token, once, after its verification."""
 
-    def __init__(self, names: Naming) -> None:
-        prefix = names.own("serviceaccount")
-        self._read = AccountReader(names.private_claim, names.legacy_issuer, prefix)
-        extra = names.extra
+    def __init__(self, naming: Naming) -> None:
+        prefix = naming.own("serviceaccount")
+        self._read = AccountReader(naming.private_claim, naming.legacy_issuer, prefix)
+        extra = naming.extra
         self._extra = {word: extra(word) for word in EXTRA}
 
     def __call__(self, payload: Payload) -> BoundToken | LegacyClaims:

@@ -278,11 +278,11 @@ def _reviewed(
     server: ServerConnection, tokens: list[str], arguments: argparse.Namespace
 ) -> list[Json]:
     body = {
-        "apiVersion": f"{server.names.identity}/v1beta1",
+        "apiVersion": f"{server.naming.identity}/v1beta1",
         "kind": "TokenReviewBatch",
         "spec": {"tokens": tokens, "audiences": arguments.audience},
     }
-    url = path("apis", server.names.identity, "v1beta1", "tokenreviewbatches")
+    url = path("apis", server.naming.identity, "v1beta1", "tokenreviewbatches")
     results: list[Json] = server.post(url, body)["status"]["results"]
     return results
 

@@ -262,7 +262,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         raise Complaint("--explain needs --account, whose namespace has the policies", USAGE)
     namespace, name = _account(arguments)
     server = connect(arguments)
-    identity = server.names.identity
+    identity = server.naming.identity
     body = {
         "apiVersion": f"{identity}/v1alpha1",
         "kind": "TokenExchangeReview",

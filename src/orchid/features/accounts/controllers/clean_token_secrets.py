@@ -30,26 +30,26 @@ class CleanTokenSecrets(Sweeper):
     every = timedelta(hours=24)
 
     def __init__(
-        self, client: Client, clock: Clock, names: Naming, *, period: timedelta = PERIOD
+        self, client: Client, clock: Clock, naming: Naming, *, period: timedelta = PERIOD
     ) -> None:
         self._client = client
         self._clock = clock
-        self._names = names
+        self._naming = naming
         self._period = period
 
     async def sweep(self) -> None:
         today = self._clock.now().date()
         if not await self._is_long_known(today):
             return
-        selection = ListSelection(Secret, fields=f"type={self._names.token_secret_type}")
+        selection = ListSelection(Secret, fields=f"type={self._naming.token_secret_type}")
         async for secret in self._client.scan(selection):
             if self._is_unused(secret, today) and await self._is_made_by_us(secret):
                 await self._retire(secret, today)
 
     async def _is_long_known(self, today: date) -> bool:
         """Whether uses have been recorded for long enough to know that a token is unused."""
-        name = self._names.legacy_token_tracking_config_map
-        tracking = await self._client.find(ConfigMap, name, self._names.system_namespace)
+        name = self._naming.legacy_token_tracking_config_map
+        tracking = await self._client.find(ConfigMap, name, self._naming.system_namespace)
         since = read_date(tracking.data.get(SINCE, "")) if tracking else None
         return since is not None and since + timedelta(days=1) + self._period < today
 
@@ -58,7 +58,7 @@ class CleanTokenSecrets(Sweeper):
         created = meta.creation_timestamp
         if meta.deletion_timestamp or created is None or created.date() + self._period >= today:
             return False
-        label = meta.labels.get(self._names.last_used_label)
+        label = meta.labels.get(self._naming.last_used_label)
         if label is None:
             return True
         used = read_date(label)
@@ -66,7 +66,7 @@ class CleanTokenSecrets(Sweeper):
 
     async def _is_made_by_us(self, secret: Secret) -> bool:
         marks = secret.metadata.annotations
-        name = marks.get(self._names.account_name_annotation, "")
+        name = marks.get(self._naming.account_name_annotation, "")
         account = await self._client.find(ServiceAccount, name, secret.namespace) if name else None
         if account is None or all(reference.name != secret.name for reference in account.secrets):
             return False
@@ -76,7 +76,7 @@ class CleanTokenSecrets(Sweeper):
         return True
 
     async def _retire(self, secret: Secret, today: date) -> None:
-        label = secret.metadata.labels.get(self._names.invalid_since_label)
+        label = secret.metadata.labels.get(self._naming.invalid_since_label)
         try:
             if label is None:
                 await self._mark(secret, today)
@@ -95,7 +95,7 @@ class CleanTokenSecrets(Sweeper):
     async def _mark(self, secret: Secret, today: date) -> None:
         meta = {
             "resourceVersion": secret.metadata.resource_version,
-            "labels": {self._names.invalid_since_label: today.isoformat()},
+            "labels": {self._naming.invalid_since_label: today.isoformat()},
         }
         await self._client.patch(Secret, secret.name, secret.namespace, {"metadata": meta})
 
@@ -116,10 +116,10 @@ CONTROLLER = ControllerDeclaration(
     name="legacy-serviceaccount-token-cleaner",
     long_name="legacy-serviceaccount-token-cleaner-controller",
     account="legacy-service-account-token-cleaner",
-    rights=lambda names: (
-        rule(("get",), CORE, ("configmaps",), names.legacy_token_tracking_config_map),
+    rights=lambda naming: (
+        rule(("get",), CORE, ("configmaps",), naming.legacy_token_tracking_config_map),
         rule(READ, CORE, ("pods", "serviceaccounts")),
         rule(("delete", "patch", *READ), CORE, ("secrets",)),
     ),
-    build=lambda client, context, events: CleanTokenSecrets(client, context.clock, context.names),
+    build=lambda client, context, events: CleanTokenSecrets(client, context.clock, context.naming),
 )

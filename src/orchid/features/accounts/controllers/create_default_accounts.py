@@ -62,10 +62,10 @@ CONTROLLER = ControllerDeclaration(
     name="serviceaccount",
     long_name="serviceaccount-controller",
     account="service-account-controller",
-    rights=lambda names: (
+    rights=lambda naming: (
         rule(READ, CORE, ("namespaces",)),
         rule(("create", *READ), CORE, ("serviceaccounts",)),
-        may_record_events(names),
+        may_record_events(naming),
     ),
     build=lambda client, context, events: CreateDefaultAccounts(client),
 )

@@ -34,14 +34,14 @@ class FillTokenSecrets(Controller[Secret]):
         client: Client,
         issuer: Callable[[], TokenSigner],
         root_ca: Callable[[], str],
-        names: Naming,
+        naming: Naming,
         events: EventRecorder,
     ) -> None:
         """`issuer` signs as the issuer of Secrets' tokens."""
-        super().__init__(client, ListSelection(Secret, fields=f"type={names.token_secret_type}"))
+        super().__init__(client, ListSelection(Secret, fields=f"type={naming.token_secret_type}"))
         self._issuer = issuer
         self._root_ca = root_ca
-        self._names = names
+        self._naming = naming
         self._events = events
         accounts = ListSelection(ServiceAccount, existing=False, read_as=Object)
         self.triggers = (Trigger(accounts, self._secrets_of_deleted),)
@@ -50,7 +50,7 @@ class FillTokenSecrets(Controller[Secret]):
         return self._root_ca()
 
     async def reconcile(self, secret: Secret) -> None:
-        if secret.type != self._names.token_secret_type or secret.metadata.deletion_timestamp:
+        if secret.type != self._naming.token_secret_type or secret.metadata.deletion_timestamp:
             return
         account = await self._account(secret)
         if account is None:
@@ -76,11 +76,11 @@ class FillTokenSecrets(Controller[Secret]):
     async def _account(self, secret: Secret) -> ServiceAccount | None:
         """The account of the Secret, if its uid still matches."""
         marks = secret.metadata.annotations
-        name = marks.get(self._names.account_name_annotation, "")
+        name = marks.get(self._naming.account_name_annotation, "")
         if not name:
             return None
         account = await self._client.find(ServiceAccount, name, secret.namespace)
-        uid = marks.get(self._names.account_uid_annotation, "")
+        uid = marks.get(self._naming.account_uid_annotation, "")
         if account is None or (uid and uid != account.metadata.uid):
             return None
         return account
@@ -94,8 +94,8 @@ class FillTokenSecrets(Controller[Secret]):
         data[TOKEN] = data.get(TOKEN) or await self._token(secret, account)
         marks = {
             **secret.metadata.annotations,
-            self._names.account_name_annotation: account.name,
-            self._names.account_uid_annotation: account.metadata.uid,
+            self._naming.account_name_annotation: account.name,
+            self._naming.account_uid_annotation: account.metadata.uid,
         }
         return replace(secret.with_meta(annotations=marks), data=data)
 
@@ -108,7 +108,7 @@ class FillTokenSecrets(Controller[Secret]):
             account_uid=account.metadata.uid,
         )
         issuer = self._issuer()
-        payload = legacy_payload(claims, self._names.own("serviceaccount"))
+        payload = legacy_payload(claims, self._naming.own("serviceaccount"))
         if issuer.slow:  # RSA takes milliseconds: sign in a thread
             token = await asyncio.to_thread(issuer.sign_payload, payload)
         else:
@@ -121,7 +121,7 @@ class FillTokenSecrets(Controller[Secret]):
         account: Object = event.object
         selection = replace(self.follows, namespace=account.namespace)
         async for secret in self._client.scan(selection):
-            named = secret.metadata.annotations.get(self._names.account_name_annotation)
+            named = secret.metadata.annotations.get(self._naming.account_name_annotation)
             if named == account.name:
                 yield (secret.namespace, secret.name)
 
@@ -130,18 +130,18 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
     issuer = context.token_issuer
     if issuer is None:
         return None
-    return FillTokenSecrets(client, issuer, context.root_ca, context.names, events)
+    return FillTokenSecrets(client, issuer, context.root_ca, context.naming, events)
 
 
 CONTROLLER = ControllerDeclaration(
     name="serviceaccount-token",
     long_name="serviceaccount-token-controller",
     account="service-account-token-controller",
-    rights=lambda names: (
+    rights=lambda naming: (
         rule(READ, CORE, ("namespaces", "serviceaccounts")),
         rule(("update",), CORE, ("serviceaccounts",)),
         rule(("delete", "patch", "update", *READ), CORE, ("secrets",)),
-        may_record_events(names),
+        may_record_events(naming),
     ),
     build=build,
 )

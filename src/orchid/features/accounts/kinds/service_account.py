@@ -46,8 +46,8 @@ class ServiceAccount(Object):
 
 
 class Rules(Strategy[ServiceAccount]):
-    def __init__(self, names: Naming) -> None:
-        self._annotation = names.mountable_secrets_annotation
+    def __init__(self, naming: Naming) -> None:
+        self._annotation = naming.mountable_secrets_annotation
 
     def prepare_for_create(self, new: ServiceAccount, request: Request) -> ServiceAccount:
         return with_secret_names_only(new)
@@ -66,14 +66,14 @@ class Rules(Strategy[ServiceAccount]):
             )
 
 
-def declare(names: Naming) -> Kind[ServiceAccount]:
+def declare(naming: Naming) -> Kind[ServiceAccount]:
     return Kind(
         type=ServiceAccount,
         group="",
         version="v1",
         plural="serviceaccounts",
         scope=Scope.NAMESPACED,
-        rules=Rules(names),
+        rules=Rules(naming),
         short_names=("sa",),
         columns=(NAME, AGE),
         answers_deleted_object=True,

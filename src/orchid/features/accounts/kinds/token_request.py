@@ -110,9 +110,9 @@ class Issuer(Protocol):
 class RequestToken:
     """Check a request step by step, then issue the token."""
 
-    def __init__(self, names: Naming, issuer: Issuer) -> None:
-        self._group = names.authentication
-        self._audit_key = names.issued_credential_id
+    def __init__(self, naming: Naming, issuer: Issuer) -> None:
+        self._group = naming.authentication
+        self._audit_key = naming.issued_credential_id
         self._issuer = issuer
 
     async def create(self, new: TokenRequest, request: Request) -> TokenRequest:
@@ -162,15 +162,15 @@ class RequestToken:
         return replace(new, spec=replace(new.spec, expiration_seconds=longest))
 
 
-def declare(names: Naming, issuer: Issuer) -> Endpoint:
+def declare(naming: Naming, issuer: Issuer) -> Endpoint:
     """Declare the `token` endpoint, which assembly/kinds.py adds to ServiceAccount."""
     kind = Kind(
         type=TokenRequest,
-        group=names.authentication,
+        group=naming.authentication,
         version="v1",
         plural="tokenrequests",
         scope=Scope.NAMESPACED,
-        acts=RequestToken(names, issuer),
+        acts=RequestToken(naming, issuer),
         writes=("metadata", "spec"),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,

@@ -179,7 +179,7 @@ class ReviewTokens:
 
 
 def declare(
-    names: Naming,
+    naming: Naming,
     tokens: TokenAuthenticator,
     api_audiences: tuple[str, ...],
     monotonic: Callable[[], float],
@@ -187,7 +187,7 @@ def declare(
     review = ReviewToken(tokens, api_audiences)
     kind = Kind(
         type=TokenReview,
-        group=names.authentication,
+        group=naming.authentication,
         version="v1",
         known_versions=("v1beta1",),
         plural="tokenreviews",
@@ -199,12 +199,12 @@ def declare(
     )
     batch = Kind(
         type=TokenReviewBatch,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1beta1",),
         plural="tokenreviewbatches",
         scope=Scope.CLUSTER,
-        acts=ReviewTokens(review, names.identity, monotonic),
+        acts=ReviewTokens(review, naming.identity, monotonic),
         writes=("metadata", "spec"),
         verbs=("create",),
         largest_body=LARGEST_BATCH,

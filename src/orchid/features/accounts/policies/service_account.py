@@ -40,17 +40,17 @@ class PodAccount(AdmissionPolicy):
     admits = (Pod,)
 
     def __init__(
-        self, names: Naming, feed: Feed, randomness: Randomness, ensure: Ensure | None = None
+        self, naming: Naming, feed: Feed, randomness: Randomness, ensure: Ensure | None = None
     ) -> None:
         self._feed = feed
         self._ensure = ensure
         self._accounts = feed.of(ServiceAccount)
         self._random = randomness
-        self._mirror = names.mirror_annotation
-        self._limits = names.mountable_secrets_annotation
-        self._prefix = names.token_volume_prefix
-        self._mount_path = names.token_mount_path
-        self._root_ca = names.root_ca_config_map
+        self._mirror = naming.mirror_annotation
+        self._limits = naming.mountable_secrets_annotation
+        self._prefix = naming.token_volume_prefix
+        self._mount_path = naming.token_mount_path
+        self._root_ca = naming.root_ca_config_map
 
     async def admit(self, request: Request, kind: Kind[Any], new: Pod, old: Pod | None) -> Pod:
         before = named_secrets(old) if old is not None else frozenset()

@@ -128,7 +128,7 @@ def _create(server: ServerConnection, account: Json, seconds: int) -> tuple[str,
     """Create a Secret with a new key; return its identifier and the key, in base64url."""
     import base64
 
-    names, meta = server.names, account["metadata"]
+    naming, meta = server.naming, account["metadata"]
     key, text = new_key()
     ending = "".join(secrets.choice(LETTERS) for _ in range(6))
     name = f"acme-{meta['name'][:LONGEST_PART].rstrip('.-')}-{ending}"
@@ -140,12 +140,12 @@ def _create(server: ServerConnection, account: Json, seconds: int) -> tuple[str,
         "metadata": {
             "name": name,
             "annotations": {
-                names.account_name_annotation: meta["name"],
-                names.account_uid_annotation: meta["uid"],
+                naming.account_name_annotation: meta["name"],
+                naming.account_uid_annotation: meta["uid"],
             },
             "ownerReferences": [owner],
         },
-        "type": f"{names.identity}/acme-key",
+        "type": f"{naming.identity}/acme-key",
         "data": {
             "key": base64.b64encode(key).decode(),
             "expiration": base64.b64encode(expires.encode()).decode(),

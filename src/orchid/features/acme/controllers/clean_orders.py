@@ -24,5 +24,5 @@ CONTROLLER = expiring(
     AcmeOrder,
     every=timedelta(hours=1),
     is_over=is_over,
-    rights=lambda names: (rule(("delete", *READ), names.identity, ("acmeorders",)),),
+    rights=lambda naming: (rule(("delete", *READ), naming.identity, ("acmeorders",)),),
 )

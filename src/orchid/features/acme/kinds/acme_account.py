@@ -160,10 +160,10 @@ def with_defaults(new: AcmeAccount) -> AcmeAccount:
     return replace(new, spec=replace(new.spec, state=new.spec.state or VALID))
 
 
-def declare(names: Naming) -> Kind[AcmeAccount]:
+def declare(naming: Naming) -> Kind[AcmeAccount]:
     return Kind(
         type=AcmeAccount,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         plural="acmeaccounts",
         scope=Scope.NAMESPACED,

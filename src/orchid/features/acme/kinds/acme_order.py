@@ -145,10 +145,10 @@ class StatusRules(Strategy[AcmeOrder]):
             yield from immutable(path, new.status.fetched, old.status.fetched)
 
 
-def declare(names: Naming) -> Kind[AcmeOrder]:
+def declare(naming: Naming) -> Kind[AcmeOrder]:
     return Kind(
         type=AcmeOrder,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         plural="acmeorders",
         scope=Scope.NAMESPACED,

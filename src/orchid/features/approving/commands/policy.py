@@ -169,7 +169,7 @@ def _applied(server: ServerConnection, name: str, policy: Json) -> tuple[str, Js
 
 def _current(server: ServerConnection, policy: Json) -> Json:
     """The policy in the version that this program uses: the fields are the same in all."""
-    group = server.names.identity
+    group = server.naming.identity
     if policy.get("apiVersion") in [f"{group}/{version}" for version in SERVED]:
         return {**policy, "apiVersion": f"{group}/{VERSION}"}
     return policy
@@ -249,7 +249,7 @@ def _user(arguments: argparse.Namespace) -> Json:
 
 def _reviewed(server: ServerConnection, spec: Json) -> Json:
     body = {
-        "apiVersion": f"{server.names.identity}/{VERSION}",
+        "apiVersion": f"{server.naming.identity}/{VERSION}",
         "kind": "ApprovalReview",
         "spec": spec,
     }
@@ -343,7 +343,7 @@ def _read(name: str) -> bytes:
 
 
 def _url(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, VERSION, *parts)
+    return path("apis", server.naming.identity, VERSION, *parts)
 
 
 COLUMNS = (

@@ -51,7 +51,7 @@ def tried(
 
 def _decisions(server: ServerConnection, since: datetime) -> Iterator[Decided]:
     uids = set()
-    requests = path("apis", server.names.certificates, "v1", "certificatesigningrequests")
+    requests = path("apis", server.naming.certificates, "v1", "certificatesigningrequests")
     for request in server.items(requests):
         meta = request["metadata"]
         for condition in (request.get("status") or {}).get("conditions") or ():
@@ -59,7 +59,7 @@ def _decisions(server: ServerConnection, since: datetime) -> Iterator[Decided]:
                 uids.add(meta["uid"])
                 if _is_after(condition.get("lastUpdateTime"), since):
                     yield Decided(meta["name"], condition["type"], {"requestName": meta["name"]})
-    issued = path("apis", server.names.identity, VERSION, "issuedcertificates")
+    issued = path("apis", server.naming.identity, VERSION, "issuedcertificates")
     for record in server.items(issued):
         meta, request = record["metadata"], record["spec"].get("request") or {}
         if request.get("uid") not in uids and _is_after(meta["creationTimestamp"], since):

@@ -79,7 +79,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     def __init__(
         self,
         client: Client,
-        names: Naming,
+        naming: Naming,
         *,
         node_client: Profile,
         terms_of: TermsOf,
@@ -87,7 +87,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         events: EventRecorder,
     ) -> None:
         super().__init__(client, REQUESTS)
-        self._names = names
+        self._naming = naming
         self._node_client = node_client
         self._terms_of = terms_of
         self._clock = clock
@@ -176,14 +176,14 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         return terms is not None and bool(terms.profile.trust_domain) and not case.obstacles
 
     def _is_by_host_token(self, csr: CertificateSigningRequest) -> bool:
-        return HOSTS in csr.spec.groups or self._names.bound_node_name in csr.spec.extra
+        return HOSTS in csr.spec.groups or self._naming.bound_node_name in csr.spec.extra
 
     async def _approve_host(
         self, csr: CertificateSigningRequest, ways: list[tuple[str, str]]
     ) -> float | None:
         """Approve the first certificate of the host that a token is bound to, or leave it."""
         user = signing_request.parse_once(csr.spec.request or b"").subject.common_name
-        bound = csr.spec.extra.get(self._names.bound_node_name, ())
+        bound = csr.spec.extra.get(self._naming.bound_node_name, ())
         if user not in [NODE_PREFIX + name for name in bound]:
             names = ", ".join(bound) or "no host"
             self._leave(csr, "OtherHost", f"The token is bound to {names}, not to {user}.")
@@ -319,7 +319,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             csr.spec.usages,
             signer_name=csr.spec.signer_name,
             username=csr.spec.username,
-            agent=self._names.agent,
+            agent=self._naming.agent,
         ):
             yield way.subresource, way.message
 
@@ -341,7 +341,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     async def _may_ask(self, csr: CertificateSigningRequest, subresource: str) -> bool:
         asked = ResourceAttributes(
             verb="create",
-            group=self._names.certificates,
+            group=self._naming.certificates,
             version="*",
             resource="certificatesigningrequests",
             subresource=subresource,
@@ -351,7 +351,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     def _use(self, policy: str) -> ResourceAttributes:
         return ResourceAttributes(
             verb="use",
-            group=self._names.identity,
+            group=self._naming.identity,
             version="*",
             resource="approvalpolicies",
             name=policy,
@@ -383,7 +383,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
 
 def platform_terms(context: ControllerContext) -> TermsOf:
     """The profiles of the platform's signers, within the constraints of chains in files."""
-    rules = signer_terms(context.names, context.signing_duration)
+    rules = signer_terms(context.naming, context.signing_duration)
 
     def terms_of(name: str) -> SignerTerms | None:
         terms, signer = rules(name), context.signers.get(name)
@@ -395,11 +395,11 @@ def platform_terms(context: ControllerContext) -> TermsOf:
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> ApproveRequests:
-    names = context.names
+    naming = context.naming
     return ApproveRequests(
         client,
-        names,
-        node_client=platform_profiles(names)[names.node_client_signer],
+        naming,
+        node_client=platform_profiles(naming)[naming.node_client_signer],
         terms_of=platform_terms(context),
         clock=context.clock,
         events=events,
@@ -410,19 +410,19 @@ CONTROLLER = ControllerDeclaration(
     name="csrapproving",
     long_name="certificatesigningrequest-approving-controller",
     account=APPROVING_ACCOUNT,
-    rights=lambda names: (
-        rule(READ, names.certificates, ("certificatesigningrequests",)),
-        rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),
+    rights=lambda naming: (
+        rule(READ, naming.certificates, ("certificatesigningrequests",)),
+        rule(("update",), naming.certificates, ("certificatesigningrequests/approval",)),
         # A policy may select any signer; the permission to write policies limits which.
-        rule(("approve",), names.certificates, ("signers",)),
+        rule(("approve",), naming.certificates, ("signers",)),
         rule(
             READ,
-            names.identity,
+            naming.identity,
             ("approvalpolicies", "certificateauthorities", "issuedcertificates"),
         ),
-        rule(("update",), names.identity, ("approvalpolicies/status",)),
-        rule(("create",), names.authorization, ("subjectaccessreviews",)),
-        may_record_events(names),
+        rule(("update",), naming.identity, ("approvalpolicies/status",)),
+        rule(("create",), naming.authorization, ("subjectaccessreviews",)),
+        may_record_events(naming),
     ),
     build=build,
 )

@@ -77,12 +77,15 @@ class KeepApprovals(Controller[CertificateSigningRequest]):
     name = "acme-approvals"
     minds_deletions = True
 
-    def __init__(self, client: Client, names: Naming, clock: Clock, events: EventRecorder) -> None:
+    def __init__(self, client: Client, naming: Naming, clock: Clock, events: EventRecorder) -> None:
         super().__init__(client, ListSelection(CertificateSigningRequest))
         self._clock = clock
         self._events = events
-        self._own_user = f"{ACCOUNT_PREFIX}{names.system_namespace}:{ACCOUNT}"
-        self._others = (f"{ACCOUNT_PREFIX}{names.system_namespace}:", names.controller_manager_user)
+        self._own_user = f"{ACCOUNT_PREFIX}{naming.system_namespace}:{ACCOUNT}"
+        self._others = (
+            f"{ACCOUNT_PREFIX}{naming.system_namespace}:",
+            naming.controller_manager_user,
+        )
         self._authorities = AuthorityFollower(client)
         self._forget()
 
@@ -366,22 +369,22 @@ def _revision(stored: Object) -> int:
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepApprovals:
-    return KeepApprovals(client, context.names, context.clock, events)
+    return KeepApprovals(client, context.naming, context.clock, events)
 
 
 CONTROLLER = ControllerDeclaration(
     name="acme-approvals",
     long_name="acme-approvals-controller",
     account=ACCOUNT,
-    rights=lambda names: (
-        rule(("delete", *READ), names.certificates, ("certificatesigningrequests",)),
-        rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),
+    rights=lambda naming: (
+        rule(("delete", *READ), naming.certificates, ("certificatesigningrequests",)),
+        rule(("update",), naming.certificates, ("certificatesigningrequests/approval",)),
         # Of which signers is decided by the authorities that have ACME.
-        rule(("approve", "revoke"), names.certificates, ("signers",)),
-        rule(("get",), names.identity, ("acmeaccounts", "acmeorders")),
-        rule(READ, names.identity, ("certificateauthorities", "issuedcertificates")),
-        rule(("create",), names.identity, ("credentialrevocations",)),
-        may_record_events(names),
+        rule(("approve", "revoke"), naming.certificates, ("signers",)),
+        rule(("get",), naming.identity, ("acmeaccounts", "acmeorders")),
+        rule(READ, naming.identity, ("certificateauthorities", "issuedcertificates")),
+        rule(("create",), naming.identity, ("credentialrevocations",)),
+        may_record_events(naming),
     ),
     build=build,
 )

@@ -78,10 +78,10 @@ class Rules(CompiledRules[ApprovalPolicy]):
             yield from term_warnings(new.spec, SPEC)
 
 
-def declare(names: Naming) -> Kind[ApprovalPolicy]:
+def declare(naming: Naming) -> Kind[ApprovalPolicy]:
     return Kind(
         type=ApprovalPolicy,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1",),
         plural="approvalpolicies",

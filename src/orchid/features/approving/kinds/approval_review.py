@@ -200,15 +200,15 @@ def _sources(spec: ApprovalReviewSpec) -> dict[str, str | bytes]:
     return {name: value for name, value in sources.items() if value}
 
 
-def declare(names: Naming, explainer: Explainer, offload: Offload) -> Kind[ApprovalReview]:
+def declare(naming: Naming, explainer: Explainer, offload: Offload) -> Kind[ApprovalReview]:
     return Kind(
         type=ApprovalReview,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1",),
         plural="approvalreviews",
         scope=Scope.CLUSTER,
-        acts=Explaining(names.identity, explainer, offload),
+        acts=Explaining(naming.identity, explainer, offload),
         writes=("metadata", "spec"),
         verbs=("create",),
     )

@@ -38,7 +38,7 @@ class KeptApprovals(AdmissionPolicy):
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         feed: Feed,
         authorizer: Authorizer,
         refuse_action: RefuseAction,
@@ -46,11 +46,11 @@ class KeptApprovals(AdmissionPolicy):
         """`refuse_action`: raises Rejected if the credential with which a user acted at a moment
         is revoked; by its ids.
         """
-        self._names = names
+        self._naming = naming
         self._feed = feed
         self._records = feed.of(IssuedCertificate)
         self._accounts = feed.of(ServiceAccount)
-        self._rights = CallerRights(names, authorizer)
+        self._rights = CallerRights(naming, authorizer)
         self._refuse_action = refuse_action
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
@@ -82,7 +82,7 @@ class KeptApprovals(AdmissionPolicy):
             username=approver.username,
             uid=approver.uid,
             groups=approver.groups,
-            extra={self._names.credential_id: approver.credential_ids},
+            extra={self._naming.credential_id: approver.credential_ids},
         )
         if self._is_gone(user):
             return f"the account {quote(user.username)} is gone"
@@ -90,7 +90,7 @@ class KeptApprovals(AdmissionPolicy):
             self._refuse_action(user, approver.credential_ids, kept.time)
         except Rejected as refusal:
             return str(refusal)
-        targets = signer_targets(self._names, APPROVE, csr.spec.signer_name)
+        targets = signer_targets(self._naming, APPROVE, csr.spec.signer_name)
         if not await self._rights.include_any(replace(request, user=user), targets):
             return f"{quote(user.username)} may not approve for this signer any more"
         return ""

@@ -230,7 +230,7 @@ def _import(arguments: argparse.Namespace, server: ServerConnection) -> int:
         Authority.load(chain, key, now=times.now())  # before anything is sent
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
-    namespace = arguments.namespace or server.names.system_namespace
+    namespace = arguments.namespace or server.naming.system_namespace
     secrets = path("api", "v1", "namespaces", namespace, "secrets")
     name = f"ca-{arguments.name}"
     data = {"tls.crt": base64.b64encode(chain).decode(), "tls.key": base64.b64encode(key).decode()}
@@ -240,7 +240,7 @@ def _import(arguments: argparse.Namespace, server: ServerConnection) -> int:
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": name},
-            "type": server.names.own("tls"),
+            "type": server.naming.own("tls"),
             "data": data,
         },
     )
@@ -276,7 +276,7 @@ def _make(arguments: argparse.Namespace, server: ServerConnection, spec: Json) -
     authority = server.post(
         url(server),
         {
-            "apiVersion": f"{server.names.identity}/{VERSION}",
+            "apiVersion": f"{server.naming.identity}/{VERSION}",
             "kind": KIND,
             "metadata": {"name": arguments.name},
             "spec": spec,
@@ -405,7 +405,7 @@ def _delete(arguments: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def url(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, VERSION, "certificateauthorities", *parts)
+    return path("apis", server.naming.identity, VERSION, "certificateauthorities", *parts)
 
 
 def signers(authority: Json) -> list[str]:

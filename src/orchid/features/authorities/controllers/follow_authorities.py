@@ -192,7 +192,7 @@ class AuthorityKeys:
     def __init__(
         self,
         client: Client,
-        names: Naming,
+        naming: Naming,
         authorities: AuthorityFollower,
         crl_url: str = "",
         *,
@@ -202,7 +202,7 @@ class AuthorityKeys:
         """`platform`: the profiles of those signers of the platform that are signed for."""
         self._hsm = hsm
         self._client = client
-        self._names = names
+        self._naming = naming
         self._authorities = authorities
         self._platform = platform
         self._crl_url = crl_url
@@ -249,12 +249,12 @@ class AuthorityKeys:
         key = await self._client.find(SigningKey, named.name)
         if key is None or not belongs_to(key, owner) or key.state == RETIRED:
             raise TryAgain(f"{owner.name} has no SigningKey {named.name} in use")
-        authority = await read_authority(self._client, key, self._names, cross, hsm=self._hsm)
+        authority = await read_authority(self._client, key, self._naming, cross, hsm=self._hsm)
         return LoadedKey(authority, key.state, key.status.revocation_list)
 
 
 async def read_authority(
-    client: Client, key: SigningKey, names: Naming, cross: str = "", *, hsm: KeysOfHsm
+    client: Client, key: SigningKey, naming: Naming, cross: str = "", *, hsm: KeysOfHsm
 ) -> Authority:
     """The authority of a key, with its private key; raises a Refusal with the problem.
 
@@ -262,7 +262,7 @@ async def read_authority(
     """
     if key.hsm_label:
         return await asyncio.to_thread(_in_hsm, key, cross, hsm)
-    location = key_location(key, names.system_namespace)
+    location = key_location(key, naming.system_namespace)
     # The chain of a key that another authority certified is in its object.
     chain = key.status.certificate.encode() if key.status.request else b""
     authority = await read_secret(client, location, cross, chain)

@@ -122,14 +122,14 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     def __init__(
         self,
         client: Client,
-        names: Naming,
+        naming: Naming,
         clock: Clock,
         events: EventRecorder,
         hsm: KeysOfHsm = NO_HSM,
     ) -> None:
         super().__init__(client, AUTHORITIES)
         self._hsm = hsm
-        self._names = names
+        self._naming = naming
         self._clock = clock
         self._events = events
         self._index = AuthoritiesBySigner()
@@ -145,7 +145,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._revoked_certificates: dict[str, set[str]] = {}
         self._chains: dict[str, set[tuple[str, str]]] = {}
         self.listed = asyncio.Event()  # set once every authority is in the index
-        self._home = home = names.system_namespace
+        self._home = home = naming.system_namespace
         self.triggers = (
             Trigger(ListSelection(SigningKey), self._key_changed),
             Trigger(ListSelection(CredentialRevocation), self._key_revoked),
@@ -179,7 +179,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._index.take(event)
         self._move(
             authority.name,
-            None if event.type == DELETED else secret_location(authority, self._names),
+            None if event.type == DELETED else secret_location(authority, self._naming),
         )
         if not self.listed.is_set():
             return  # the authority of each signer is not yet decided
@@ -254,7 +254,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     def _pause(self, authority: CertificateAuthority, chain: str, now: datetime) -> float:
         """Seconds until the authority is checked again without an event."""
-        is_watched = secret_location(authority, self._names).namespace == self._home
+        is_watched = secret_location(authority, self._naming).namespace == self._home
         key = authority.spec.key
         if (key and not key.is_made) or any(
             signing_key.hsm_label for signing_key in self._keys_of(authority)
@@ -326,7 +326,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 await self._create_first(authority, authority.spec.key)
             return
         try:
-            own = await read_secret(self._client, secret_location(authority, self._names))
+            own = await read_secret(self._client, secret_location(authority, self._naming))
         except Refusal:
             if stored:
                 return  # reported if the signer is in that Secret
@@ -352,7 +352,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         status and Secrets could bring another one.
         """
         if key.is_made and authority.spec.parent is None and authority.status.certificate:
-            raise _without_keys(authority, secret_location(authority, self._names))
+            raise _without_keys(authority, secret_location(authority, self._naming))
         await self._create_key(authority, SigningKeySpec())
 
     async def _create_key(self, authority: CertificateAuthority, spec: SigningKeySpec) -> None:
@@ -378,7 +378,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 raise ChainMissing(f"the request of {waiting[0]} waits for a signature elsewhere")
             raise NoKey("every key of the authority is revoked")
         try:
-            return await read_authority(self._client, selection.signer, self._names, hsm=self._hsm)
+            return await read_authority(self._client, selection.signer, self._naming, hsm=self._hsm)
         except SecretMissing as missing:
             if selection.signer.status.source == MADE:
                 raise _lost(missing) from None
@@ -568,22 +568,22 @@ def _issues(found: CertificateAuthority) -> str:
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepAuthorities:
-    return KeepAuthorities(client, context.names, context.clock, events, context.hsm)
+    return KeepAuthorities(client, context.naming, context.clock, events, context.hsm)
 
 
 CONTROLLER = ControllerDeclaration(
     name="certificate-authority",
     long_name="certificateauthority-controller",
     account="certificate-authority-controller",
-    rights=lambda names: (
-        rule((*READ, "attest"), names.identity, ("certificateauthorities",)),
-        rule(("attest",), names.certificates, ("signers",), *names.issuing_signers),
-        rule(("update",), names.identity, ("certificateauthorities/status", "signingkeys/status")),
-        rule(("create", *READ), names.identity, ("signingkeys",)),
-        rule(("list", "watch"), names.identity, ("credentialrevocations",)),
-        rule(READ, names.identity, ("publishedbundles",)),
-        rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
-        may_record_events(names),
+    rights=lambda naming: (
+        rule((*READ, "attest"), naming.identity, ("certificateauthorities",)),
+        rule(("attest",), naming.certificates, ("signers",), *naming.issuing_signers),
+        rule(("update",), naming.identity, ("certificateauthorities/status", "signingkeys/status")),
+        rule(("create", *READ), naming.identity, ("signingkeys",)),
+        rule(("list", "watch"), naming.identity, ("credentialrevocations",)),
+        rule(READ, naming.identity, ("publishedbundles",)),
+        rule(("create", "delete", "update", *READ), naming.certificates, ("clustertrustbundles",)),
+        may_record_events(naming),
     ),
     rights_at_home=lambda names: (rule(("list", "watch"), CORE, ("secrets",)),),
     reads_authority_keys=True,

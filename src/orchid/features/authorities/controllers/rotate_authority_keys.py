@@ -60,12 +60,12 @@ class RotateAuthorityKeys(RotateKeys):
     def __init__(
         self,
         client: Client,
-        names: Naming,
+        naming: Naming,
         clock: Clock,
         events: EventRecorder,
         times: RotationTimes,
     ) -> None:
-        super().__init__(client, names, clock, events, times)
+        super().__init__(client, naming, clock, events, times)
         self._authorities: dict[str, CertificateAuthority] = {}
         authorities = ListSelection(CertificateAuthority)
         self.triggers = (*self.triggers, Trigger(authorities, self._on_authority))
@@ -142,16 +142,16 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
     rotation = context.part(KeyRotation)
     assert rotation is not None  # a part of token_keys
     times = RotationTimes(rotation.publish_time, rotation.retention)
-    return RotateAuthorityKeys(client, context.names, context.clock, events, times)
+    return RotateAuthorityKeys(client, context.naming, context.clock, events, times)
 
 
 CONTROLLER = ControllerDeclaration(
     name="authority-key-rotation",
     long_name="authority-key-rotation-controller",
     account="authority-key-rotation-controller",
-    rights=lambda names: (
-        *rights(names),
-        rule(("list", "watch"), names.identity, ("certificateauthorities",)),
+    rights=lambda naming: (
+        *rights(naming),
+        rule(("list", "watch"), naming.identity, ("certificateauthorities",)),
     ),
     rights_at_home=rights_at_home,
     build=build,

@@ -83,7 +83,8 @@ SIGNS_LISTS: Final = "SignsRevocationLists"
 CLUSTER: Final = "cluster"  # the authority of the platform
 RESERVED_NAMES: Final = frozenset(
     # Each authority publishes its revocation list under its name: see docs/revocation.md.
-    {CLUSTER} | {one.partition("/")[2] for names in SETS.values() for one in names.issuing_signers}
+    {CLUSTER}
+    | {one.partition("/")[2] for naming in SETS.values() for one in naming.issuing_signers}
 )
 DURATION: Final = "87600h"
 LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organization-name
@@ -351,10 +352,10 @@ class StatusRules(ConditionRules[CertificateAuthority]):
                 yield invalid(at, "<certificate data>", str(refusal))
 
 
-def declare(names: Naming) -> Kind[CertificateAuthority]:
+def declare(naming: Naming) -> Kind[CertificateAuthority]:
     return Kind(
         type=CertificateAuthority,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1beta1",),
         plural="certificateauthorities",
@@ -508,10 +509,10 @@ def subject_errors(named: AuthoritySubject) -> Iterator[FieldError]:
             yield required(path)
 
 
-def secret_location(authority: CertificateAuthority, names: Naming) -> SecretReference:
+def secret_location(authority: CertificateAuthority, naming: Naming) -> SecretReference:
     """The Secret that holds, or will hold, the key of an authority."""
     return authority.spec.secret_ref or SecretReference(
-        name=f"authority-{authority.metadata.uid}", namespace=names.system_namespace
+        name=f"authority-{authority.metadata.uid}", namespace=naming.system_namespace
     )
 
 

@@ -49,7 +49,7 @@ class OwnSigners(AdmissionPolicy):
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         authorizer: Authorizer,
         feed: Feed,
         authorities_of: AuthoritiesOf,
@@ -58,7 +58,7 @@ class OwnSigners(AdmissionPolicy):
     ) -> None:
         """`stores_platform`: whether the authority of the platform is in use, not files."""
         self._stores_platform = stores_platform
-        self._rights = CallerRights(names, authorizer)
+        self._rights = CallerRights(naming, authorizer)
         self._feed = feed
         self._authorities_of = authorities_of
         self._secrets = feed.of(Secret)

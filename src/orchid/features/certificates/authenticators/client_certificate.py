@@ -131,7 +131,7 @@ class ClientCertificateAuthenticator:
         self,
         pool: Callable[[], ClientVerifier],
         clock: Clock,
-        names: Naming,
+        naming: Naming,
         revocations: Revocations | None = None,
         pods: PodCertificates | None = None,
         *,
@@ -140,7 +140,7 @@ class ClientCertificateAuthenticator:
         """`pods`: the accounts and Pods that certificates of Pods depend on. `warning`: a text for
         the holder of a certificate, or nothing.
         """
-        self._proof = CertificateProof(pool, clock, names.credential_id, revocations, warning)
+        self._proof = CertificateProof(pool, clock, naming.credential_id, revocations, warning)
         self._pods = pods
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:

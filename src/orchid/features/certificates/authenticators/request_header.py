@@ -61,12 +61,12 @@ class RequestHeaderAuthenticator:
         settings: RequestHeaderSettings,
         pool: Callable[[], ClientVerifier],
         clock: Clock,
-        names: Naming,
+        naming: Naming,
         revocations: Revocations | None = None,
     ) -> None:
-        self._proof = CertificateProof(pool, clock, names.credential_id, revocations)
+        self._proof = CertificateProof(pool, clock, naming.credential_id, revocations)
         self._revocations = revocations
-        self._id_key = names.credential_id
+        self._id_key = naming.credential_id
         self._allowed = frozenset(settings.allowed_names)
         self._username = _lower(settings.username_headers)
         self._uid = _lower(settings.uid_headers)

@@ -143,7 +143,7 @@ def _search(server: ServerConnection, arguments: argparse.Namespace) -> Iterator
         "sort": SORTS[arguments.sort],
         "limit": PAGE,
     }
-    searches = path("apis", server.names.identity, "v1alpha1", "certificatesearches")
+    searches = path("apis", server.naming.identity, "v1alpha1", "certificatesearches")
     while True:
         status = server.post(searches, {"spec": spec})["status"]
         yield from map(_record, status["items"])
@@ -173,14 +173,14 @@ def _record(item: Json) -> Json:
 
 
 def url(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, "v1", "issuedcertificates", *parts)
+    return path("apis", server.naming.identity, "v1", "issuedcertificates", *parts)
 
 
 def _key_id(server: ServerConnection, name: str) -> str:
     """The id of a SigningKey of an authority."""
     if not name:
         return ""
-    key = server.get(path("apis", server.names.identity, "v1beta1", "signingkeys", name))
+    key = server.get(path("apis", server.naming.identity, "v1beta1", "signingkeys", name))
     if not key["spec"].get("authority"):
         raise Complaint(f"{name} signs tokens; orchid key show {name} counts them", USAGE)
     return str(key["status"]["keyID"])

@@ -47,7 +47,7 @@ def review(server: ServerConnection, request: Json) -> Json:
 
 
 def _review(server: ServerConnection, request: Json) -> Json:
-    group, version = server.names.identity, "v1"
+    group, version = server.naming.identity, "v1"
     body = {
         "apiVersion": f"{group}/{version}",
         "kind": "ApprovalReview",

@@ -15,9 +15,9 @@ from orchid.kernel.terminal.output import USAGE, Complaint
 from orchid.kernel.wire.naming import Naming
 
 SIGNERS: dict[str, Callable[[Naming], str]] = {
-    "client": lambda names: names.client_signer,
-    "node-client": lambda names: names.node_client_signer,
-    "node-serving": lambda names: names.node_serving_signer,
+    "client": lambda naming: naming.client_signer,
+    "node-client": lambda naming: naming.node_client_signer,
+    "node-serving": lambda naming: naming.node_serving_signer,
 }
 
 

@@ -119,7 +119,7 @@ def _decision(server: ServerConnection, request: Json) -> str:
 
 def _remark_unknown_signer(server: ServerConnection, signer: str) -> None:
     """A mistyped signer is noticed by nobody else: an external one needs no object here."""
-    if signer in platform_profiles(server.names):
+    if signer in platform_profiles(server.naming):
         return
     try:
         signers = {
@@ -145,7 +145,7 @@ def _wanted(arguments: argparse.Namespace, server: ServerConnection) -> Wanted:
         user = arguments.user or ("" if any(names) else arguments.name)
     purpose = usages.SERVER_AUTH if arguments.serving else PURPOSES.get(word, usages.CLIENT_AUTH)
     usual = [usages.DIGITAL_SIGNATURE, purpose] if arguments.serving or word in SIGNERS else []
-    signer = SIGNERS[word](server.names) if word in SIGNERS else word
+    signer = SIGNERS[word](server.naming) if word in SIGNERS else word
     return Wanted(
         user, arguments.group, names, signer, arguments.usage or usual, arguments.lifetime
     )
@@ -188,13 +188,13 @@ def send(server: ServerConnection, name: str, key: keys.PrivateKey, requested: W
 
 def refuse_unfit(server: ServerConnection, signer: str, data: bytes, asked: list[str]) -> None:
     """Refuse a request that a platform signer would not sign; other signers have unknown rules."""
-    profile = platform_profiles(server.names).get(signer)
+    profile = platform_profiles(server.naming).get(signer)
     if profile is None:
         return
     try:
         profile.check(signing_request.parse(data), asked)
     except NotPermitted as problem:
-        word = next(word for word, of in SIGNERS.items() if of(server.names) == signer)
+        word = next(word for word, of in SIGNERS.items() if of(server.naming) == signer)
         raise Complaint(f"{signer} would not sign that: {problem}; {HINTS[word]}", USAGE) from None
     except Refusal as problem:
         raise Complaint(f"that is no request that can be signed: {problem}", USAGE) from None
@@ -338,7 +338,7 @@ def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted
         user=contents.subject.common_name,
         groups=list(contents.subject.organizations),
         names=names,
-        signer=(word(server.names) if word else signer) or _signer_of(server, leaf, file),
+        signer=(word(server.naming) if word else signer) or _signer_of(server, leaf, file),
         usages=list(read_issued(data).usages),
         seconds=max(int(life.total_seconds()), SHORTEST),
     )
@@ -346,7 +346,7 @@ def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted
 
 def _signer_of(server: ServerConnection, leaf: x509.Certificate, file: Path) -> str:
     serial = f"{leaf.serial_number:x}"
-    url = path("apis", server.names.identity, "v1", "issuedcertificates", serial)
+    url = path("apis", server.naming.identity, "v1", "issuedcertificates", serial)
     try:
         return str(server.get(url)["spec"].get("signerName", ""))
     except CommandRefused as refused:

@@ -52,9 +52,9 @@ CONTROLLER = ControllerDeclaration(
     name="issued-cleaner",
     long_name="issuedcertificate-cleaner-controller",
     account="issued-cleaner",
-    rights=lambda names: (
-        rule(("delete", *READ), names.identity, ("issuedcertificates",)),
-        rule(("get",), names.identity, ("clusters",)),
+    rights=lambda naming: (
+        rule(("delete", *READ), naming.identity, ("issuedcertificates",)),
+        rule(("get",), naming.identity, ("clusters",)),
     ),
     build=lambda client, context, events: CleanIssued(
         client, context.clock, context.issued_retention

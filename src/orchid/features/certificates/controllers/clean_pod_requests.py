@@ -23,7 +23,7 @@ CONTROLLER = expiring(
     PodCertificateRequest,
     every=timedelta(minutes=5),
     is_over=is_over,
-    rights=lambda names: (
-        rule(("delete", *READ), names.certificates, ("podcertificaterequests",)),
+    rights=lambda naming: (
+        rule(("delete", *READ), naming.certificates, ("podcertificaterequests",)),
     ),
 )

@@ -61,7 +61,7 @@ CONTROLLER = expiring(
     CertificateSigningRequest,
     every=timedelta(hours=1),
     is_over=is_over,
-    rights=lambda names: (
-        rule(("delete", *READ), names.certificates, ("certificatesigningrequests",)),
+    rights=lambda naming: (
+        rule(("delete", *READ), naming.certificates, ("certificatesigningrequests",)),
     ),
 )

@@ -66,7 +66,7 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
     def __init__(
         self,
         client: Client,
-        names: Naming,
+        naming: Naming,
         *,
         signers: Mapping[str, Signer],
         crl_url: str,
@@ -77,15 +77,15 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
         super().__init__(
             client,
             ListSelection(PodCertificateRequest),
-            names,
+            naming,
             signers=signers,
-            platform=pod_profiles(names),
+            platform=pod_profiles(naming),
             crl_url=crl_url,
             clock=clock,
             events=events,
             hsm=hsm,
         )
-        self._mirror = names.mirror_annotation
+        self._mirror = naming.mirror_annotation
 
     def take(self, event: WatchedChange[PodCertificateRequest]) -> None:
         request = event.object
@@ -221,11 +221,11 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
-    names = context.names
-    pods = names.pod_client_signer
+    naming = context.naming
+    pods = naming.pod_client_signer
     return SignPodRequests(
         client,
-        names,
+        naming,
         signers={pods: context.signers[pods]} if pods in context.signers else {},
         crl_url=context.crl_url,
         clock=context.clock,
@@ -238,16 +238,16 @@ CONTROLLER = ControllerDeclaration(
     name="podcertificaterequestsigning",
     long_name="podcertificaterequest-signing-controller",
     account="podcertificaterequestsigning",
-    rights=lambda names: (
-        rule(READ, names.certificates, ("podcertificaterequests",)),
-        rule(("update",), names.certificates, ("podcertificaterequests/status",)),
-        rule(("sign",), names.certificates, ("signers",), names.pod_client_signer),
+    rights=lambda naming: (
+        rule(READ, naming.certificates, ("podcertificaterequests",)),
+        rule(("update",), naming.certificates, ("podcertificaterequests/status",)),
+        rule(("sign",), naming.certificates, ("signers",), naming.pod_client_signer),
         # For the signers of authorities and no others: see
         # features/certificates/policies/signer_permission.py.
-        rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
-        rule(("get",), names.identity, ("signingkeys",)),
+        rule((*READ, "sign"), naming.identity, ("certificateauthorities",)),
+        rule(("get",), naming.identity, ("signingkeys",)),
         rule(("get",), CORE, ("nodes", "pods", "serviceaccounts")),
-        may_record_events(names),
+        may_record_events(naming),
     ),
     reads_authority_keys=True,
     build=build,

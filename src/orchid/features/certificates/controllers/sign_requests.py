@@ -46,7 +46,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
     def __init__(
         self,
         client: Client,
-        names: Naming,
+        naming: Naming,
         *,
         signers: Mapping[str, Signer],
         platform: Mapping[str, Profile],
@@ -59,7 +59,7 @@ class SignRequests(SigningController[CertificateSigningRequest]):
         super().__init__(
             client,
             ListSelection(CertificateSigningRequest),
-            names,
+            naming,
             signers=signers,
             platform=platform,
             crl_url=crl_url,
@@ -136,13 +136,13 @@ class SignRequests(SigningController[CertificateSigningRequest]):
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
     return SignRequests(
         client,
-        context.names,
+        context.naming,
         signers={
             name: signer
             for name, signer in context.signers.items()
-            if name in context.names.signing_signers
+            if name in context.naming.signing_signers
         },
-        platform=platform_profiles(context.names),
+        platform=platform_profiles(context.naming),
         longest=context.signing_duration,
         crl_url=context.crl_url,
         clock=context.clock,
@@ -155,15 +155,15 @@ CONTROLLER = ControllerDeclaration(
     name="csrsigning",
     long_name="certificatesigningrequest-signing-controller",
     account="csrsigning",
-    rights=lambda names: (
-        rule(READ, names.certificates, ("certificatesigningrequests",)),
-        rule(("update",), names.certificates, ("certificatesigningrequests/status",)),
-        rule(("sign",), names.certificates, ("signers",), *names.signing_signers),
+    rights=lambda naming: (
+        rule(READ, naming.certificates, ("certificatesigningrequests",)),
+        rule(("update",), naming.certificates, ("certificatesigningrequests/status",)),
+        rule(("sign",), naming.certificates, ("signers",), *naming.signing_signers),
         # For the signers of authorities and no others: see
         # features/certificates/policies/signer_permission.py.
-        rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
-        rule(("get",), names.identity, ("signingkeys",)),
-        may_record_events(names),
+        rule((*READ, "sign"), naming.identity, ("certificateauthorities",)),
+        rule(("get",), naming.identity, ("signingkeys",)),
+        may_record_events(naming),
     ),
     reads_authority_keys=True,
     build=build,

@@ -37,7 +37,7 @@ class SigningController(Controller[R]):
         self,
         client: Client,
         follows: ListSelection[R],
-        names: Naming,
+        naming: Naming,
         *,
         signers: Mapping[str, Signer],
         platform: Mapping[str, Profile],
@@ -56,7 +56,7 @@ class SigningController(Controller[R]):
         self.authorities = AuthorityFollower(client)
         self._platform = platform
         self._stored = AuthorityKeys(
-            client, names, self.authorities, crl_url, platform=platform, hsm=hsm
+            client, naming, self.authorities, crl_url, platform=platform, hsm=hsm
         )
         self._waiting: dict[str, set[Key]] = {}  # requests without a signer, by its name
 

@@ -169,14 +169,14 @@ class Searching:
         return replace(new, status=status)
 
 
-def declare(names: Naming, searcher: Searcher) -> Kind[CertificateSearch]:
+def declare(naming: Naming, searcher: Searcher) -> Kind[CertificateSearch]:
     return Kind(
         type=CertificateSearch,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         plural="certificatesearches",
         scope=Scope.CLUSTER,
-        acts=Searching(searcher, names.identity),
+        acts=Searching(searcher, naming.identity),
         creates=("metadata", "spec"),
         verbs=("create",),
     )

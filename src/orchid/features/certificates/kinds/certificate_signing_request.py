@@ -206,8 +206,8 @@ class Rules(Strategy[CertificateSigningRequest]):
 
     verifies_signature = True
 
-    def __init__(self, names: Naming) -> None:
-        self._legacy_signer = names.legacy_signer
+    def __init__(self, naming: Naming) -> None:
+        self._legacy_signer = naming.legacy_signer
 
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         return path_segment_errors(name, prefix)
@@ -293,22 +293,22 @@ class SigningRules(Strategy[CertificateSigningRequest]):
         yield from outcome_errors(new.status, old.status)
 
 
-def declare(names: Naming) -> Kind[CertificateSigningRequest]:
+def declare(naming: Naming) -> Kind[CertificateSigningRequest]:
     return Kind(
         type=CertificateSigningRequest,
-        group=names.certificates,
+        group=naming.certificates,
         version="v1",
         known_versions=("v1beta1",),
         plural="certificatesigningrequests",
         scope=Scope.CLUSTER,
-        rules=Rules(names),
+        rules=Rules(naming),
         short_names=("csr",),
         writes=("metadata",),
         creates=("metadata", "spec"),
         columns=COLUMNS,
         selectable={"spec.signerName": lambda csr: csr.spec.signer_name},
         records=decisions,
-        note=notes(names),
+        note=notes(naming),
         endpoints=(
             Endpoint(
                 "approval",
@@ -357,17 +357,17 @@ def creators_in(csr: CertificateSigningRequest, notes: Mapping[str, str]) -> fro
     return frozenset(filter(None, (csr.spec.username, notes.get(CREATED_BY))))
 
 
-def notes(names: Naming) -> Note[CertificateSigningRequest]:
+def notes(naming: Naming) -> Note[CertificateSigningRequest]:
     """Notes for four eyes and for the inventory; no client sees or writes them."""
-    account = f"{ACCOUNT_PREFIX}{names.system_namespace}:{APPROVING_ACCOUNT}"
-    controllers = (account, names.controller_manager_user)
+    account = f"{ACCOUNT_PREFIX}{naming.system_namespace}:{APPROVING_ACCOUNT}"
+    controllers = (account, naming.controller_manager_user)
 
     def note(
         new: CertificateSigningRequest, old: CertificateSigningRequest | None, request: Request
     ) -> dict[str, str] | None:
         caller, behind = request.user.username, request.real_user
         if old is None:
-            return creation_notes(request, names.credential_id)
+            return creation_notes(request, naming.credential_id)
         if old.has(APPROVED) or not new.has(APPROVED):
             return None  # an approval is final: a later edit of its condition approves nothing
         moment = timestamp(request.now)
@@ -376,8 +376,8 @@ def notes(names: Naming) -> Note[CertificateSigningRequest]:
         policy = new.approving_policy if caller in controllers else None
         if policy:
             return {APPROVER: caller, POLICY: policy[0]}
-        ids = request.credential_ids(names.credential_id)
-        user = replace(request.user, extra={names.credential_id: ids} if ids else {})
+        ids = request.credential_ids(naming.credential_id)
+        user = replace(request.user, extra={naming.credential_id: ids} if ids else {})
         return {
             APPROVER: caller,
             APPROVED_AT: moment,

@@ -215,10 +215,10 @@ def cluster_record_name(cluster: str, sha256: str) -> str:
     return f"{cluster}.{sha256}"
 
 
-def declare(names: Naming) -> Kind[IssuedCertificate]:
+def declare(naming: Naming) -> Kind[IssuedCertificate]:
     return Kind(
         type=IssuedCertificate,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1",),
         plural="issuedcertificates",

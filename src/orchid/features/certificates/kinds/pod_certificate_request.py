@@ -183,8 +183,8 @@ class Rules(Strategy[PodCertificateRequest]):
 
     verifies_signature = True
 
-    def __init__(self, names: Naming) -> None:
-        self._platform = f"{names.domain}/"
+    def __init__(self, naming: Naming) -> None:
+        self._platform = f"{naming.domain}/"
 
     def validate(self, new: PodCertificateRequest) -> Iterator[FieldError]:
         spec = new.spec
@@ -264,15 +264,15 @@ class StatusRules(Strategy[PodCertificateRequest]):
             yield invalid(NOT_BEFORE, begins, text)
 
 
-def declare(names: Naming) -> Kind[PodCertificateRequest]:
+def declare(naming: Naming) -> Kind[PodCertificateRequest]:
     return Kind(
         type=PodCertificateRequest,
-        group=names.certificates,
+        group=naming.certificates,
         version="v1",
         known_versions=("v1alpha1", "v1beta1"),
         plural="podcertificaterequests",
         scope=Scope.NAMESPACED,
-        rules=Rules(names),
+        rules=Rules(naming),
         defaults=with_defaults,
         writes=("metadata", "spec"),
         creates=("metadata", "spec"),
@@ -283,12 +283,12 @@ def declare(names: Naming) -> Kind[PodCertificateRequest]:
             "spec.podName": lambda request: request.spec.pod_name,
             "spec.nodeName": lambda request: request.spec.node_name,
         },
-        note=requester_note(names),
+        note=requester_note(naming),
         endpoints=(Endpoint("status", writes=("status",), rules=StatusRules()),),
     )
 
 
-def requester_note(names: Naming) -> Note[PodCertificateRequest]:
+def requester_note(naming: Naming) -> Note[PodCertificateRequest]:
     """Note of a creation: its user, for the inventory, and with which credential."""
 
     def note(
@@ -296,7 +296,7 @@ def requester_note(names: Naming) -> Note[PodCertificateRequest]:
     ) -> dict[str, str] | None:
         if old is not None:
             return None
-        notes = creation_notes(request, names.credential_id)
+        notes = creation_notes(request, naming.credential_id)
         return {REQUESTER: request.user.username, **notes}
 
     return note

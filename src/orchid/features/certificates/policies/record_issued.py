@@ -85,7 +85,7 @@ class RecordIssued(AdmissionPolicy):
         *,
         pod_requests: KindCache[PodCertificateRequest],
         account_until: Callable[[tuple[str, str]], int],
-        names: Naming,
+        naming: Naming,
     ) -> None:
         """`issuers_of`: the issuers of a signer, None if the signer is not ours. `revoked_until`:
         the last second whose certificates of a signer are revoked, and whose credentials of a user.
@@ -98,7 +98,7 @@ class RecordIssued(AdmissionPolicy):
         self._random = randomness
         self._pod_requests = pod_requests
         self._account_until = account_until
-        self._node_name, self._credential_id = names.node_name_extra, names.credential_id
+        self._node_name, self._credential_id = naming.node_name_extra, naming.credential_id
         self._verifications = BatchedWork()
 
     async def companions(

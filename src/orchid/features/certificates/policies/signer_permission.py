@@ -58,13 +58,13 @@ class SignerPermission(AdmissionPolicy):
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         authorizer: Authorizer,
         authorities_of: AuthoritiesOf,
     ) -> None:
-        self._names = names
-        self._targets = functools.lru_cache(maxsize=256)(functools.partial(signer_targets, names))
-        self._rights = CallerRights(names, authorizer)
+        self._naming = naming
+        self._targets = functools.lru_cache(maxsize=256)(functools.partial(signer_targets, naming))
+        self._rights = CallerRights(naming, authorizer)
         self._authorities_of = authorities_of
 
     async def review(
@@ -119,7 +119,7 @@ class SignerPermission(AdmissionPolicy):
                 yield Target(
                     verb=verb,
                     is_resource=True,
-                    group=self._names.identity,
+                    group=self._naming.identity,
                     version="*",
                     resource="certificateauthorities",
                     name=authority.name,

@@ -24,8 +24,8 @@ from orchid.kernel.wire.user import MASTERS
 class SubjectRestriction(AdmissionPolicy):
     reviews = (CertificateSigningRequest,)
 
-    def __init__(self, names: Naming) -> None:
-        self._signer = names.client_signer
+    def __init__(self, naming: Naming) -> None:
+        self._signer = naming.client_signer
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Object | None) -> None:
         if new is None or old is not None or new.spec.signer_name != self._signer:

@@ -163,7 +163,7 @@ def _add(arguments: argparse.Namespace, server: ServerConnection) -> int:
         server,
         object_url(server),
         {
-            "apiVersion": f"{server.names.identity}/v1beta1",
+            "apiVersion": f"{server.naming.identity}/v1beta1",
             "kind": KIND,
             "metadata": {"name": arguments.name},
             "spec": {name: value for name, value in spec.items() if value},
@@ -286,7 +286,7 @@ def _show(arguments: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def revocation_count(server: ServerConnection, name: str) -> int:
-    revocations = path("apis", server.names.identity, "v1", "credentialrevocations")
+    revocations = path("apis", server.naming.identity, "v1", "credentialrevocations")
     return sum(1 for _ in server.items(revocations, {"fieldSelector": f"spec.cluster={name}"}))
 
 

@@ -158,7 +158,7 @@ def _try(server: ServerConnection, proof: Proof, before: WebhookCounts) -> Itera
             reason, advice = proof.counts().refusal(before, proof.cluster) or ("", "")
             yield wrong(f"{text}; {reason}" if reason else text, advice)
             return
-    revocations = path("apis", server.names.identity, "v1", "credentialrevocations")
+    revocations = path("apis", server.naming.identity, "v1", "credentialrevocations")
     claims = tokens.decode(proof.stolen)[1]
     # A hold, so that it can be deleted again.
     spec = {
@@ -170,7 +170,7 @@ def _try(server: ServerConnection, proof: Proof, before: WebhookCounts) -> Itera
     revocation = server.post(
         revocations,
         {
-            "apiVersion": f"{server.names.identity}/v1",
+            "apiVersion": f"{server.naming.identity}/v1",
             "kind": "CredentialRevocation",
             "metadata": {"generateName": "doctor-"},
             "spec": spec,
@@ -246,10 +246,10 @@ def _refusal(cluster: ServerConnection, token: str) -> str:
         given_token=SecretValue(token),
     )
     caller = ServerConnection(bearer, FoundKubeconfig((), FLAG))
-    names = cluster.names
-    body = {"apiVersion": f"{names.authentication}/v1", "kind": "SelfSubjectReview"}
+    naming = cluster.naming
+    body = {"apiVersion": f"{naming.authentication}/v1", "kind": "SelfSubjectReview"}
     try:
-        caller.post(path("apis", names.authentication, "v1", "selfsubjectreviews"), body)
+        caller.post(path("apis", naming.authentication, "v1", "selfsubjectreviews"), body)
     except CommandRefused as refused:
         text = str(refused).splitlines()[0]
         return text if refused.status == FORBIDDEN else f"status {refused.status}: {text}"

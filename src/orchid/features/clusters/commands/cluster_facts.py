@@ -7,7 +7,7 @@ from orchid.kernel.wire.naming import KUBERNETES
 
 def object_url(server: ServerConnection, *parts: str) -> str:
     """The path of a Cluster object, or of all."""
-    return path("apis", server.names.identity, "v1beta1", "clusters", *parts)
+    return path("apis", server.naming.identity, "v1beta1", "clusters", *parts)
 
 
 def issuer_of(cluster: ServerConnection) -> str:

@@ -46,7 +46,7 @@ def prepare(cluster: ServerConnection, name: str) -> str:
 
 
 def remove(server: ServerConnection, name: str) -> None:
-    namespace = server.names.system_namespace
+    namespace = server.naming.system_namespace
     for plural in ("rolebindings", "roles"):
         delete_if_there(server, f"{_roles(server, plural)}/{role_name(name)}")
     delete_if_there(
@@ -68,7 +68,7 @@ def _grant_in_cluster(cluster: ServerConnection) -> None:
         if refused.status != CONFLICT:
             raise
     reads = {
-        "apiGroups": [cluster.names.certificates],
+        "apiGroups": [cluster.naming.certificates],
         "resources": ["certificatesigningrequests"],
         "verbs": ["get", "list", "watch"],
     }
@@ -85,7 +85,7 @@ def _grant_in_cluster(cluster: ServerConnection) -> None:
 
 def store(server: ServerConnection, cluster: Json, kubeconfig: str) -> None:
     """Store the Secret of a Cluster, and the Role for it."""
-    namespace, meta = server.names.system_namespace, cluster["metadata"]
+    namespace, meta = server.naming.system_namespace, cluster["metadata"]
     name = meta["name"]
     owner = {
         "apiVersion": cluster["apiVersion"],
@@ -114,7 +114,7 @@ def store(server: ServerConnection, cluster: Json, kubeconfig: str) -> None:
 
 def _bind(server: ServerConnection, namespace: str, name: str, rule: Json, subject: Json) -> None:
     """Give an account one rule, in a namespace or everywhere."""
-    rbac = server.names.rbac
+    rbac = server.naming.rbac
     kind = "Role" if namespace else "ClusterRole"
     role = {"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": {"name": name}, "rules": [rule]}
     binding = {
@@ -132,5 +132,5 @@ def _bind(server: ServerConnection, namespace: str, name: str, rule: Json, subje
 
 
 def _roles(server: ServerConnection, plural: str) -> str:
-    within = ("namespaces", server.names.system_namespace)
+    within = ("namespaces", server.naming.system_namespace)
     return server.group("rbac.authorization", "v1", *within, plural)

@@ -78,7 +78,7 @@ _SHORTEST: Final = """\
 
 def credential(server: ServerConnection, name: str, url: str, seconds: int) -> tuple[str, Json]:
     """A token that may only call the webhook of a cluster; and `spec.credential`."""
-    namespace, account = server.names.system_namespace, account_name(name)
+    namespace, account = server.naming.system_namespace, account_name(name)
     accounts = path("api", "v1", "namespaces", namespace, "serviceaccounts")
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
     try:
@@ -86,7 +86,7 @@ def credential(server: ServerConnection, name: str, url: str, seconds: int) -> t
     except CommandRefused as refused:
         if refused.status != CONFLICT:
             raise
-    rbac, role = server.names.rbac, role_name(name)
+    rbac, role = server.naming.rbac, role_name(name)
     rule = {"nonResourceURLs": [_webhook_path(name)], "verbs": ["post"]}
     ensure(server, _rbac(server, "clusterroles"), _named(rbac, "ClusterRole", role, rules=[rule]))
     binding = _named(
@@ -105,7 +105,7 @@ def credential(server: ServerConnection, name: str, url: str, seconds: int) -> t
 
 def remove_credential(server: ServerConnection, name: str) -> None:
     """Delete the account and its permission; its token becomes invalid."""
-    namespace = server.names.system_namespace
+    namespace = server.naming.system_namespace
     accounts = path("api", "v1", "namespaces", namespace, "serviceaccounts")
     for where in (
         f"{_rbac(server, 'clusterrolebindings')}/{role_name(name)}",

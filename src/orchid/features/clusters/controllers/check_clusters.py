@@ -55,9 +55,9 @@ CONTROLLER = ControllerDeclaration(
     name="cluster-checker",
     long_name="cluster-checker-controller",
     account="cluster-checker",
-    rights=lambda names: (
-        rule(READ, names.identity, ("clusters",)),
-        rule(("update",), names.identity, ("clusters/status",)),
+    rights=lambda naming: (
+        rule(READ, naming.identity, ("clusters",)),
+        rule(("update",), naming.identity, ("clusters/status",)),
     ),
     build=lambda client, context, events: CheckClusters(client, context.clock),
 )

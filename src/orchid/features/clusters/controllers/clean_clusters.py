@@ -60,9 +60,9 @@ CONTROLLER = ControllerDeclaration(
     name="cluster-cleaner",
     long_name="cluster-cleaner-controller",
     account="cluster-cleaner",
-    rights=lambda names: (
-        rule(READ, names.identity, ("clusters",)),
-        rule(("delete", "list"), names.identity, ("issuedcertificates",)),
+    rights=lambda naming: (
+        rule(READ, naming.identity, ("clusters",)),
+        rule(("delete", "list"), naming.identity, ("issuedcertificates",)),
     ),
     build=lambda client, context, events: CleanClusters(client),
 )

@@ -87,11 +87,11 @@ class CannotRecord(Exception):
 class RecordClusterCertificates(Running):
     name = "cluster-inventory"
 
-    def __init__(self, client: Client, connect: Connect, clock: Clock, names: Naming) -> None:
+    def __init__(self, client: Client, connect: Connect, clock: Clock, naming: Naming) -> None:
         self._client = client
         self._connect = connect
         self._clock = clock
-        self._home = names.system_namespace
+        self._home = naming.system_namespace
 
     async def run(self) -> None:
         """Follow the clusters; one task for each that has an inventory."""
@@ -316,7 +316,7 @@ def _facts(request: CertificateSigningRequest, authorities: list[Any]) -> Issued
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
-    return RecordClusterCertificates(client, cluster_client, context.clock, context.names)
+    return RecordClusterCertificates(client, cluster_client, context.clock, context.naming)
 
 
 CONTROLLER = ControllerDeclaration(
@@ -324,10 +324,10 @@ CONTROLLER = ControllerDeclaration(
     long_name="cluster-inventory-controller",
     account="cluster-inventory",
     # The Secret of each cluster: a Role of `orchid cluster add` for that one.
-    rights=lambda names: (
-        rule(READ, names.identity, ("clusters",)),
-        rule(("update",), names.identity, ("clusters/status",)),
-        rule(("create", "get"), names.identity, ("issuedcertificates",)),
+    rights=lambda naming: (
+        rule(READ, naming.identity, ("clusters",)),
+        rule(("update",), naming.identity, ("clusters/status",)),
+        rule(("create", "get"), naming.identity, ("issuedcertificates",)),
     ),
     build=build,
 )

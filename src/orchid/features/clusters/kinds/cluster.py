@@ -140,10 +140,10 @@ class StatusRules(ConditionRules[Cluster]):
                 yield invalid(Path() / "status" / name, count, "must not be negative")
 
 
-def declare(names: Naming) -> Kind[Cluster]:
+def declare(naming: Naming) -> Kind[Cluster]:
     return Kind(
         type=Cluster,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1beta1",),
         plural="clusters",

@@ -57,9 +57,11 @@ class ClusterRevocation(AdmissionPolicy):
     admits = (CredentialRevocation,)
     reviews = (CredentialRevocation,)
 
-    def __init__(self, names: Naming, feed: Feed, authorizer: Authorizer, already: Already) -> None:
+    def __init__(
+        self, naming: Naming, feed: Feed, authorizer: Authorizer, already: Already
+    ) -> None:
         """`already`: the keys of the existing revocations of the same credential."""
-        self._group = names.identity
+        self._group = naming.identity
         self._feed = feed
         self._clusters = feed.of(Cluster)
         self._records = feed.of(IssuedCertificate)

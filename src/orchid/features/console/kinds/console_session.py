@@ -108,10 +108,10 @@ COLUMNS: Final = (
 )
 
 
-def declare(names: Naming) -> Kind[ConsoleSession]:
+def declare(naming: Naming) -> Kind[ConsoleSession]:
     return Kind(
         type=ConsoleSession,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         plural="consolesessions",
         scope=Scope.CLUSTER,

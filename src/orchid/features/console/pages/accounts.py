@@ -55,15 +55,15 @@ async def read_one(visit: Visit) -> Mapping[str, Any]:
 
 async def _secrets(visit: Visit, namespace: str, uid: str) -> list[Json]:
     """Secrets with a token of the account: names and times alone."""
-    names = await visit.api.names()
+    naming = await visit.api.naming()
     target = path("api", "v1", "namespaces", namespace, "secrets")
-    query = {"fieldSelector": f"type={names.token_secret_type}"}
+    query = {"fieldSelector": f"type={naming.token_secret_type}"}
     secrets, _ = await visit.api.items(target, query, most=shared.PAGE)
     rows = []
     for secret in secrets:
         meta = secret["metadata"]
-        if (meta.get("annotations") or {}).get(names.account_uid_annotation) == uid:
-            used = (meta.get("labels") or {}).get(names.last_used_label)
+        if (meta.get("annotations") or {}).get(naming.account_uid_annotation) == uid:
+            used = (meta.get("labels") or {}).get(naming.last_used_label)
             rows.append(
                 {"name": shared.name_of(secret), "created": shared.created(secret), "used": used}
             )

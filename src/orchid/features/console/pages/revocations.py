@@ -105,13 +105,13 @@ async def _none() -> list[Json]:
 
 async def _servers(visit: Visit, revocation: Json, *, is_effective: bool) -> list[Json]:
     """The running servers, and whether each has applied the revocation, by their Leases."""
-    names = await visit.api.names()
-    target = await visit.api.group("coordination", "v1", "namespaces", names.system_namespace)
+    naming = await visit.api.naming()
+    target = await visit.api.group("coordination", "v1", "namespaces", naming.system_namespace)
     leases, _ = await shared.everything(visit.api, f"{target}/leases")
     version = _number(revocation["metadata"].get("resourceVersion"))
     rows = []
     for lease in leases:
-        applied = (lease["metadata"].get("annotations") or {}).get(f"{names.identity}/applied")
+        applied = (lease["metadata"].get("annotations") or {}).get(f"{naming.identity}/applied")
         if applied is None or not lease_is_live(lease):
             continue
         # The condition was written after every server had applied the revocation.

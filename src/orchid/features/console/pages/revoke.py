@@ -204,9 +204,9 @@ async def _targets(visit: Visit, kind: str, target: str) -> list[Json]:
 
 async def _create(visit: Visit, name: str, spec: Json) -> bool:
     """Create a revocation; False if the credential was revoked before by another one."""
-    names = await visit.api.names()
+    naming = await visit.api.naming()
     body = {
-        "apiVersion": f"{names.identity}/v1alpha1",
+        "apiVersion": f"{naming.identity}/v1alpha1",
         "kind": "CredentialRevocation",
         "metadata": {"name": name},
         "spec": {key: value for key, value in spec.items() if value},

@@ -62,10 +62,10 @@ async def subjects(visit: Visit, right: CriticalRight, namespace: str) -> list[J
 
 
 async def _group(visit: Visit, word: str) -> str:
-    names = await visit.api.names()
+    naming = await visit.api.naming()
     if word == "identity":
-        return names.identity
-    return names.rbac if word == "rbac" else names.group(word)
+        return naming.identity
+    return naming.rbac if word == "rbac" else naming.group(word)
 
 
 async def _grants(visit: Visit) -> Grants:
@@ -124,7 +124,7 @@ async def _asked(visit: Visit) -> Json | None:
     query = {name: visit.query.get(name, "").strip() for name in ("user", "verb", "resource")}
     if not all(query.values()):
         return None
-    names = await visit.api.names()
+    naming = await visit.api.naming()
     whole, _, subresource = query["resource"].partition("/")
     resource, _, group = whole.partition(".")
     groups = [part.strip() for part in visit.query.get("groups", "").split(",") if part.strip()]
@@ -140,7 +140,7 @@ async def _asked(visit: Visit) -> Json | None:
             "namespace": visit.query.get("namespace", "").strip(),
         }
     body = {
-        "apiVersion": f"{names.authorization}/v1",
+        "apiVersion": f"{naming.authorization}/v1",
         "kind": "SubjectAccessReview",
         "spec": spec,
     }

@@ -72,8 +72,8 @@ async def _problems(visit: Visit) -> list[Json]:
 
 async def _servers(visit: Visit) -> list[Json]:
     """Leases of the running servers and leaders."""
-    names = await visit.api.names()
-    target = await visit.api.group("coordination", "v1", "namespaces", names.system_namespace)
+    naming = await visit.api.naming()
+    target = await visit.api.group("coordination", "v1", "namespaces", naming.system_namespace)
     leases, _ = await shared.everything(visit.api, f"{target}/leases")
     rows = []
     for lease in leases:

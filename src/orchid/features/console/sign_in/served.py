@@ -83,13 +83,13 @@ class SignIn(ABC):
     """What both ways of signing in share: the host, forged forms, limits, files."""
 
     def __init__(
-        self, site: Site, renderer: Renderer, *, url: str, server: str, names: Naming
+        self, site: Site, renderer: Renderer, *, url: str, server: str, naming: Naming
     ) -> None:
         """`url` is the origin of the console, `server` the URL of the API."""
         self.site = site
         self.renderer = renderer
         self.server = server
-        self.names = names
+        self.naming = naming
         self._origin = url.rstrip("/").lower()
         self._host = urlsplit(self._origin).netloc
         self._running = 0
@@ -181,7 +181,7 @@ class CertificateSignIn(SignIn):
         end = parse_time(certificate.not_after) if certificate else None
         use = self.use_of(hashlib.sha256(request.certificate).hexdigest())
         viewer = Viewer(
-            Api(connect(""), self.names),
+            Api(connect(""), self.naming),
             use.changes,
             self.server,
             lambda: end,
@@ -204,10 +204,10 @@ class OpenIdSignIn(SignIn):
         *,
         url: str,
         server: str,
-        names: Naming,
+        naming: Naming,
         monotonic: Monotonic,
     ) -> None:
-        super().__init__(site, renderer, url=url, server=server, names=names)
+        super().__init__(site, renderer, url=url, server=server, naming=naming)
         self.sessions = sessions
         self._provider = provider
         self._sign_ins: RateLimit[str] = RateLimit(*SIGN_INS, monotonic)
@@ -250,7 +250,7 @@ class OpenIdSignIn(SignIn):
         tokens = session.tokens
         end = datetime.fromtimestamp(tokens.expires, UTC)
         viewer = Viewer(
-            Api(connect(tokens.id_token), self.names),
+            Api(connect(tokens.id_token), self.naming),
             use.changes,
             self.server,
             lambda: session.expires if tokens.refresh_token else min(end, session.expires),
@@ -344,8 +344,8 @@ class OpenIdSignIn(SignIn):
 
     async def _user(self, transport: UserTransport) -> str:
         """The user of an ID token, as the server sees them; empty if it is not accepted."""
-        api = Api(transport, self.names)
-        body = {"apiVersion": f"{self.names.authentication}/v1", "kind": "SelfSubjectReview"}
+        api = Api(transport, self.naming)
+        body = {"apiVersion": f"{self.naming.authentication}/v1", "kind": "SelfSubjectReview"}
         target = await api.group("authentication", "v1", "selfsubjectreviews")
         try:
             review = await api.post(target, body)

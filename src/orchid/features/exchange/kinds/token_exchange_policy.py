@@ -151,9 +151,9 @@ class TokenExchangePolicy(Object):
 class Rules(CompiledRules[TokenExchangePolicy]):
     """The main endpoint: a policy whose rules compile is Ready."""
 
-    def __init__(self, names: Naming) -> None:
+    def __init__(self, naming: Naming) -> None:
         self._compiler = Compiler()
-        self._reserved = reserved_namespaces(names)
+        self._reserved = reserved_namespaces(naming)
 
     def validate(self, new: TokenExchangePolicy) -> Iterator[FieldError]:
         if new.namespace in self._reserved:
@@ -163,16 +163,16 @@ class Rules(CompiledRules[TokenExchangePolicy]):
         yield from rule_errors(new.spec.rules, self._compiler)
 
 
-def declare(names: Naming) -> Kind[TokenExchangePolicy]:
+def declare(naming: Naming) -> Kind[TokenExchangePolicy]:
     return Kind(
         type=TokenExchangePolicy,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         plural="tokenexchangepolicies",
         short_names=("tep",),
         scope=Scope.NAMESPACED,
         counts_generation=True,
-        rules=Rules(names),
+        rules=Rules(naming),
         defaults=with_defaults,
         writes=("metadata", "spec"),
         columns=COLUMNS,
@@ -209,9 +209,9 @@ def policy_changes(
 # --- the account ------------------------------------------------------------------------------
 
 
-def agreement_annotation(names: Naming) -> str:
+def agreement_annotation(naming: Naming) -> str:
     """The annotation by which an account agrees to be used: `outside`."""
-    return f"{names.identity}/token-exchange"
+    return f"{naming.identity}/token-exchange"
 
 
 def agrees(annotation: str) -> bool:
@@ -219,8 +219,10 @@ def agrees(annotation: str) -> bool:
     return annotation == OUTSIDE or OUTSIDE in [word.strip() for word in annotation.split(",")]
 
 
-def reserved_namespaces(names: Naming) -> frozenset[str]:
-    return frozenset((names.system_namespace, names.public_namespace, names.node_lease_namespace))
+def reserved_namespaces(naming: Naming) -> frozenset[str]:
+    return frozenset(
+        (naming.system_namespace, naming.public_namespace, naming.node_lease_namespace)
+    )
 
 
 # --- claims -----------------------------------------------------------------------------------

@@ -123,14 +123,14 @@ def spec_errors(spec: TokenExchangeReviewSpec) -> Iterator[FieldError]:
         yield required(SPEC / "issuer")
 
 
-def declare(names: Naming, explainer: Callable[[], ExchangeExplainer | None]) -> Kind[Any]:
+def declare(naming: Naming, explainer: Callable[[], ExchangeExplainer | None]) -> Kind[Any]:
     return Kind(
         type=TokenExchangeReview,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         plural="tokenexchangereviews",
         scope=Scope.NAMESPACED,
-        acts=ReviewExchange(names.identity, explainer),
+        acts=ReviewExchange(naming.identity, explainer),
         creates=("metadata", "spec"),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,

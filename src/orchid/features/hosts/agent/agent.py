@@ -171,9 +171,9 @@ class Agent:
         self.identity.join(self.identity.join_file)
 
     def _refresh_as_host(self, due: Sequence[Item]) -> None:
-        access, names = self.identity.access(), self.identity.names
+        access, naming = self.identity.access(), self.identity.naming
         alive = self._supervisor.alive
-        with calling(access, self.clocks, self._requests, names, alive) as calls:
+        with calling(access, self.clocks, self._requests, naming, alive) as calls:
             self.identity.finish_join(calls)
             current = Round(calls, self.identity, self._state, self.clocks)
             urgent = self._urgent(due)

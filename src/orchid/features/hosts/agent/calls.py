@@ -106,7 +106,7 @@ class ServerCalls:
         access: ServerAccess,
         clocks: Clocks,
         counts: Counter[str],
-        names: Naming | None = None,
+        naming: Naming | None = None,
         alive: Alive = lambda: None,
     ) -> None:
         """`names`: those of the server, if an earlier round has detected them. `alive` is called
@@ -114,7 +114,7 @@ class ServerCalls:
         """
         self.access = access
         self.alive = alive
-        self._detected = names
+        self._detected = naming
         self.clocks = clocks
         self.counts = counts
         try:
@@ -159,19 +159,19 @@ class ServerCalls:
         return reply
 
     @cached_property
-    def names(self) -> Naming:
+    def naming(self) -> Naming:
         """The set of names that the server uses, detected by its API groups."""
         if self._detected is not None:
             return self._detected
         groups = [str(group.get("name")) for group in self.get("/apis").get("groups") or ()]
-        names = find_naming(groups)
-        if names is None:
+        naming = find_naming(groups)
+        if naming is None:
             raise ApiFailure(f"{self.access.server} serves no API groups that this program knows")
-        return names
+        return naming
 
     def group(self, word: str, version: str, *parts: str) -> str:
         """A path in one of the product's API groups."""
-        return path("apis", self.names.group(word), version, *parts)
+        return path("apis", self.naming.group(word), version, *parts)
 
     def _json(self, method: str, url: str, body: Json | None = None) -> Json:
         reply = self._exchange(method, url, body)
@@ -202,11 +202,11 @@ def calling(
     access: ServerAccess,
     clocks: Clocks,
     counts: Counter[str],
-    names: Naming | None = None,
+    naming: Naming | None = None,
     alive: Alive = lambda: None,
 ) -> Iterator[ServerCalls]:
     """Calls with one credential, until the block ends."""
-    calls = ServerCalls(access, clocks, counts, names, alive)
+    calls = ServerCalls(access, clocks, counts, naming, alive)
     try:
         yield calls
     finally:

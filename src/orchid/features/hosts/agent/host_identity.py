@@ -69,7 +69,7 @@ class JoinAttempt(NamedTuple):
 
     access: ServerAccess
     host: str
-    names: Naming
+    naming: Naming
 
 
 class HostIdentity:
@@ -90,7 +90,7 @@ class HostIdentity:
         self._is_node_created = False
         self._other_host = self._other_server = ""  # of join.kubeconfig
         self._attempt: JoinAttempt | None = None
-        self.names: Naming | None = None  # of the server, once it has answered
+        self.naming: Naming | None = None  # of the server, once it has answered
         self._load()
 
     def _load(self) -> None:
@@ -173,13 +173,13 @@ class HostIdentity:
         except UnusableKubeconfig as problem:
             raise NoIdentity(str(problem)) from None
         attempt = self._attempt if self._attempt and self._attempt.access == access else None
-        names = attempt.names if attempt else None
-        with calling(access, self.clocks, self._counts, names, self._alive) as calls:
+        naming = attempt.naming if attempt else None
+        with calling(access, self.clocks, self._counts, naming, self._alive) as calls:
             try:
                 host = attempt.host if attempt else _bound_host(calls)
                 if not host:
                     raise NoIdentity(f"{file} is bound to no host; write one with: orchid host new")
-                self._attempt = JoinAttempt(access, host, calls.names)
+                self._attempt = JoinAttempt(access, host, calls.naming)
                 held = self._obtain(calls, host)
             except IdentityRefused:
                 raise NoIdentity(
@@ -189,13 +189,13 @@ class HostIdentity:
             refuse_unfit(held, _names(host), self.clocks.now())
         server = JoinedServer(access.server, host, access.server_name)
         self._write(held, access.authority, server)
-        self._attempt, self.names = None, calls.names
+        self._attempt, self.naming = None, calls.naming
         log.info("joined as %s until %s", host, utc(held.end))
 
     def finish_join(self, calls: ServerCalls) -> None:
         """Create the Node, once, and remove a join file that is no longer needed."""
-        is_first = self.names is None
-        self.names = calls.names
+        is_first = self.naming is None
+        self.naming = calls.naming
         if self._join.kubeconfig:
             self._other_host = _node_name(calls) if is_first else self._other_host
             return
@@ -245,7 +245,7 @@ class HostIdentity:
         return WantedCertificate(
             item=ITEM,
             host=host,
-            signer=calls.names.node_client_signer,
+            signer=calls.naming.node_client_signer,
             key_type=KEY_TYPE,
             names=_names(host),
             groups=(NODES,),
@@ -278,7 +278,7 @@ def _names(host: str) -> RequestedNames:
 def _bound_host(calls: ServerCalls) -> str:
     """The host that the token of a join file is bound to."""
     extra = _own_user(calls).get("extra") or {}
-    values = extra.get(calls.names.bound_node_name) or [""]
+    values = extra.get(calls.naming.bound_node_name) or [""]
     return str(values[0])
 
 
@@ -289,6 +289,6 @@ def _node_name(calls: ServerCalls) -> str:
 
 def _own_user(calls: ServerCalls) -> Json:
     url = calls.group("authentication", "v1", "selfsubjectreviews")
-    body = {"apiVersion": f"{calls.names.authentication}/v1", "kind": "SelfSubjectReview"}
+    body = {"apiVersion": f"{calls.naming.authentication}/v1", "kind": "SelfSubjectReview"}
     found = (calls.post(url, body).get("status") or {}).get("userInfo")
     return found if isinstance(found, dict) else {}

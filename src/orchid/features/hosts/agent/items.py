@@ -95,7 +95,7 @@ class HostItem:
         if is_due or (renews is not None and self._state.request(ITEM) is not None):
             identity.renew(current.calls)
             renews = local_renewal_time(identity.held) if identity.held is not None else None
-        identity.follow_authority(current.anchors(current.calls.names.server_serving_signer))
+        identity.follow_authority(current.anchors(current.calls.naming.server_serving_signer))
         self.look()
         return Life(self.status.expires, renews)
 

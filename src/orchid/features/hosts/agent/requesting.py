@@ -173,7 +173,7 @@ def _body(
     if requested.placement is not None:
         kind, spec = "PodCertificateRequest", _pod_spec(requested, requested.placement, request)
     return {
-        "apiVersion": f"{calls.names.certificates}/v1",
+        "apiVersion": f"{calls.naming.certificates}/v1",
         "kind": kind,
         "metadata": {"name": name},
         "spec": spec,

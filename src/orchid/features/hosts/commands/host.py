@@ -121,13 +121,13 @@ def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
 
 def bind_roles(server: ServerConnection) -> None:
     """Let join tokens create requests and get them approved, and let hosts renew."""
-    own = f"system:{server.names.certificates}:certificatesigningrequests"
+    own = f"system:{server.naming.certificates}:certificatesigningrequests"
     for role, group in (
         ("system:node-bootstrapper", HOSTS),
         (f"{own}:nodeclient", HOSTS),
         (f"{own}:selfnodeclient", NODES),
     ):
-        subject = {"kind": "Group", "name": group, "apiGroup": server.names.rbac}
+        subject = {"kind": "Group", "name": group, "apiGroup": server.naming.rbac}
         grants.grant(server, role, subject, "")
 
 
@@ -138,7 +138,7 @@ def create_token(server: ServerConnection, host: str, seconds: int) -> str:
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": f"bootstrap-token-{token_id}"},
-        "type": server.names.bootstrap_token_type,
+        "type": server.naming.bootstrap_token_type,
         "stringData": {
             "token-id": token_id,
             "token-secret": secret,

@@ -88,7 +88,7 @@ def _post_revocation(
     server: ServerConnection, prefix: str, target: Json, reason: str, message: str
 ) -> None:
     body: Json = {
-        "apiVersion": f"{server.names.identity}/v1",
+        "apiVersion": f"{server.naming.identity}/v1",
         "kind": "CredentialRevocation",
         "metadata": {"generateName": prefix},
         "spec": {**target, "reason": reason, "message": message},
@@ -105,7 +105,7 @@ def _post_revocation(
 
 
 def node_certificates(server: ServerConnection) -> Iterator[Json]:
-    signer = server.names.node_client_signer
+    signer = server.naming.node_client_signer
     return server.items(issued.url(server), {"fieldSelector": f"spec.signerName={signer}"})
 
 
@@ -126,12 +126,12 @@ def requests_of(server: ServerConnection, host: str) -> list[str]:
 
     Also of tokens that have ended: a request that waits would be approved later.
     """
-    url, names = server.group("certificates", "v1", REQUESTS), server.names
+    url, naming = server.group("certificates", "v1", REQUESTS), server.naming
     urls = []
     for csr in server.items(url):
         spec, extra = csr["spec"], csr["spec"].get("extra") or {}
         is_own = spec.get("username") == f"{NODE_PREFIX}{host}"
-        bound = [*extra.get(names.bound_node_name, ()), *extra.get(names.node_name_extra, ())]
+        bound = [*extra.get(naming.bound_node_name, ()), *extra.get(naming.node_name_extra, ())]
         is_issued = bool((csr.get("status") or {}).get("certificate"))
         if not is_issued and (is_own or host in bound):
             urls.append(f"{url}/{csr['metadata']['name']}")
@@ -145,7 +145,7 @@ def pods_of(server: ServerConnection, host: str) -> Iterator[Json]:
 
 def join_tokens(server: ServerConnection) -> list[tuple[str, Json]]:
     """Join tokens, each with its host; none if the caller may not read them."""
-    kind = server.names.bootstrap_token_type
+    kind = server.naming.bootstrap_token_type
     try:
         secrets = list(server.items(token_url(server), {"fieldSelector": f"type={kind}"}))
     except CommandRefused as refused:
@@ -161,4 +161,4 @@ def join_tokens(server: ServerConnection) -> list[tuple[str, Json]]:
 
 
 def token_url(server: ServerConnection, *parts: str) -> str:
-    return path("api", "v1", "namespaces", server.names.system_namespace, "secrets", *parts)
+    return path("api", "v1", "namespaces", server.naming.system_namespace, "secrets", *parts)

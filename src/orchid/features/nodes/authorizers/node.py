@@ -49,19 +49,19 @@ Reference = tuple[str, str, str]  # resource, namespace, name
 class NodeAuthorizer:
     """Decide for nodes only."""
 
-    def __init__(self, names: Naming, feed: Feed) -> None:
+    def __init__(self, naming: Naming, feed: Feed) -> None:
         self._feed = feed
-        self._references = PodReferences(names, feed.of(Pod))
-        self._static_rules = node_rules(names)
-        self._lease_namespace = names.node_lease_namespace
+        self._references = PodReferences(naming, feed.of(Pod))
+        self._static_rules = node_rules(naming)
+        self._lease_namespace = naming.node_lease_namespace
         self._table: dict[tuple[str, str], Callable[[str, Target], Decision]] = {
             ("", "secrets"): self._reading,
             ("", "configmaps"): self._reading,
             ("", "serviceaccounts"): self._account,
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
-            (names.coordination, "leases"): self._lease,
-            (names.certificates, "podcertificaterequests"): self._pod_certificate,
+            (naming.coordination, "leases"): self._lease,
+            (naming.certificates, "podcertificaterequests"): self._pod_certificate,
         }
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
@@ -175,8 +175,8 @@ class NodeAuthorizer:
 class PodReferences:
     """References of the Pods of each node, counted."""
 
-    def __init__(self, names: Naming, pods: KindCache[Any]) -> None:
-        self._mirror = names.mirror_annotation
+    def __init__(self, naming: Naming, pods: KindCache[Any]) -> None:
+        self._mirror = naming.mirror_annotation
         self._counts: dict[str, dict[Reference, int]] = {}
         self._of_pod: dict[str, tuple[str, set[Reference]]] = {}
         self._index: CacheIndex[Any] = CacheIndex(pods, self._changed, self._cleared)

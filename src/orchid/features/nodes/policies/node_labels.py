@@ -16,11 +16,11 @@ KNOWN_NODE_LABELS = {
 
 
 class NodeLabels:
-    def __init__(self, names: Naming) -> None:
-        domain = names.domain
+    def __init__(self, naming: Naming) -> None:
+        domain = naming.domain
         self._reserved = f"node-restriction.{domain}"
-        self._domains = (domain, names.group_domain)
-        self._own = (f"{names.agent}.{domain}", f"node.{domain}")
+        self._domains = (domain, naming.group_domain)
+        self._own = (f"{naming.agent}.{domain}", f"node.{domain}")
         self._allowed = frozenset(
             f"{prefix}{domain}/{word}"
             for prefix, words in KNOWN_NODE_LABELS.items()

@@ -25,10 +25,10 @@ VERB = "request-serviceaccounts-podcertificate-signer"
 
 
 class NodePodCertificates:
-    def __init__(self, names: Naming, feed: Feed, authorizer: Authorizer) -> None:
+    def __init__(self, naming: Naming, feed: Feed, authorizer: Authorizer) -> None:
         self._feed = feed
         self._authorizer = authorizer
-        self._mirror = names.mirror_annotation
+        self._mirror = naming.mirror_annotation
 
     async def refuse(
         self,

@@ -36,14 +36,14 @@ class NodeRestriction(AdmissionPolicy):
     admits = (TokenRequest, Node, Pod, Lease, CertificateSigningRequest, PodCertificateRequest)
     reviews = (Node, Pod, Lease, PodCertificateRequest)
 
-    def __init__(self, names: Naming, feed: Feed, authorizer: Authorizer) -> None:
+    def __init__(self, naming: Naming, feed: Feed, authorizer: Authorizer) -> None:
         self._feed = feed
         self._authorizer = authorizer
-        self._mirror = names.mirror_annotation
-        self._labels = NodeLabels(names)
-        self._certificates = NodePodCertificates(names, feed, authorizer)
-        self._lease_namespace = names.node_lease_namespace
-        self._node_signers = (names.node_serving_signer, names.node_client_signer)
+        self._mirror = naming.mirror_annotation
+        self._labels = NodeLabels(naming)
+        self._certificates = NodePodCertificates(naming, feed, authorizer)
+        self._lease_namespace = naming.node_lease_namespace
+        self._node_signers = (naming.node_serving_signer, naming.node_client_signer)
 
     async def admit(
         self, request: Request, kind: Kind[Any], new: Object, old: Object | None

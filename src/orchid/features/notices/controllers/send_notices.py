@@ -70,17 +70,17 @@ class SendNotices(Worker[NoticeKey, None]):
         settings: NoticeSettings,
     ) -> None:
         super().__init__()
-        names = context.names
+        naming = context.naming
         self._client = client
         self._delivery = delivery
         self._clock = context.clock
         self._metrics = settings.metrics
-        self._watched = watched_sources(names)
-        self._endings = ending_sources(names, settings.before, context.signers)
+        self._watched = watched_sources(naming)
+        self._endings = ending_sources(naming, settings.before, context.signers)
         self._sources: dict[str, Source[Any]] = {
             source.event: source for source in (*self._watched, *self._endings)
         }
-        self._progress = NoticeProgress(client, names)
+        self._progress = NoticeProgress(client, naming)
         self._announced: OrderedDict[NoticeKey, None] = OrderedDict()
         self._limits = RequesterLimits(context.clock)
         self._left_out: set[str] = set()  # events of which some had no room
@@ -293,12 +293,12 @@ CONTROLLER = ControllerDeclaration(
     name="notice-sender",
     long_name="notice-sender-controller",
     account="notice-sender",
-    rights=lambda names: (
-        rule(READ, names.certificates, ("certificatesigningrequests",)),
-        rule(READ, names.identity, ("credentialrevocations", "signingkeys")),
+    rights=lambda naming: (
+        rule(READ, naming.certificates, ("certificatesigningrequests",)),
+        rule(READ, naming.identity, ("credentialrevocations", "signingkeys")),
         rule(
             ("get", "list"),
-            names.identity,
+            naming.identity,
             ("certificateauthorities", "clusters", "issuedcertificates"),
         ),
     ),

@@ -315,9 +315,9 @@ CONTROLLER = ControllerDeclaration(
     name="garbagecollector",
     long_name="garbage-collector-controller",
     account="generic-garbage-collector",
-    rights=lambda names: (
+    rights=lambda naming: (
         rule(("delete", "patch", "update", *READ), "*", ("*",)),
-        may_record_events(names),
+        may_record_events(naming),
     ),
     build=lambda client, context, events: CollectDependents(client),
 )

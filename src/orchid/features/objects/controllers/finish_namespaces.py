@@ -26,10 +26,10 @@ REMAINING = "NamespaceContentRemaining"
 class FinishNamespaces(Controller[Namespace]):
     name = "namespace"
 
-    def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
+    def __init__(self, client: Client, clock: Clock, naming: Naming) -> None:
         super().__init__(client, ListSelection(Namespace))
         self._clock = clock
-        self._finalizer = names.namespace_finalizer
+        self._finalizer = naming.namespace_finalizer
         self._kinds: tuple[Any, ...] = tuple(
             kind
             for kind in client.catalog.stored
@@ -104,5 +104,5 @@ CONTROLLER = ControllerDeclaration(
         rule(("update",), CORE, ("namespaces/finalize", "namespaces/status")),
         rule(("delete", "deletecollection", "get", "list"), "*", ("*",)),
     ),
-    build=lambda client, context, events: FinishNamespaces(client, context.clock, context.names),
+    build=lambda client, context, events: FinishNamespaces(client, context.clock, context.naming),
 )

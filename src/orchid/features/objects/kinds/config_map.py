@@ -54,7 +54,7 @@ class Rules(Strategy[ConfigMap]):
         yield from self.validate(new)
 
 
-def declare(names: Naming) -> Kind[ConfigMap]:
+def declare(naming: Naming) -> Kind[ConfigMap]:
     return Kind(
         type=ConfigMap,
         group="",

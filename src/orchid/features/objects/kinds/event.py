@@ -171,8 +171,8 @@ AnyEvent = Event | ReportedEvent
 class Rules(Strategy[Event]):
     """Rules of the core group: an event with `eventTime` needs more fields than an older one."""
 
-    def __init__(self, names: Naming) -> None:
-        self._cluster_namespaces = ("default", names.system_namespace)
+    def __init__(self, naming: Naming) -> None:
+        self._cluster_namespaces = ("default", naming.system_namespace)
 
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         return path_segment_errors(name, prefix)
@@ -184,8 +184,8 @@ class Rules(Strategy[Event]):
 class StrictRules(Strategy[ReportedEvent]):
     """Rules of the newer group: all fields are required, and only the series may change."""
 
-    def __init__(self, names: Naming) -> None:
-        self._cluster_namespaces = ("default", names.system_namespace)
+    def __init__(self, naming: Naming) -> None:
+        self._cluster_namespaces = ("default", naming.system_namespace)
 
     def name_errors_on_update(self, name: str, prefix: bool) -> Iterable[str]:
         return path_segment_errors(name, prefix)  # it may have been created in the core group
@@ -256,16 +256,16 @@ def _length_errors(name: str, text: str, most: int) -> Iterator[FieldError]:
         yield invalid(Path() / name, "", f"can have at most {most} characters")
 
 
-def declare(names: Naming) -> Kind[Event]:
+def declare(naming: Naming) -> Kind[Event]:
     return Kind(
         type=Event,
         group="",
         version="v1",
-        beside=(_reported(names),),
+        beside=(_reported(naming),),
         plural="events",
         scope=Scope.NAMESPACED,
         creates_on_update=True,
-        rules=Rules(names),
+        rules=Rules(naming),
         short_names=("ev",),
         columns=COLUMNS,
         selectable={
@@ -277,15 +277,15 @@ def declare(names: Naming) -> Kind[Event]:
     )
 
 
-def _reported(names: Naming) -> Kind[ReportedEvent]:
+def _reported(naming: Naming) -> Kind[ReportedEvent]:
     return Kind(
         type=ReportedEvent,
-        group=names.events,
+        group=naming.events,
         version="v1",
         plural="events",
         scope=Scope.NAMESPACED,
         creates_on_update=True,
-        rules=StrictRules(names),
+        rules=StrictRules(naming),
         short_names=("ev",),
         columns=COLUMNS,
         selectable={

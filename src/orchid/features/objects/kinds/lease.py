@@ -94,10 +94,10 @@ def _without_election(new: Lease, before: LeaseSpec) -> Lease:
     return replace(new, spec=replace(new.spec, strategy=strategy, preferred_holder=preferred))
 
 
-def declare(names: Naming) -> Kind[Lease]:
+def declare(naming: Naming) -> Kind[Lease]:
     return Kind(
         type=Lease,
-        group=names.coordination,
+        group=naming.coordination,
         version="v1",
         known_versions=("v1beta1",),
         plural="leases",
@@ -120,39 +120,39 @@ def declare(names: Naming) -> Kind[Lease]:
 # --- the Leases of our own servers ------------------------------------------------------------
 
 
-def server_label(names: Naming) -> str:
+def server_label(naming: Naming) -> str:
     """The label of every server's Lease."""
-    return f"{names.identity}/server"
+    return f"{naming.identity}/server"
 
 
-def server_prefix(names: Naming) -> str:
+def server_prefix(naming: Naming) -> str:
     """The beginning of the name of every server's Lease."""
-    return f"{names.component}-server-"
+    return f"{naming.component}-server-"
 
 
-def keys_annotation(names: Naming) -> str:
+def keys_annotation(naming: Naming) -> str:
     """The ids of the token keys that a server can use, separated by commas."""
-    return f"{names.identity}/keys"
+    return f"{naming.identity}/keys"
 
 
-def signs_annotation(names: Naming) -> str:
+def signs_annotation(naming: Naming) -> str:
     """The id of the token key that a server signs with."""
-    return f"{names.identity}/signs"
+    return f"{naming.identity}/signs"
 
 
-def serves_annotation(names: Naming) -> str:
+def serves_annotation(naming: Naming) -> str:
     """The id of the authority key that signed a server's serving certificate."""
-    return f"{names.identity}/serves"
+    return f"{naming.identity}/serves"
 
 
-def opens_annotation(names: Naming) -> str:
+def opens_annotation(naming: Naming) -> str:
     """The sealing keys with which a server can open values: prefix and id, comma-separated."""
-    return f"{names.identity}/opens"
+    return f"{naming.identity}/opens"
 
 
-def seals_annotation(names: Naming) -> str:
+def seals_annotation(naming: Naming) -> str:
     """The sealing keys with which a server seals new values, for each prefix."""
-    return f"{names.identity}/seals"
+    return f"{naming.identity}/seals"
 
 
 class ServerKeys(NamedTuple):
@@ -169,10 +169,10 @@ class ServerKeys(NamedTuple):
 class LiveServers:
     """The servers whose Leases are renewed, judged by our own clock, not by times in a Lease."""
 
-    def __init__(self, names: Naming, monotonic: Callable[[], float]) -> None:
-        self._keys, self._signs = keys_annotation(names), signs_annotation(names)
-        self._opens, self._seals = opens_annotation(names), seals_annotation(names)
-        self._serves = serves_annotation(names)
+    def __init__(self, naming: Naming, monotonic: Callable[[], float]) -> None:
+        self._keys, self._signs = keys_annotation(naming), signs_annotation(naming)
+        self._opens, self._seals = opens_annotation(naming), seals_annotation(naming)
+        self._serves = serves_annotation(naming)
         self._monotonic = monotonic
         self._heard: dict[str, _Heard] = {}
         self._before: dict[str, _Heard] = {}  # until the Leases were read again

@@ -75,9 +75,9 @@ class Namespace(Object):
 
 
 class Rules(Strategy[Namespace]):
-    def __init__(self, names: Naming) -> None:
-        self._finalizer = names.namespace_finalizer
-        self._name_label = names.namespace_name_label
+    def __init__(self, naming: Naming) -> None:
+        self._finalizer = naming.namespace_finalizer
+        self._name_label = naming.namespace_name_label
 
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         return label_errors(name, prefix=prefix)
@@ -163,8 +163,8 @@ def _finalizer_errors(path: Path, name: str) -> Iterator[FieldError]:
         )
 
 
-def declare(names: Naming) -> Kind[Namespace]:
-    rules = Rules(names)
+def declare(naming: Naming) -> Kind[Namespace]:
+    rules = Rules(naming)
     return Kind(
         type=Namespace,
         group="",
@@ -189,10 +189,10 @@ def declare(names: Naming) -> Kind[Namespace]:
             Endpoint(
                 "finalize",
                 writes=("metadata", "spec"),
-                rules=FinalizeRules(names),
+                rules=FinalizeRules(naming),
                 verbs=("update",),
                 has_table=False,
             ),
-            Endpoint("status", writes=("metadata", "status"), rules=StatusRules(names)),
+            Endpoint("status", writes=("metadata", "status"), rules=StatusRules(naming)),
         ),
     )

@@ -115,7 +115,7 @@ def readiness(node: Node) -> str:
     return "Unknown"
 
 
-def declare(names: Naming) -> Kind[Node]:
+def declare(naming: Naming) -> Kind[Node]:
     return Kind(
         type=Node,
         group="",

@@ -52,16 +52,16 @@ class Secret(Object):
 
 
 class Rules(Strategy[Secret]):
-    def __init__(self, names: Naming) -> None:
-        self._token_type = names.token_secret_type
-        self._account_annotation = names.account_name_annotation
+    def __init__(self, naming: Naming) -> None:
+        self._token_type = naming.token_secret_type
+        self._account_annotation = naming.account_name_annotation
         self._needed = {
-            names.own("tls"): ("tls.crt", "tls.key"),
-            names.own("ssh-auth"): ("ssh-privatekey",),
-            names.own("dockercfg"): (".dockercfg",),
-            names.own("dockerconfigjson"): (".dockerconfigjson",),
+            naming.own("tls"): ("tls.crt", "tls.key"),
+            naming.own("ssh-auth"): ("ssh-privatekey",),
+            naming.own("dockercfg"): (".dockercfg",),
+            naming.own("dockerconfigjson"): (".dockerconfigjson",),
         }
-        self._password_type = names.own("basic-auth")
+        self._password_type = naming.own("basic-auth")
 
     def prepare_for_update(self, new: Secret, old: Secret, request: Request) -> Secret:
         return new if new.type else replace(new, type=old.type)
@@ -107,14 +107,14 @@ def with_defaults(new: Secret) -> Secret:
     return replace(new, data=data, string_data={}, type=new.type or OPAQUE)
 
 
-def declare(names: Naming) -> Kind[Secret]:
+def declare(naming: Naming) -> Kind[Secret]:
     return Kind(
         type=Secret,
         group="",
         version="v1",
         plural="secrets",
         scope=Scope.NAMESPACED,
-        rules=Rules(names),
+        rules=Rules(naming),
         defaults=with_defaults,
         columns=(
             NAME,

@@ -28,7 +28,7 @@ class NamespaceLifecycle(AdmissionPolicy):
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         feed: Feed,
         namespaces: KindCache[Any],
         authorizer: Authorizer,
@@ -42,7 +42,7 @@ class NamespaceLifecycle(AdmissionPolicy):
         self._namespaces = namespaces
         self._prefix = namespaces.kind.key_prefix
         self._ensure = ensure
-        self._immortal = frozenset({"default", names.system_namespace, names.public_namespace})
+        self._immortal = frozenset({"default", naming.system_namespace, naming.public_namespace})
 
     def concerns(self, kind: Kind[Any]) -> bool:
         return kind is self._namespaces.kind or (kind.namespaced and kind.acts is None)

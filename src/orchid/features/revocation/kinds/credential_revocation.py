@@ -341,10 +341,10 @@ def future_errors(
         yield invalid(path / "issuedBefore", moment, "must not be in the future")
 
 
-def declare(names: Naming) -> Kind[CredentialRevocation]:
+def declare(naming: Naming) -> Kind[CredentialRevocation]:
     return Kind(
         type=CredentialRevocation,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1",),
         plural="credentialrevocations",

@@ -36,7 +36,7 @@ Wanted = tuple[str, Json]  # for a person, and the target in the spec
 
 def wanted(server: ServerConnection, cluster: str, word: str, rest: str) -> list[Wanted]:
     """The targets of a revocation in a cluster."""
-    record = server.get(path("apis", server.names.identity, "v1beta1", "clusters", cluster))
+    record = server.get(path("apis", server.naming.identity, "v1beta1", "clusters", cluster))
     makers: dict[str, Callable[[], list[Wanted]]] = {
         "user": lambda: [_of_user(rest)],
         "account": lambda: [_of_account(rest)],

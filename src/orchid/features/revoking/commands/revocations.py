@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def url(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, "v1", "credentialrevocations", *parts)
+    return path("apis", server.naming.identity, "v1", "credentialrevocations", *parts)
 
 
 def target_of(revocation: Json) -> str:

@@ -302,7 +302,7 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
     """An authority by its name, or a signer by its own, which has a slash."""
     signer = name
     if "/" not in name:
-        url = path("apis", server.names.identity, "v1beta1", "certificateauthorities", name)
+        url = path("apis", server.naming.identity, "v1beta1", "certificateauthorities", name)
         spec = server.get(url)["spec"]
         if spec.get("signerNames"):
             listed = ", ".join(spec["signerNames"])
@@ -314,7 +314,7 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
 
 def _of_key(server: ServerConnection, name: str) -> Wanted:
     """A key; verifiers that have cached it are out of the server's reach."""
-    key = server.get(path("apis", server.names.identity, "v1beta1", "signingkeys", name))
+    key = server.get(path("apis", server.naming.identity, "v1beta1", "signingkeys", name))
     status = key.get("status") or {}
     live = (status.get("dependents") or {}).get("live", 0)
     if authority := key["spec"].get("authority"):
@@ -384,7 +384,7 @@ def _body(server: ServerConnection, arguments: argparse.Namespace, named: Json) 
     if arguments.message:
         spec["message"] = arguments.message
     return {
-        "apiVersion": f"{server.names.identity}/v1",
+        "apiVersion": f"{server.naming.identity}/v1",
         "kind": KIND,
         "metadata": {"generateName": f"{next(iter(named))}-"},
         "spec": spec,

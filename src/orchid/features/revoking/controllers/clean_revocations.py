@@ -76,6 +76,6 @@ CONTROLLER = ControllerDeclaration(
     name="revocation-cleaner",
     long_name="credentialrevocation-cleaner-controller",
     account="revocation-cleaner",
-    rights=lambda names: (rule(("delete", *READ), names.identity, ("credentialrevocations",)),),
+    rights=lambda naming: (rule(("delete", *READ), naming.identity, ("credentialrevocations",)),),
     build=lambda client, context, events: CleanRevocations(client, context.clock),
 )

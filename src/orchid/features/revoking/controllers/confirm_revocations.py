@@ -43,14 +43,14 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
     name = "revocation-confirmer"
     minds_deletions = True
 
-    def __init__(self, client: Client, names: Naming, clock: Clock, events: EventRecorder) -> None:
+    def __init__(self, client: Client, naming: Naming, clock: Clock, events: EventRecorder) -> None:
         super().__init__(client, ListSelection(CredentialRevocation))
-        self._names = names
+        self._naming = naming
         self._clock = clock
         self._events = events
         self._servers: dict[str, tuple[int, float]] = {}  # the revision, and when we received it
         self._waiting: set[Key] = set()
-        home, label = names.system_namespace, f"{server_label(names)}=true"
+        home, label = naming.system_namespace, f"{server_label(naming)}=true"
         self.triggers = (Trigger(ListSelection(Lease, namespace=home, labels=label), self._heard),)
 
     async def reconcile(self, revocation: CredentialRevocation) -> float | None:
@@ -98,7 +98,7 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
         if event.type == DELETED:
             self._servers.pop(lease.name, None)
         else:
-            text = lease.metadata.annotations.get(applied_annotation(self._names), "")
+            text = lease.metadata.annotations.get(applied_annotation(self._naming), "")
             applied = int(text) if text.isascii() and text.isdigit() else 0
             self._servers[lease.name] = applied, self._clock.monotonic()
             await self._remove_gone()
@@ -109,7 +109,7 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
         limit = self._clock.monotonic() - REMOVED_AFTER
         for name in [name for name, (_, heard) in self._servers.items() if heard < limit]:
             del self._servers[name]
-            lease = await self._client.find(Lease, name, self._names.system_namespace)
+            lease = await self._client.find(Lease, name, self._naming.system_namespace)
             if lease is not None:
                 await self._client.delete_gone(Lease, lease)
 
@@ -144,22 +144,22 @@ async def _request_of(client: Client, named: RevokedCertificate) -> Object | Non
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
-    return ConfirmRevocations(client, context.names, context.clock, events)
+    return ConfirmRevocations(client, context.naming, context.clock, events)
 
 
 CONTROLLER = ControllerDeclaration(
     name="revocation-confirmer",
     long_name="credentialrevocation-confirmer-controller",
     account="revocation-confirmer",
-    rights=lambda names: (
-        rule(READ, names.identity, ("credentialrevocations",)),
-        rule(("update",), names.identity, ("credentialrevocations/status",)),
-        rule(("get",), names.identity, ("clusters", "issuedcertificates")),
-        rule(("list",), names.identity, ("certificateauthorities",)),
-        rule(("get",), names.certificates, ("certificatesigningrequests",)),
+    rights=lambda naming: (
+        rule(READ, naming.identity, ("credentialrevocations",)),
+        rule(("update",), naming.identity, ("credentialrevocations/status",)),
+        rule(("get",), naming.identity, ("clusters", "issuedcertificates")),
+        rule(("list",), naming.identity, ("certificateauthorities",)),
+        rule(("get",), naming.certificates, ("certificatesigningrequests",)),
         rule(("get",), CORE, ("serviceaccounts",)),
-        may_record_events(names),
+        may_record_events(naming),
     ),
-    rights_at_home=lambda names: (rule(("delete", *READ), names.coordination, ("leases",)),),
+    rights_at_home=lambda naming: (rule(("delete", *READ), naming.coordination, ("leases",)),),
     build=build,
 )

@@ -147,9 +147,9 @@ CONTROLLER = ControllerDeclaration(
     name="revocation-marker",
     long_name="credentialrevocation-marker-controller",
     account="revocation-marker",
-    rights=lambda names: (
-        rule(READ, names.identity, ("credentialrevocations", "issuedcertificates")),
-        rule(("update",), names.identity, ("issuedcertificates/status",)),
+    rights=lambda naming: (
+        rule(READ, naming.identity, ("credentialrevocations", "issuedcertificates")),
+        rule(("update",), naming.identity, ("issuedcertificates/status",)),
     ),
     build=lambda client, context, events: MarkRevoked(client, context.clock),
 )

@@ -124,7 +124,7 @@ class PublishRevocationLists(Worker[str, None]):
         self,
         client: Client,
         signers: Mapping[str, Signer],
-        names: Naming,
+        naming: Naming,
         clock: Clock,
         hsm: KeysOfHsm = NO_HSM,
     ) -> None:
@@ -133,8 +133,8 @@ class PublishRevocationLists(Worker[str, None]):
         self._client = client
         self._signers = signers
         self._authorities = AuthorityFollower(client)
-        self._own = AuthorityKeys(client, names, self._authorities, hsm=hsm)
-        self._home = names.system_namespace
+        self._own = AuthorityKeys(client, naming, self._authorities, hsm=hsm)
+        self._home = naming.system_namespace
         self._clock = clock
         self._corrections: Corrections[str] = Corrections(clock)
         self._clear()
@@ -478,7 +478,7 @@ def platform_lists(signers: Mapping[str, Signer]) -> dict[str, PublishedList]:
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
     return PublishRevocationLists(
-        client, context.signers, context.names, context.clock, context.hsm
+        client, context.signers, context.naming, context.clock, context.hsm
     )
 
 
@@ -486,14 +486,14 @@ CONTROLLER = ControllerDeclaration(
     name="revocation-list-publisher",
     long_name="revocation-list-publisher-controller",
     account="revocation-list-publisher",
-    rights=lambda names: (
+    rights=lambda naming: (
         rule(
             READ,
-            names.identity,
+            naming.identity,
             ("certificateauthorities", "credentialrevocations", "issuedcertificates"),
         ),
-        rule(("get",), names.identity, ("signingkeys",)),
-        rule(("update",), names.identity, ("signingkeys/status",)),
+        rule(("get",), naming.identity, ("signingkeys",)),
+        rule(("update",), naming.identity, ("signingkeys/status",)),
     ),
     rights_at_home=lambda names: (
         rule(("create", "delete", "update", *READ), CORE, ("configmaps",)),

@@ -79,7 +79,7 @@ class RevocationPermission(AdmissionPolicy):
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         feed: Feed,
         authorizer: Authorizer,
         *,
@@ -110,7 +110,7 @@ class RevocationPermission(AdmissionPolicy):
         self._accounts = feed.of(ServiceAccount)
         self._keys = feed.of(SigningKey)
         self._secrets = feed.of(Secret)
-        self._rights = CallerRights(names, authorizer)
+        self._rights = CallerRights(naming, authorizer)
         self._repeated = RepeatedRevocations(feed.of(CredentialRevocation), already)
         self._certified = certified
         self._is_ours = is_ours
@@ -121,9 +121,9 @@ class RevocationPermission(AdmissionPolicy):
         self._issuers = issuers
         self._may_be_exchanged = may_be_exchanged
         self._accepts_outside_tokens = accepts_outside_tokens
-        self._names = names
-        self._account_annotation = names.account_name_annotation
-        self._holder_annotation = names.own("revoked-by-holder")
+        self._naming = naming
+        self._account_annotation = naming.account_name_annotation
+        self._holder_annotation = naming.own("revoked-by-holder")
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
         if old is not None or len(new.spec.targets) != 1 or new.spec.cluster:
@@ -466,7 +466,7 @@ class RevocationPermission(AdmissionPolicy):
     def _targets(self, spec: CredentialRevocationSpec) -> Sequence[Target]:
         """The targets of the verb: permission on any of these suffices."""
         if named := spec.certificate or spec.authority:
-            return signer_targets(self._names, REVOKE, named.signer_name)
+            return signer_targets(self._naming, REVOKE, named.signer_name)
         if spec.user:
             name = spec.user.username
             return [Target(verb=REVOKE, is_resource=True, version="*", resource="users", name=name)]
@@ -475,7 +475,7 @@ class RevocationPermission(AdmissionPolicy):
                 Target(
                     verb=REVOKE,
                     is_resource=True,
-                    group=self._names.identity,
+                    group=self._naming.identity,
                     version="*",
                     resource="signingkeys",
                     name=spec.key.name,

@@ -52,15 +52,15 @@ class RevokedCredentials(Protocol):
 class RevokedRequesters(AdmissionPolicy):
     reviews = (CertificateSigningRequest, PodCertificateRequest)
 
-    def __init__(self, names: Naming, feed: Feed, revocations: RevokedCredentials) -> None:
+    def __init__(self, naming: Naming, feed: Feed, revocations: RevokedCredentials) -> None:
         self._revocations = revocations
         self._requests = feed.of(CertificateSigningRequest)
         self._pod_requests = feed.of(PodCertificateRequest)
         self._accounts = feed.of(ServiceAccount)
         self._pods = feed.of(Pod)
         self._policies = feed.of(TokenExchangePolicy)
-        self._credential_id = names.credential_id
-        self._extra = names.extra
+        self._credential_id = naming.credential_id
+        self._extra = naming.extra
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None or old is None or not _is_granted(new, old):

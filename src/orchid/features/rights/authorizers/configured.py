@@ -42,7 +42,7 @@ class Authorization:
         types: Mapping[str, Callable[[], ListingAuthorizer]],
         after_roles: Iterable[ListingAuthorizer],
         *,
-        names: Naming,
+        naming: Naming,
         server: str,
         clock: Clock,
     ) -> None:
@@ -50,7 +50,7 @@ class Authorization:
         no webhook. `after_roles`: authorizers that are asked after RBAC. `server`: the URL of this
         server, for metrics.
         """
-        self._names, self._after_roles, self._clock = names, tuple(after_roles), clock
+        self._naming, self._after_roles, self._clock = naming, tuple(after_roles), clock
         self._compiler = Compiler()
         self.metrics = AuthorizationMetrics(server)
         self._file = source if isinstance(source, Path) else None
@@ -133,7 +133,7 @@ class Authorization:
         )
         remote = FollowedKubeconfig(Path(settings.kubeconfig), monotonic)
         return Webhook(
-            self._names,
+            self._naming,
             JsonEndpoint(remote, timeout=settings.timeout),
             monotonic,
             settings,

@@ -40,7 +40,7 @@ def authorization(
     source = _file(settings.given) if file else _flags(settings)
     try:
         return Authorization(
-            source, types, after_roles, names=settings.names, server=settings.url, clock=clock
+            source, types, after_roles, naming=settings.naming, server=settings.url, clock=clock
         )
     except (ValueError, Refusal) as problem:
         flag = "authorization-config" if file else "authorization-webhook-config-file"

@@ -19,21 +19,21 @@ NO_OPINION = Decision(Verdict.NO_OPINION)
 
 
 class ImpliedRights:
-    def __init__(self, names: Naming, rbac: RBAC) -> None:
+    def __init__(self, naming: Naming, rbac: RBAC) -> None:
         self._rbac = rbac
-        self._group = names.identity
+        self._group = naming.identity
         self._implied_by = {  # creating one of these resources, by a request that is allowed
             "tokenreviewbatches": Target(
                 verb="create",
                 is_resource=True,
-                group=names.authentication,
+                group=naming.authentication,
                 version="v1",
                 resource="tokenreviews",
             ),
             "certificatesearches": Target(
                 verb="list",
                 is_resource=True,
-                group=names.identity,
+                group=naming.identity,
                 version="v1alpha1",
                 resource="issuedcertificates",
             ),

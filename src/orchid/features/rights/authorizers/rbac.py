@@ -155,8 +155,8 @@ class Bindings:
 class RBAC:
     """Decide by roles and bindings; allow or have no opinion."""
 
-    def __init__(self, names: Naming, feed: Feed, offload: Offload) -> None:
-        self._group = names.rbac
+    def __init__(self, naming: Naming, feed: Feed, offload: Offload) -> None:
+        self._group = naming.rbac
         self._feed = feed
         self._offload = offload
         self._roles = feed.of(Role)

@@ -90,7 +90,7 @@ class Unanswered(Exception):
 class Webhook:
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         remote: JsonCall,
         monotonic: Monotonic,
         settings: WebhookSettings | None = None,
@@ -101,7 +101,7 @@ class Webhook:
     ) -> None:
         self._settings = settings or WebhookSettings()
         self._on_failure = Verdict.DENY if self._settings.denies_on_failure else Verdict.NO_OPINION
-        self._api_version = f"{names.authorization}/{self._settings.version}"
+        self._api_version = f"{naming.authorization}/{self._settings.version}"
         self._remote = remote
         self._name = name
         self._conditions = conditions

@@ -120,13 +120,13 @@ def _what(arguments: argparse.Namespace, server: ServerConnection) -> Json:
 
 def group_of(server: ServerConnection, resource: str) -> str:
     """The API group of a resource or of names in rules; raises a Complaint if there is none."""
-    names = server.names
+    naming = server.naming
     unserved = {
-        "audiences": names.identity,
+        "audiences": naming.identity,
         "groups": "",
-        "signers": names.certificates,
-        "uids": names.authentication,
-        "userextras": names.authentication,
+        "signers": naming.certificates,
+        "uids": naming.authentication,
+        "userextras": naming.authentication,
         "users": "",
     }
     if resource in unserved:

@@ -60,7 +60,7 @@ def scope_of(arguments: argparse.Namespace) -> str:
 
 
 def _subject(kind: str, name: str, server: ServerConnection) -> Json:
-    return {"kind": kind, "name": name, "apiGroup": server.names.rbac}
+    return {"kind": kind, "name": name, "apiGroup": server.naming.rbac}
 
 
 def account(namespace: str, name: str) -> Json:
@@ -81,7 +81,7 @@ def grant(server: ServerConnection, role: str, subject: Json, namespace: str) ->
     reference = _role(server, role, namespace)
     name = _binding_name(reference, subject)
     body: Json = {
-        "apiVersion": f"{server.names.rbac}/{VERSION}",
+        "apiVersion": f"{server.naming.rbac}/{VERSION}",
         "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
         "metadata": {"name": name},
         "roleRef": reference,
@@ -103,13 +103,13 @@ def grant_use(server: ServerConnection, policy: str, groups: Sequence[str]) -> N
     """Let groups use an approval policy, by a role for this policy alone."""
     role = f"use-policy:{policy}"
     rule = {
-        "apiGroups": [server.names.identity],
+        "apiGroups": [server.naming.identity],
         "resources": ["approvalpolicies"],
         "resourceNames": [policy],
         "verbs": ["use"],
     }
     body: Json = {
-        "apiVersion": f"{server.names.rbac}/{VERSION}",
+        "apiVersion": f"{server.naming.rbac}/{VERSION}",
         "kind": "ClusterRole",
         "metadata": {"name": role},
         "rules": [rule],
@@ -180,7 +180,7 @@ def _role(server: ServerConnection, role: str, namespace: str) -> Json:
             if refused.status != 404:  # noqa: PLR2004 -- not found: look further
                 raise
             continue
-        return {"apiGroup": server.names.rbac, "kind": kind, "name": role}
+        return {"apiGroup": server.naming.rbac, "kind": kind, "name": role}
     raise Complaint(f"there is no role {role!r}; see: orchid role list")
 
 

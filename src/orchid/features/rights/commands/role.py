@@ -100,7 +100,7 @@ def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
     if arguments.signer and not any("signers" in rule.get("resources", ()) for rule in rules):
         raise Complaint("--signer: none of the copied roles has rights on signers", USAGE)
     body: Json = {
-        "apiVersion": f"{server.names.rbac}/{grants.VERSION}",
+        "apiVersion": f"{server.naming.rbac}/{grants.VERSION}",
         "kind": "Role" if arguments.namespace else "ClusterRole",
         "metadata": {"name": arguments.role},
         "rules": rules,

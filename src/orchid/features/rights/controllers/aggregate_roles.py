@@ -73,8 +73,8 @@ CONTROLLER = ControllerDeclaration(
     name="clusterrole-aggregation",
     long_name="clusterrole-aggregation-controller",
     account="clusterrole-aggregation-controller",
-    rights=lambda names: (
-        rule(("escalate", "patch", "update", *READ), names.rbac, ("clusterroles",)),
+    rights=lambda naming: (
+        rule(("escalate", "patch", "update", *READ), naming.rbac, ("clusterroles",)),
     ),
     build=lambda client, context, events: AggregateRoles(client),
 )

@@ -92,10 +92,10 @@ class ClusterRoleRules(StoredRules[ClusterRole]):
             yield from aggregation_errors(new.aggregation_rule)
 
 
-def declare(names: Naming) -> tuple[Kind[Role], Kind[ClusterRole]]:
+def declare(naming: Naming) -> tuple[Kind[Role], Kind[ClusterRole]]:
     role = Kind(
         type=Role,
-        group=names.rbac,
+        group=naming.rbac,
         version="v1",
         known_versions=("v1alpha1", "v1beta1"),
         plural="roles",
@@ -106,7 +106,7 @@ def declare(names: Naming) -> tuple[Kind[Role], Kind[ClusterRole]]:
     )
     cluster_role = Kind(
         type=ClusterRole,
-        group=names.rbac,
+        group=naming.rbac,
         version="v1",
         known_versions=("v1alpha1", "v1beta1"),
         plural="clusterroles",

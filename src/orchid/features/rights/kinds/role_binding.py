@@ -81,8 +81,8 @@ B = TypeVar("B", RoleBinding, ClusterRoleBinding)
 class Rules(Strategy[B]):
     """The rules of both kinds; they differ in the allowed roles."""
 
-    def __init__(self, names: Naming, *, namespaced: bool) -> None:
-        self._group = names.rbac
+    def __init__(self, naming: Naming, *, namespaced: bool) -> None:
+        self._group = naming.rbac
         self._namespaced = namespaced
         self._role_kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
 
@@ -129,8 +129,8 @@ class Rules(Strategy[B]):
             yield required(path / "namespace")
 
 
-def declare(names: Naming) -> tuple[Kind[RoleBinding], Kind[ClusterRoleBinding]]:
-    group = names.rbac
+def declare(naming: Naming) -> tuple[Kind[RoleBinding], Kind[ClusterRoleBinding]]:
+    group = naming.rbac
     binding = Kind(
         type=RoleBinding,
         group=group,
@@ -139,7 +139,7 @@ def declare(names: Naming) -> tuple[Kind[RoleBinding], Kind[ClusterRoleBinding]]
         plural="rolebindings",
         scope=Scope.NAMESPACED,
         creates_on_update=True,
-        rules=Rules[RoleBinding](names, namespaced=True),
+        rules=Rules[RoleBinding](naming, namespaced=True),
         columns=COLUMNS,
         defaults=lambda sent: with_groups(sent, group),
     )
@@ -151,7 +151,7 @@ def declare(names: Naming) -> tuple[Kind[RoleBinding], Kind[ClusterRoleBinding]]
         plural="clusterrolebindings",
         scope=Scope.CLUSTER,
         creates_on_update=True,
-        rules=Rules[ClusterRoleBinding](names, namespaced=False),
+        rules=Rules[ClusterRoleBinding](naming, namespaced=False),
         columns=COLUMNS,
         defaults=lambda sent: with_groups(sent, group),
     )

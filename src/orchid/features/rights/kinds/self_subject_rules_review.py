@@ -95,10 +95,10 @@ class ListRules:
         )
 
 
-def declare(names: Naming, rules: RuleLister) -> Kind[SelfSubjectRulesReview]:
+def declare(naming: Naming, rules: RuleLister) -> Kind[SelfSubjectRulesReview]:
     return Kind(
         type=SelfSubjectRulesReview,
-        group=names.authorization,
+        group=naming.authorization,
         version="v1",
         known_versions=("v1beta1",),
         plural="selfsubjectrulesreviews",

@@ -213,7 +213,7 @@ class Reviewing(Generic[R]):
 
 
 def declare(
-    names: Naming, authorizer: Authorizer
+    naming: Naming, authorizer: Authorizer
 ) -> tuple[
     Kind[SubjectAccessReview], Kind[LocalSubjectAccessReview], Kind[SelfSubjectAccessReview]
 ]:
@@ -223,7 +223,7 @@ def declare(
         subject: Callable[[R, Request], UserInfo],
         scope: Scope = Scope.CLUSTER,
     ) -> Kind[R]:
-        group = names.authorization
+        group = naming.authorization
         return Kind(
             type=type_,
             group=group,

@@ -70,11 +70,11 @@ def state_of(server: ServerConnection) -> SealingState:
     return SealingState(
         counts,
         {
-            lease["metadata"]["name"]: _keys(lease, f"{server.names.identity}/opens")
+            lease["metadata"]["name"]: _keys(lease, f"{server.naming.identity}/opens")
             for lease in leases
         },
         {
-            lease["metadata"]["name"]: _keys(lease, f"{server.names.identity}/seals")
+            lease["metadata"]["name"]: _keys(lease, f"{server.naming.identity}/seals")
             for lease in leases
         },
     )
@@ -193,13 +193,13 @@ def _write(file: Path, text: bytes) -> None:
 
 
 def _leases(server: ServerConnection) -> str:
-    names = server.names
-    home = names.system_namespace
-    return path("apis", names.coordination, "v1", "namespaces", home, "leases")
+    naming = server.naming
+    home = naming.system_namespace
+    return path("apis", naming.coordination, "v1", "namespaces", home, "leases")
 
 
 def _is_live_server(lease: Json, server: ServerConnection) -> bool:
-    if f"{server.names.identity}/server" not in (lease["metadata"].get("labels") or {}):
+    if f"{server.naming.identity}/server" not in (lease["metadata"].get("labels") or {}):
         return False
     renewed = times.parse((lease.get("spec") or {}).get("renewTime"))
     return renewed is not None and (times.now() - renewed).total_seconds() < SERVER_LASTS

@@ -35,7 +35,7 @@ class BootstrapTokenAuthenticator:
         feed: Feed,
         clock: Clock,
         api_audiences: Audiences,
-        names: Naming,
+        naming: Naming,
         revocations: Revocations | None = None,
     ) -> None:
         self._feed = feed
@@ -43,9 +43,9 @@ class BootstrapTokenAuthenticator:
         self._secrets = feed.of(Secret)
         self._clock = clock
         self._audiences = api_audiences
-        self._namespace = names.system_namespace
-        self._type = names.bootstrap_token_type
-        self._bound_node_name = names.bound_node_name
+        self._namespace = naming.system_namespace
+        self._type = naming.bootstrap_token_type
+        self._bound_node_name = naming.bound_node_name
 
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         form = _TOKEN.fullmatch(token)

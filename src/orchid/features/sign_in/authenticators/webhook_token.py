@@ -68,7 +68,7 @@ class WebhookTokenAuthenticator:
         post: Callable[[bytes], Awaitable[bytes]],
         clock: Clock,
         api_audiences: Audiences,
-        names: Naming,
+        naming: Naming,
         times: WebhookTimes = WebhookTimes(),  # noqa: B008 - frozen
         *,
         revocations: Revocations | None = None,
@@ -76,10 +76,10 @@ class WebhookTokenAuthenticator:
         self._post = post
         self._clock = clock
         self._audiences = api_audiences
-        self._api_version = f"{names.authentication}/v1"
+        self._api_version = f"{naming.authentication}/v1"
         self._times = times
         self._revocations = revocations
-        self._id_key = names.credential_id
+        self._id_key = naming.credential_id
         self._key = secrets.token_bytes(32)
         self._cache: dict[bytes, _CacheEntry] = {}
         self._room = asyncio.Semaphore(MOST_AT_ONCE)

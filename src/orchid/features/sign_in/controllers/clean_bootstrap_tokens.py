@@ -22,13 +22,13 @@ class CleanBootstrapTokens(Controller[Secret]):
     name = "tokencleaner"
     workers = 1
 
-    def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
+    def __init__(self, client: Client, clock: Clock, naming: Naming) -> None:
         selection = ListSelection(
-            Secret, names.system_namespace, fields=f"type={names.bootstrap_token_type}"
+            Secret, naming.system_namespace, fields=f"type={naming.bootstrap_token_type}"
         )
         super().__init__(client, selection)
         self._clock = clock
-        self._type = names.bootstrap_token_type
+        self._type = naming.bootstrap_token_type
 
     async def reconcile(self, secret: Secret) -> float | None:
         text = secret.data.get("expiration", b"")
@@ -56,12 +56,12 @@ CONTROLLER = ControllerDeclaration(
     name="tokencleaner",
     long_name="token-cleaner-controller",
     account="token-cleaner",
-    rights=lambda names: (
+    rights=lambda naming: (
         rule(("delete", *READ), CORE, ("secrets",)),
-        may_record_events(names),
+        may_record_events(naming),
     ),
     in_system_namespace=True,
     build=lambda client, context, events: CleanBootstrapTokens(
-        client, context.clock, context.names
+        client, context.clock, context.naming
     ),
 )

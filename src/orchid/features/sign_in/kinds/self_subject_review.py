@@ -41,10 +41,10 @@ class AnswerCaller:
         )
 
 
-def declare(names: Naming) -> Kind[SelfSubjectReview]:
+def declare(naming: Naming) -> Kind[SelfSubjectReview]:
     return Kind(
         type=SelfSubjectReview,
-        group=names.authentication,
+        group=naming.authentication,
         version="v1",
         known_versions=("v1alpha1", "v1beta1"),
         plural="selfsubjectreviews",

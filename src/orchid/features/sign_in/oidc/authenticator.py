@@ -46,14 +46,14 @@ class OidcAuthenticator:
         issuers: Sequence[IssuerSettings],
         clock: Clock,
         api_audiences: Audiences,
-        names: Naming,
+        naming: Naming,
         *,
         fetch: Callable[[IssuerSettings], Fetch] = fetching,
         revocations: Revocations | None = None,
     ) -> None:
         self._clock = clock
         self._audiences = api_audiences
-        self._names = names
+        self._naming = naming
         self._revocations = revocations
         self._settings = {issuer.url: issuer for issuer in issuers}
         self._keys = {issuer.url: KeySet(()) for issuer in issuers}
@@ -129,7 +129,7 @@ class OidcAuthenticator:
     def _user(self, token: _Token, settings: IssuerSettings) -> UserInfo:
         if token.outcome is None:
             try:
-                token.outcome = user_of(token.claims, settings, self._names)
+                token.outcome = user_of(token.claims, settings, self._naming)
             except Rejected as refusal:
                 token.outcome = str(refusal)
         if isinstance(token.outcome, str):

@@ -94,9 +94,9 @@ class SentUserRule(Sent, frozen=True):
 class ClaimSettings:
     """Validates mappings and rules, and converts them. One for all issuers of a file."""
 
-    def __init__(self, names: Naming) -> None:
+    def __init__(self, naming: Naming) -> None:
         self._compiler = Compiler()
-        self._reserved = sorted({names.group_domain, names.domain, names.user_extra_domain})
+        self._reserved = sorted({naming.group_domain, naming.domain, naming.user_extra_domain})
 
     def mapping(self, sent: SentMapping | SentUidMapping) -> ClaimOrExpression | None:
         if sent.expression:

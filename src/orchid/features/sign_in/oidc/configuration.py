@@ -110,17 +110,17 @@ class _File(Sent, frozen=True):
 
 
 def read_configuration(
-    text: str | bytes, names: Naming, own_issuers: Collection[str] = ()
+    text: str | bytes, naming: Naming, own_issuers: Collection[str] = ()
 ) -> Configuration:
     """Parse and validate an AuthenticationConfiguration (YAML or JSON)."""
     sent = decoded(text, _File)
-    api_version = f"{names.server_config}/v1"
+    api_version = f"{naming.server_config}/v1"
     if sent.kind != "AuthenticationConfiguration" or sent.api_version != api_version:
         raise InvalidConfiguration(
             f"expected kind AuthenticationConfiguration of apiVersion {api_version}, "
             f"found {sent.kind!r} of {sent.api_version!r}"
         )
-    claims = ClaimSettings(names)
+    claims = ClaimSettings(naming)
     try:
         errors = [*_errors(sent.jwt, own_issuers, claims), *_anonymous_errors(sent.anonymous)]
     except LibraryMissing as problem:

@@ -22,14 +22,14 @@ Extra = dict[str, tuple[str, ...]]
 _EXPRESSION = "error evaluating {} claim expression"
 
 
-def user_of(claims: Payload, settings: IssuerSettings, names: Naming) -> UserInfo:
+def user_of(claims: Payload, settings: IssuerSettings, naming: Naming) -> UserInfo:
     """Map claims, then apply the rules for claims and for users."""
     variables = ExpressionInput(claims)
     user = UserInfo(
         username=_username(claims, settings.username, variables),
         groups=_groups(claims, settings.groups, variables),
         uid=_uid(claims, settings.uid, variables),
-        extra=_extra(claims, settings.extra, variables, names.credential_id),
+        extra=_extra(claims, settings.extra, variables, naming.credential_id),
     )
     for claim, expected in settings.required_claims:
         _require(claims, claim, expected)

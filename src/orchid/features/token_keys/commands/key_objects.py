@@ -19,7 +19,7 @@ def create(server: ServerConnection, spec: Json) -> Json:
     return server.post(
         url(server),
         {
-            "apiVersion": f"{server.names.identity}/{VERSION}",
+            "apiVersion": f"{server.naming.identity}/{VERSION}",
             "kind": KIND,
             "metadata": {"name": name},
             "spec": spec,
@@ -28,11 +28,11 @@ def create(server: ServerConnection, spec: Json) -> Json:
 
 
 def url(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, VERSION, "signingkeys", *parts)
+    return path("apis", server.naming.identity, VERSION, "signingkeys", *parts)
 
 
 def authorities(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, VERSION, "certificateauthorities", *parts)
+    return path("apis", server.naming.identity, VERSION, "certificateauthorities", *parts)
 
 
 def authority_of(key: Json) -> str:

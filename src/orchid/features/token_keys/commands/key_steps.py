@@ -191,7 +191,7 @@ def retire(arguments: argparse.Namespace) -> int:
 
 def remark_consumers(server: ServerConnection, authority: str) -> None:
     """Print how many known clients of the authority's bundle have not fetched it yet."""
-    bundle = path("apis", server.names.identity, VERSION, "publishedbundles", authority)
+    bundle = path("apis", server.naming.identity, VERSION, "publishedbundles", authority)
     try:
         consumers = (server.get(bundle).get("status") or {}).get("consumers") or {}
     except CommandRefused as refused:

@@ -103,13 +103,13 @@ class RotateKeys(Controller[SigningKey]):
     def __init__(
         self,
         client: Client,
-        names: Naming,
+        naming: Naming,
         clock: Clock,
         events: EventRecorder,
         times: RotationTimes,
     ) -> None:
         super().__init__(client, ListSelection(SigningKey))
-        self._names = names
+        self._naming = naming
         self._clock = clock
         self._events = events
         self._times = times
@@ -117,13 +117,13 @@ class RotateKeys(Controller[SigningKey]):
         self.named: dict[str, str] = {}  # the authority of every key, also of others, by name
         self._authority_of: dict[str, str] = {}  # by the name of a key, and of its Secret
         self._listed = asyncio.Event()
-        self._servers = LiveServers(names, clock.monotonic)
+        self._servers = LiveServers(naming, clock.monotonic)
         self._revocations: dict[str, CredentialRevocation] = {}  # those that name a key
         self._secrets: set[str] = set()  # names of Secrets in the system namespace
         self._refreshed: dict[str, object] = {}  # what the last status of each key was made from
         self._reported: dict[tuple[str, str], datetime] = {}  # the last event about a blocked step
-        home = names.system_namespace
-        servers = ListSelection(Lease, namespace=home, labels=f"{server_label(names)}=true")
+        home = naming.system_namespace
+        servers = ListSelection(Lease, namespace=home, labels=f"{server_label(naming)}=true")
         self.triggers = (
             Trigger(servers, self._on_lease),
             Trigger(ListSelection(CredentialRevocation), self._on_revocation),
@@ -381,7 +381,7 @@ class RotateKeys(Controller[SigningKey]):
         for key in stored:
             secret = self._secret_of(key).name
             if self._is_past(key, now) and self._is_deletable(key) and secret in self._secrets:
-                await self._client.delete(Secret, secret, self._names.system_namespace)
+                await self._client.delete(Secret, secret, self._naming.system_namespace)
                 self._secrets.discard(secret)
                 return True
             since = key.status.times.retired
@@ -402,12 +402,12 @@ class RotateKeys(Controller[SigningKey]):
         """Whether the server made the Secret with the private key; users delete their own."""
         secret = self._secret_of(key)
         is_ours = key.spec.secret_ref is None or key.status.source == MADE or not key.spec.authority
-        return is_ours and secret.namespace == self._names.system_namespace
+        return is_ours and secret.namespace == self._naming.system_namespace
 
     def is_lost(self, key: SigningKey) -> bool:
         """Whether the Secret with a private key is gone; keys elsewhere are not watched."""
         secret = self._secret_of(key)
-        is_watched = not key.hsm_label and secret.namespace == self._names.system_namespace
+        is_watched = not key.hsm_label and secret.namespace == self._naming.system_namespace
         return is_watched and secret.name not in self._secrets
 
     def is_unusable(self, key: SigningKey) -> bool:
@@ -416,7 +416,7 @@ class RotateKeys(Controller[SigningKey]):
         return self.is_lost(key) and (born is None or self._clock.now() - born > ALLOWANCE)
 
     def _secret_of(self, key: SigningKey) -> SecretReference:
-        return key_location(key, self._names.system_namespace)
+        return key_location(key, self._naming.system_namespace)
 
     async def _retired(self, key: SigningKey) -> bool:
         """Retire a key of which the last status reports that nothing depends on it."""
@@ -540,20 +540,20 @@ def _reasons(refusal: ApiError) -> str:
     return "; ".join(texts) or refusal.message
 
 
-def rights(names: Naming) -> tuple[PolicyRule, ...]:
+def rights(naming: Naming) -> tuple[PolicyRule, ...]:
     """Rights of a controller that rotates keys."""
     steps = ("activate", "create", "delete", "retire", "update", *READ)
     return (
-        rule(steps, names.identity, ("signingkeys",)),
-        rule(("update",), names.identity, ("signingkeys/status",)),
-        rule(("list", "watch"), names.identity, ("credentialrevocations",)),
-        may_record_events(names),
+        rule(steps, naming.identity, ("signingkeys",)),
+        rule(("update",), naming.identity, ("signingkeys/status",)),
+        rule(("list", "watch"), naming.identity, ("credentialrevocations",)),
+        may_record_events(naming),
     )
 
 
-def rights_at_home(names: Naming) -> tuple[PolicyRule, ...]:
+def rights_at_home(naming: Naming) -> tuple[PolicyRule, ...]:
     """Its rights in the system namespace: private keys that may no longer sign, and servers."""
     return (
         rule(("delete", "list", "watch"), CORE, ("secrets",)),
-        rule(("list", "watch"), names.coordination, ("leases",)),
+        rule(("list", "watch"), naming.coordination, ("leases",)),
     )

@@ -47,13 +47,13 @@ class RotateTokenKeys(RotateKeys):
     def __init__(
         self,
         client: Client,
-        names: Naming,
+        naming: Naming,
         clock: Clock,
         events: EventRecorder,
         rotation: KeyRotation,
     ) -> None:
         times = RotationTimes(rotation.publish_time, rotation.retention)
-        super().__init__(client, names, clock, events, times)
+        super().__init__(client, naming, clock, events, times)
         self._rotation = rotation
         self._unloaded: dict[str, float] = {}  # since when a server does not report a key
 
@@ -132,7 +132,7 @@ class RotateTokenKeys(RotateKeys):
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
     rotation = context.part(KeyRotation)
     assert rotation is not None  # a part of this feature
-    return RotateTokenKeys(client, context.names, context.clock, events, rotation)
+    return RotateTokenKeys(client, context.naming, context.clock, events, rotation)
 
 
 CONTROLLER = ControllerDeclaration(

@@ -279,10 +279,10 @@ class StatusRules(ConditionRules[SigningKey]):
             yield invalid(LIST_NUMBER, number, "must not decrease")
 
 
-def declare(names: Naming) -> Kind[SigningKey]:
+def declare(naming: Naming) -> Kind[SigningKey]:
     return Kind(
         type=SigningKey,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1beta1",),
         plural="signingkeys",

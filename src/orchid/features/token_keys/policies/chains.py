@@ -58,7 +58,7 @@ class SigningKeyChains(AdmissionPolicy):
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         feed: Feed,
         authorizer: Authorizer,
         *,
@@ -69,7 +69,7 @@ class SigningKeyChains(AdmissionPolicy):
         """`authority_keys`: those of an authority. `references`: where their private keys are."""
         self._feed = feed
         self._authorities = feed.of(CertificateAuthority)
-        self._rights = CallerRights(names, authorizer)
+        self._rights = CallerRights(naming, authorizer)
         self._authority_keys = authority_keys
         self._references = references
         self._private_keys = private_keys

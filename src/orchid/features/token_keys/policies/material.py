@@ -100,7 +100,7 @@ class SigningKeyMaterial(AdmissionPolicy):
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         feed: Feed,
         authorizer: Authorizer,
         randomness: Randomness,
@@ -118,13 +118,13 @@ class SigningKeyMaterial(AdmissionPolicy):
         `references`: where private keys are. `unsealed`: why no private key may be stored here;
         empty if it may.
         """
-        self._names = names
+        self._naming = naming
         self._feed = feed
         self._keys = feed.of(SigningKey)
         self._authorities = feed.of(CertificateAuthority)
         self._clusters = feed.of(Cluster)
         self._secrets = feed.of(Secret)
-        self._rights = CallerRights(names, authorizer)
+        self._rights = CallerRights(naming, authorizer)
         self._random = randomness
         self._publish_time = publish_time
         self._authority_keys = authority_keys
@@ -330,7 +330,7 @@ class SigningKeyMaterial(AdmissionPolicy):
             records.append(self._record(request, new, status.certificate, signer, text))
         if status.cross_certificate:
             text = f"The signer of the authority {authority.name} certified its key {new.name}."
-            signer = recording_signer(authority, self._names)
+            signer = recording_signer(authority, self._naming)
             records.append(self._record(request, new, status.cross_certificate, signer, text))
         return records
 
@@ -355,7 +355,7 @@ class SigningKeyMaterial(AdmissionPolicy):
     ) -> tuple[Object, ...]:
         private, objects = self._private.pop(request, None), self._certified.pop(request, [])
         if private is not None:
-            secret = private_key_secret(self._names, kind, new, private, self._random.uid())
+            secret = private_key_secret(self._naming, kind, new, private, self._random.uid())
             objects.append(secret)
         if (first := self._lists.pop(request, None)) is not None:
             objects += self._stored_list(new, first)
@@ -363,7 +363,7 @@ class SigningKeyMaterial(AdmissionPolicy):
 
     def _stored_list(self, key: SigningKey, first: FirstList) -> list[Object]:
         """The ConfigMap of a key's first list; none if an earlier key of that name left one."""
-        home, name = self._names.system_namespace, key.status.revocation_list
+        home, name = self._naming.system_namespace, key.status.revocation_list
         maps = self._feed.of(ConfigMap)
         if maps.get(home, stored_list.head_name(name)) is not None:
             return []  # the publisher replaces it
@@ -424,9 +424,9 @@ class SigningKeyMaterial(AdmissionPolicy):
             await require_import(self._rights, request, kind, new)
 
 
-def recording_signer(authority: CertificateAuthority, names: Naming) -> str:
+def recording_signer(authority: CertificateAuthority, naming: Naming) -> str:
     """The signer under which the cross certificates of an authority are in the inventory."""
-    return authority.spec.signer_name or names.legacy_signer
+    return authority.spec.signer_name or naming.legacy_signer
 
 
 async def create_key(algorithm: str) -> keys.TokenKey:
@@ -438,7 +438,7 @@ async def create_key(algorithm: str) -> keys.TokenKey:
 
 
 def private_key_secret(
-    names: Naming, kind: Kind[Any], key: SigningKey, data: Mapping[str, bytes], uid: str
+    naming: Naming, kind: Kind[Any], key: SigningKey, data: Mapping[str, bytes], uid: str
 ) -> Secret:
     """The Secret with the private key of a SigningKey; it is deleted with its owner."""
     return Secret(
@@ -446,13 +446,13 @@ def private_key_secret(
         api_version="v1",
         metadata=ObjectMeta(
             name=key.secret_name,
-            namespace=names.system_namespace,
+            namespace=naming.system_namespace,
             uid=uid,
             creation_timestamp=key.metadata.creation_timestamp,
-            annotations={names.description_annotation: f"Private key of SigningKey {key.name}"},
+            annotations={naming.description_annotation: f"Private key of SigningKey {key.name}"},
             owner_references=(owner_of(kind, key),),
         ),
-        type=names.own("tls") if CERTIFICATE in data else "Opaque",
+        type=naming.own("tls") if CERTIFICATE in data else "Opaque",
         data=dict(data),
     )
 

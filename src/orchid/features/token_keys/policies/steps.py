@@ -61,7 +61,7 @@ class SigningKeySteps(AdmissionPolicy):
 
     def __init__(
         self,
-        names: Naming,
+        naming: Naming,
         feed: Feed,
         authorizer: Authorizer,
         *,
@@ -75,7 +75,7 @@ class SigningKeySteps(AdmissionPolicy):
         keys. `conditions`: those of the purpose of a key. `keys_of`: the keys of an authority.
         `publish_time`: as given, and in seconds.
         """
-        self._names = names
+        self._naming = naming
         self._feed = feed
         self._keys = feed.of(SigningKey)
         self._secrets = feed.of(Secret)
@@ -172,7 +172,7 @@ class SigningKeySteps(AdmissionPolicy):
         return self._conditions(key).activation_reasons(key, self._servers(), now)
 
     def _secret_of(self, key: SigningKey) -> SecretReference:
-        return key_location(key, self._names.system_namespace)
+        return key_location(key, self._naming.system_namespace)
 
     def _is_lost(self, key: SigningKey) -> bool:
         """Whether the Secret with the private key is gone."""

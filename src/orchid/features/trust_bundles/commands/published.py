@@ -69,7 +69,7 @@ def _publish(arguments: argparse.Namespace, server: ServerConnection) -> int:
         if refused.status != NOT_FOUND:
             raise
         new = {
-            "apiVersion": f"{server.names.identity}/v1beta1",
+            "apiVersion": f"{server.naming.identity}/v1beta1",
             "kind": "PublishedBundle",
             "metadata": {"name": arguments.name},
             "spec": spec,
@@ -184,7 +184,7 @@ def _stored(server: ServerConnection, name: str) -> tuple[Json | None, Json]:
     from orchid.features.trust_bundles import stored_edition
 
     url = path(
-        "api", "v1", "namespaces", server.names.system_namespace, "configmaps",
+        "api", "v1", "namespaces", server.naming.system_namespace, "configmaps",
         stored_edition.consumers_name(name),
     )  # fmt: skip
     try:
@@ -215,7 +215,7 @@ def _store(server: ServerConnection, stored: Json, seen: Json) -> Json:
 
 
 def _url(server: ServerConnection, *parts: str) -> str:
-    return path("apis", server.names.identity, "v1beta1", "publishedbundles", *parts)
+    return path("apis", server.naming.identity, "v1beta1", "publishedbundles", *parts)
 
 
 def _moment(sequence: int) -> str:

@@ -68,14 +68,14 @@ class PublishBundles(Controller[PublishedBundle]):
         self,
         client: Client,
         signers: Mapping[str, Signer],
-        names: Naming,
+        naming: Naming,
         clock: Clock,
         events: EventRecorder,
     ) -> None:
         """`signers`: those of the platform; a bundle is created for each of their authorities."""
         super().__init__(client, ListSelection(PublishedBundle))
-        self._names = names
-        self._home = names.system_namespace
+        self._naming = naming
+        self._home = naming.system_namespace
         self._clock = clock
         self._events = events
         self._corrections: Corrections[str] = Corrections(
@@ -91,7 +91,7 @@ class PublishBundles(Controller[PublishedBundle]):
         mine = ListSelection(
             ConfigMap,
             self._home,
-            labels=stored_edition.label(names),
+            labels=stored_edition.label(naming),
             existing=False,
             read_as=Object,
         )
@@ -268,7 +268,7 @@ class PublishBundles(Controller[PublishedBundle]):
         name = stored_edition.edition_name(bundle.name, sequence)
         data = {stored_edition.PEM: content.pem.decode()}
         new = stored_edition.owned_map(
-            bundle, kind.api_version, self._names, name, data=data, immutable=True
+            bundle, kind.api_version, self._naming, name, data=data, immutable=True
         )
         try:
             await self._client.create(new)
@@ -294,7 +294,7 @@ class PublishBundles(Controller[PublishedBundle]):
 
     async def _editions(self, bundle: PublishedBundle) -> list[tuple[int, Object]]:
         """The ConfigMaps with editions of a bundle, by sequence."""
-        labels = f"{stored_edition.label(self._names)}={bundle.metadata.uid}"
+        labels = f"{stored_edition.label(self._naming)}={bundle.metadata.uid}"
         selection = ListSelection(ConfigMap, self._home, labels=labels, read_as=Object)
         return [
             (number, config_map)
@@ -371,19 +371,19 @@ def pause(content: AnchorSet, now: datetime) -> float:
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> PublishBundles:
-    return PublishBundles(client, context.signers, context.names, context.clock, events)
+    return PublishBundles(client, context.signers, context.naming, context.clock, events)
 
 
 CONTROLLER = ControllerDeclaration(
     name="bundle-publisher",
     long_name="publishedbundle-controller",
     account="published-bundle-controller",
-    rights=lambda names: (
-        rule(("create", *READ), names.identity, ("publishedbundles",)),
-        rule(("update",), names.identity, ("publishedbundles/status",)),
-        rule(READ, names.identity, ("certificateauthorities",)),
-        rule(READ, names.certificates, ("clustertrustbundles",)),
-        may_record_events(names),
+    rights=lambda naming: (
+        rule(("create", *READ), naming.identity, ("publishedbundles",)),
+        rule(("update",), naming.identity, ("publishedbundles/status",)),
+        rule(READ, naming.identity, ("certificateauthorities",)),
+        rule(READ, naming.certificates, ("clustertrustbundles",)),
+        may_record_events(naming),
     ),
     rights_at_home=lambda names: (rule(("create", "delete", *READ), CORE, ("configmaps",)),),
     build=build,

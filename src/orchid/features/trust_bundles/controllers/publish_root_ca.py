@@ -31,14 +31,14 @@ class PublishRootCA(Controller[Namespace]):
     name = "root-ca-certificate-publisher"
 
     def __init__(
-        self, client: Client, bundle: Callable[[], str], names: Naming, clock: Clock
+        self, client: Client, bundle: Callable[[], str], naming: Naming, clock: Clock
     ) -> None:
         super().__init__(client, ListSelection(Namespace))
         self._bundle = bundle
         self._corrections: Corrections[tuple[str, str]] = Corrections(clock)
-        self._name = names.root_ca_config_map
-        self._annotation = names.description_annotation
-        self._description = names.root_ca_description
+        self._name = naming.root_ca_config_map
+        self._annotation = naming.description_annotation
+        self._description = naming.root_ca_description
         maps = ListSelection(
             ConfigMap, fields=f"metadata.name={self._name}", existing=False, read_as=Object
         )
@@ -88,7 +88,7 @@ async def namespace_of(event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
     if not context.root_ca():
         return None
-    return PublishRootCA(client, context.root_ca, context.names, context.clock)
+    return PublishRootCA(client, context.root_ca, context.naming, context.clock)
 
 
 CONTROLLER = ControllerDeclaration(
@@ -96,10 +96,10 @@ CONTROLLER = ControllerDeclaration(
     long_name="root-ca-certificate-publisher-controller",
     other_names=("root-ca-cert-publisher",),
     account="root-ca-cert-publisher",
-    rights=lambda names: (
+    rights=lambda naming: (
         rule(READ, CORE, ("namespaces",)),
         rule(("create", "update", *READ), CORE, ("configmaps",)),
-        may_record_events(names),
+        may_record_events(naming),
     ),
     build=build,
 )

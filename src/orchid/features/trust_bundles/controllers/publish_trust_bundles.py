@@ -121,7 +121,7 @@ def is_past(text: str, now: datetime) -> bool:
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
     anchors = {name: _anchor(signer) for name, signer in context.signers.items()}
-    alone = context.names.server_serving_signer
+    alone = context.naming.server_serving_signer
     if context.root_ca():
         anchors[alone] = context.root_ca
     return PublishTrustBundles(client, anchors, context.clock, alone=alone) if anchors else None
@@ -136,16 +136,16 @@ CONTROLLER = ControllerDeclaration(
     name="trust-bundle-publisher",
     long_name="clustertrustbundle-publisher-controller",
     account="{component}-apiserver-serving-clustertrustbundle-publisher",
-    rights=lambda names: (
+    rights=lambda naming: (
         rule(
             ("attest",),
-            names.certificates,
+            naming.certificates,
             ("signers",),
-            names.server_serving_signer,
-            *names.issuing_signers,
+            naming.server_serving_signer,
+            *naming.issuing_signers,
         ),
-        rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
-        may_record_events(names),
+        rule(("create", "delete", "update", *READ), naming.certificates, ("clustertrustbundles",)),
+        may_record_events(naming),
     ),
     build=build,
 )

@@ -68,10 +68,10 @@ class Rules(Strategy[ClusterTrustBundle]):
         yield from immutable(SIGNER, new.spec.signer_name, old.spec.signer_name)
 
 
-def declare(names: Naming) -> Kind[ClusterTrustBundle]:
+def declare(naming: Naming) -> Kind[ClusterTrustBundle]:
     return Kind(
         type=ClusterTrustBundle,
-        group=names.certificates,
+        group=naming.certificates,
         version="v1beta1",
         versions=("v1",),
         known_versions=("v1alpha1",),

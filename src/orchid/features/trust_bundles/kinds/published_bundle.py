@@ -204,10 +204,10 @@ class StatusRules(ConditionRules[PublishedBundle]):
             yield too_many(path, len(new.status.editions), MOST_EDITIONS)
 
 
-def declare(names: Naming) -> Kind[PublishedBundle]:
+def declare(naming: Naming) -> Kind[PublishedBundle]:
     return Kind(
         type=PublishedBundle,
-        group=names.identity,
+        group=naming.identity,
         version="v1alpha1",
         versions=("v1beta1",),
         plural="publishedbundles",

@@ -39,10 +39,10 @@ class WebSocketAuthenticator(BearerAuthenticator):
     """Authenticate by a subprotocol entry, the only credential of a browser's WebSocket."""
 
     def __init__(
-        self, tokens: TokenAuthenticator, api_audiences: tuple[str, ...], names: Naming
+        self, tokens: TokenAuthenticator, api_audiences: tuple[str, ...], naming: Naming
     ) -> None:
         super().__init__(tokens, api_audiences)
-        self._prefix = names.websocket_bearer
+        self._prefix = naming.websocket_bearer
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
         offered = presented.headers.get("sec-websocket-protocol")

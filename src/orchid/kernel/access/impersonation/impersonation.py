@@ -42,10 +42,10 @@ class Impersonated(NamedTuple):
 
 
 class Impersonation:
-    def __init__(self, names: Naming, authorizer: Authorizer, monotonic: Monotonic) -> None:
+    def __init__(self, naming: Naming, authorizer: Authorizer, monotonic: Monotonic) -> None:
         self._monotonic = monotonic
         self.metrics = ImpersonationMetrics()
-        self._modes = all_modes(names, CountedAuthorizer(authorizer, self.metrics, monotonic))
+        self._modes = all_modes(naming, CountedAuthorizer(authorizer, self.metrics, monotonic))
         self._last_modes: OrderedDict[str, LegacyMode] = OrderedDict()
 
     async def apply(

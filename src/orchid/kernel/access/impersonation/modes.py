@@ -58,9 +58,9 @@ class LegacyMode:
     verb = "impersonate"
     constraint = ""  # for the audit record
 
-    def __init__(self, names: Naming, authorizer: Authorizer) -> None:
+    def __init__(self, naming: Naming, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._authentication = names.authentication
+        self._authentication = naming.authentication
         self._name_group = ""  # the API group of names and groups; uids and extras have their own
 
     async def become(self, caller: UserInfo, wanted: UserInfo, target: Target) -> UserInfo | None:
@@ -127,9 +127,9 @@ class LegacyMode:
 class ConstrainedMode(LegacyMode):
     """Both the request and the identity need a permission for this mode."""
 
-    def __init__(self, names: Naming, authorizer: Authorizer, name: str, applies: Applies) -> None:
-        super().__init__(names, authorizer)
-        self._name_group = names.authentication
+    def __init__(self, naming: Naming, authorizer: Authorizer, name: str, applies: Applies) -> None:
+        super().__init__(naming, authorizer)
+        self._name_group = naming.authentication
         self._applies = applies
         self.name = name
         self.verb = self.constraint = f"impersonate:{name}"
@@ -185,15 +185,15 @@ class AssociatedNodeMode(ConstrainedMode):
     but not the values, which include the node's name.
     """
 
-    def __init__(self, names: Naming, authorizer: Authorizer) -> None:
-        node_key, self._keys = names.node_name_extra, names.associated_node_keys_extra
+    def __init__(self, naming: Naming, authorizer: Authorizer) -> None:
+        node_key, self._keys = naming.node_name_extra, naming.associated_node_keys_extra
 
         def applies(caller: UserInfo, wanted: UserInfo) -> bool:
             node = only_node(caller, wanted) and node_of(wanted.username)
             is_account = account_of(caller.username) is not None
             return bool(node) and is_account and caller.extra.get(node_key) == (node,)
 
-        super().__init__(names, authorizer, "associated-node", applies)
+        super().__init__(naming, authorizer, "associated-node", applies)
 
     async def _require(self, caller: UserInfo, target: Target) -> None:
         without_values = {self._keys: tuple(sorted(caller.extra))}
@@ -203,7 +203,7 @@ class AssociatedNodeMode(ConstrainedMode):
         return self._question("nodes", EVERY)
 
 
-def all_modes(names: Naming, authorizer: Authorizer) -> tuple[LegacyMode, ...]:
+def all_modes(naming: Naming, authorizer: Authorizer) -> tuple[LegacyMode, ...]:
     """Every mode, in the order in which they are tried."""
     constrained = {
         "arbitrary-node": only_node,
@@ -211,9 +211,9 @@ def all_modes(names: Naming, authorizer: Authorizer) -> tuple[LegacyMode, ...]:
         "user-info": somebody_else,
     }
     return (
-        AssociatedNodeMode(names, authorizer),
-        *(ConstrainedMode(names, authorizer, *mode) for mode in constrained.items()),
-        LegacyMode(names, authorizer),
+        AssociatedNodeMode(naming, authorizer),
+        *(ConstrainedMode(naming, authorizer, *mode) for mode in constrained.items()),
+        LegacyMode(naming, authorizer),
     )
 
 

@@ -34,7 +34,7 @@ class Verbs(msgspec.Struct, frozen=True):
         store: Store,
         feed: Feed,
         admission: Admission,
-        names: Naming,
+        naming: Naming,
         randomness: Randomness,
         *,
         offload: Offload,
@@ -42,15 +42,17 @@ class Verbs(msgspec.Struct, frozen=True):
     ) -> "Verbs":
         """`is_stale` reports keys whose values should be written again unchanged."""
         objects, ownership = Objects(store, feed, is_stale), Ownership()
-        listing = Listing(store, feed, names, offload)
+        listing = Listing(store, feed, naming, offload)
         creating = Creating(objects, admission, ownership, randomness, offload)
         updating = Updating(objects, admission, ownership, offload)
         return cls(
             reading=Reading(feed),
             listing=listing,
-            watching=Watching(feed, names, offload),
+            watching=Watching(feed, naming, offload),
             creating=creating,
             updating=updating,
-            patching=Patching(objects, creating, updating, ownership, names=names, offload=offload),
+            patching=Patching(
+                objects, creating, updating, ownership, naming=naming, offload=offload
+            ),
             deleting=Deleting(objects, admission, listing),
         )

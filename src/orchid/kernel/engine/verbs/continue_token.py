@@ -39,23 +39,23 @@ class _Token(Wire):
     start: str = ""
 
 
-def encode(last_key: str, revision: int, names: Naming) -> str:
+def encode(last_key: str, revision: int, naming: Naming) -> str:
     """The token for the page after `last_key`, relative to the collection."""
-    return encode_start(last_key + "\0", revision, names)
+    return encode_start(last_key + "\0", revision, naming)
 
 
-def encode_start(start: str, revision: int, names: Naming) -> str:
-    token = _Token(v=f"{names.meta}/v1", rv=revision, start="/" + start)
+def encode_start(start: str, revision: int, naming: Naming) -> str:
+    token = _Token(v=f"{naming.meta}/v1", rv=revision, start="/" + start)
     return urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()
 
 
-def decode(text: str, names: Naming) -> Position:
+def decode(text: str, naming: Naming) -> Position:
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = msgspec.json.decode(raw, type=_Token)
     except (ValueError, binascii.Error, RecursionError) as failure:
         raise _bad(str(failure)) from None
-    version = f"{names.meta}/v1"
+    version = f"{naming.meta}/v1"
     if token.v != version:
         raise _bad(f"server does not recognize this encoded version {token.v}")
     if token.rv == 0:
@@ -68,10 +68,10 @@ def decode(text: str, names: Naming) -> Position:
     return Position(start, max(token.rv, LATEST))
 
 
-def expired(position: Position, names: Naming) -> Expired:
+def expired(position: Position, naming: Naming) -> Expired:
     """410, with a token that continues from the same key at the latest revision."""
     error = Expired(TOO_OLD)
-    error.metadata = ListMeta(continue_=encode_start(position.start, LATEST, names))
+    error.metadata = ListMeta(continue_=encode_start(position.start, LATEST, naming))
     return error
 
 

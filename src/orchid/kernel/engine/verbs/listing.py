@@ -149,10 +149,10 @@ def _unselected(kind: Kind[T]) -> Selection[T]:
 class Listing:
     """The verb list."""
 
-    def __init__(self, backend: store.Store, feed: Feed, names: Naming, offload: Offload) -> None:
+    def __init__(self, backend: store.Store, feed: Feed, naming: Naming, offload: Offload) -> None:
         self._store = backend
         self._feed = feed
-        self._names = names
+        self._naming = naming
         self._offload = offload
 
     def selection(self, kind: Kind[T], options: Options) -> Selection[T]:
@@ -160,7 +160,7 @@ class Listing:
         if options is NO_OPTIONS:
             return _unselected(kind)
         selection = Selection(kind, options)
-        refuse_if_any(ErrorSubject(self._names.meta, "ListOptions"), list_option_errors(options))
+        refuse_if_any(ErrorSubject(self._naming.meta, "ListOptions"), list_option_errors(options))
         selection.require_known_fields()
         return selection
 
@@ -188,7 +188,7 @@ class Listing:
     async def _continued(self, selection: Selection[T], prefix: str, options: Options) -> Listed[T]:
         if options.resource_version not in ("", "0"):
             raise BadRequest("specifying resource version is not allowed when using continue")
-        token = continue_token.decode(options.continue_, self._names)
+        token = continue_token.decode(options.continue_, self._naming)
         start = prefix + token.start
         await self._feed.fresh_for_request()
         if token.revision < 0:
@@ -196,7 +196,7 @@ class Listing:
         try:
             return await self._at(selection, prefix, start, token.revision, options.limit)
         except Expired:
-            raise continue_token.expired(token, self._names) from None
+            raise continue_token.expired(token, self._naming) from None
 
     async def _from_memory(
         self, selection: Selection[T], prefix: str, start: str, limit: int
@@ -266,7 +266,7 @@ class Listing:
         return Listed(
             page,
             revision,
-            continue_token.encode(page[-1].key[len(prefix) :], revision, self._names),
+            continue_token.encode(page[-1].key[len(prefix) :], revision, self._naming),
             len(view(start)) - limit if selection.everything else None,
         )
 

@@ -74,14 +74,14 @@ class Patching:
         updating: Updating,
         ownership: Ownership,
         *,
-        names: Naming,
+        naming: Naming,
         offload: Offload,
     ) -> None:
         self._objects = objects
         self._creating = creating
         self._updating = updating
         self._ownership = ownership
-        self._names = names
+        self._naming = naming
         self._offload = offload
 
     async def patch(
@@ -186,7 +186,7 @@ class Patching:
         config: dict[str, Any],
         request: Request,
     ) -> T:
-        tool = self._names.of_client_tool(request.manager)
+        tool = self._naming.of_client_tool(request.manager)
         result = server_side_apply.apply(
             live,
             config,

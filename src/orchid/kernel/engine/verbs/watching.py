@@ -94,9 +94,9 @@ def last_seen(change: ObjectChange[T]) -> Entry[T]:
 class Watching:
     """The verb watch."""
 
-    def __init__(self, feed: Feed, names: Naming, offload: Offload) -> None:
+    def __init__(self, feed: Feed, naming: Naming, offload: Offload) -> None:
         self._feed = feed
-        self._names = names
+        self._naming = naming
         self._offload = offload
 
     async def open(self, kind: Kind[T], request: Request) -> Watch[T]:
@@ -107,7 +107,7 @@ class Watching:
         if not listing_rules:
             options = with_defaults(options)
         errors = list_option_errors(options) if listing_rules else watch_option_errors(options)
-        refuse_if_any(ErrorSubject(self._names.meta, "ListOptions"), errors)
+        refuse_if_any(ErrorSubject(self._naming.meta, "ListOptions"), errors)
         selection.require_known_fields()
         prefix = kind.key_prefix
         if kind.namespaced and request.namespace:

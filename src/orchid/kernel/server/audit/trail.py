@@ -83,7 +83,7 @@ class PolicyAudit:
         self,
         policy: Policy,
         log: AuditLog,
-        names: Naming,
+        naming: Naming,
         clock: Clock,
         is_confidential: Callable[[Target], bool],
     ) -> None:
@@ -91,9 +91,9 @@ class PolicyAudit:
         self._log = log
         self._clock = clock
         self._is_confidential = is_confidential
-        self._api_version = f"{names.audit}/v1"
-        self._decision_key = f"{names.authorization}/decision"
-        self._reason_key = f"{names.authorization}/reason"
+        self._api_version = f"{naming.audit}/v1"
+        self._decision_key = f"{naming.authorization}/decision"
+        self._reason_key = f"{naming.authorization}/reason"
         self.events = 0
         self.rejected = 0
         self.levels = [0] * len(LEVEL_NAMES)

@@ -18,9 +18,9 @@ LEADER, EVENTS = "leader-election", "events"  # clients that belong to no single
 HOLDER_PREFIX: Final = "system:acme:certificate:"  # user who proved only the key of a certificate
 
 
-def user_agent(names: Naming) -> str:
+def user_agent(naming: Naming) -> str:
     """The user agent of controllers; the part before the slash is their field manager."""
-    return f"{names.controller_lease}/{__version__}"
+    return f"{naming.controller_lease}/{__version__}"
 
 
 class InProcessClients:
@@ -31,24 +31,24 @@ class InProcessClients:
         handler: Handler,
         callers: InProcessCallers,
         catalog: Catalog,
-        names: Naming,
+        naming: Naming,
         accounts: Mapping[str, str],
     ) -> None:
         """`accounts`: the service account, in the system namespace, of each component."""
         self._handler = handler
         self._callers = callers
         self._catalog = catalog
-        self._names = names
+        self._naming = naming
         self._accounts = accounts
 
     def __call__(self, name: str) -> Client:
         """The client of one component."""
         peer = Peer("")
         if name == EVENTS:
-            manager = self._names.controller_manager_user
+            manager = self._naming.controller_manager_user
             self._callers.introduce(peer, UserInfo(username=manager, groups=(AUTHENTICATED,)))
         else:
-            home = self._names.system_namespace
+            home = self._naming.system_namespace
             self._callers.introduce_account(peer, home, self._accounts[name])
         return self._client(peer)
 
@@ -56,8 +56,8 @@ class InProcessClients:
         """The transport of a component that does not use typed objects."""
         peer = Peer("")
         account = self._accounts[name]
-        self._callers.introduce_account(peer, self._names.system_namespace, account)
-        return InProcessTransport(self._handler, peer, user_agent(self._names))
+        self._callers.introduce_account(peer, self._naming.system_namespace, account)
+        return InProcessTransport(self._handler, peer, user_agent(self._naming))
 
     def of_user(self, user: UserInfo) -> Client:
         """A client of any other user."""
@@ -92,5 +92,5 @@ class InProcessClients:
             self._callers.dismiss(peer)
 
     def _client(self, peer: Peer) -> Client:
-        transport = InProcessTransport(self._handler, peer, user_agent(self._names))
+        transport = InProcessTransport(self._handler, peer, user_agent(self._naming))
         return Client(transport, self._catalog)

@@ -127,7 +127,7 @@ Pages = dict[str, dict[str, PathItem]]
 
 
 def page_documents(
-    catalog: Catalog, names: Naming, definitions: Definitions, openid_paths: Iterable[str]
+    catalog: Catalog, naming: Naming, definitions: Definitions, openid_paths: Iterable[str]
 ) -> Pages:
     """The paths of all non-resource pages, by the key of their document."""
 
@@ -145,7 +145,7 @@ def page_documents(
         },
     }
     for group, version in catalog.group_versions():
-        word, path = group_words(names, group), group_path(group, version)
+        word, path = group_words(naming, group), group_path(group, version)
         if group:
             pages[f"apis/{group}"] = discovered(
                 APIGroup, f"/apis/{group}/", f"get{word}APIGroup", "Which versions there are."

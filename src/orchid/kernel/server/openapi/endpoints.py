@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class OpenApi:
     """The pages: under `exact` paths, and under a prefix."""
 
-    def __init__(self, catalog: Catalog, names: Naming, openid_paths: Iterable[str]) -> None:
-        self._described = (catalog, names, tuple(openid_paths))
+    def __init__(self, catalog: Catalog, naming: Naming, openid_paths: Iterable[str]) -> None:
+        self._described = (catalog, naming, tuple(openid_paths))
         self._pages: OpenApiPages | None = None
         self._making: asyncio.Task[OpenApiPages] | None = None
         self.exact: dict[str, Page] = {V2: self._show_v2, V3: self._show_index}

@@ -68,10 +68,10 @@ class OpenApiPages:
     """The documents and their pages. Creating them takes long."""
 
     def __init__(
-        self, catalog: Catalog, names: Naming, openid_paths: Iterable[str], now: datetime
+        self, catalog: Catalog, naming: Naming, openid_paths: Iterable[str], now: datetime
     ) -> None:
         self._catalog = catalog
-        self._names = names
+        self._naming = naming
         self._openid_paths = tuple(openid_paths)
         self._info = {"title": "Orchid", "version": __version__}
         self._documents = self._make(now)
@@ -115,9 +115,9 @@ class OpenApiPages:
     # -- documents ---------------------------------------------------------------------------
 
     def _make(self, now: datetime) -> "Made":
-        definitions = Definitions(self._names)
-        paths = Paths(self._names, definitions)
-        documents = page_documents(self._catalog, self._names, definitions, self._openid_paths)
+        definitions = Definitions(self._naming)
+        paths = Paths(self._naming, definitions)
+        documents = page_documents(self._catalog, self._naming, definitions, self._openid_paths)
         for kind in self._catalog.kinds:
             key = group_path(kind.group, kind.version).strip("/")
             documents[key].update(paths.of(kind))

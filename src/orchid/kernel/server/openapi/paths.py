@@ -81,8 +81,8 @@ class PathTemplate(msgspec.Struct, frozen=True):
 class Paths:
     """The paths of each kind; their schemas are collected in the definitions."""
 
-    def __init__(self, names: Naming, definitions: Definitions) -> None:
-        self._names = names
+    def __init__(self, naming: Naming, definitions: Definitions) -> None:
+        self._naming = naming
         self._definitions = definitions
 
     def of(self, kind: Kind[Any]) -> dict[str, PathItem]:
@@ -106,7 +106,7 @@ class Paths:
 
     def _operation(self, kind: Kind[Any], template: PathTemplate, verb: str) -> Operation:
         shown = template.endpoint.kind if template.endpoint and template.endpoint.kind else kind
-        group = group_words(self._names, kind.group)
+        group = group_words(self._naming, kind.group)
         subject = f"{template.endpoint.name} of a {kind.name}" if template.endpoint else kind.name
         _, action, begins = _METHODS[verb]
         operation: Operation = {
@@ -164,9 +164,9 @@ class Paths:
         return self._definitions.of_type(Status, META, (_STATUS,))
 
 
-def group_words(names: Naming, group: str) -> str:
+def group_words(naming: Naming, group: str) -> str:
     """`rbac.authorization`, in the domain of the naming -> `RbacAuthorization`."""
-    own = group.removesuffix(f".{names.group_domain}")
+    own = group.removesuffix(f".{naming.group_domain}")
     return "".join(word.capitalize() for word in own.split(".")) if own else "Core"
 
 

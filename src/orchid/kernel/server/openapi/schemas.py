@@ -43,9 +43,9 @@ _TIMES = {
 class Definitions:
     """The definitions by name. Requesting a reference creates its definition."""
 
-    def __init__(self, names: Naming) -> None:
+    def __init__(self, naming: Naming) -> None:
         self.schemas: dict[str, Schema] = {}
-        self._names = names
+        self._naming = naming
         self._defaults: dict[tuple[type, str], Any] = {}
 
     def of_kind(self, kind: Kind[Any]) -> Schema:
@@ -55,7 +55,7 @@ class Definitions:
 
     def of_list(self, kind: Kind[Any]) -> Schema:
         """A reference to the definition of a list of the kind."""
-        name = self._names.definition(subject_key(kind), f"{kind.name}List")
+        name = self._naming.definition(subject_key(kind), f"{kind.name}List")
         if name not in self.schemas:
             head = self._properties(tree_of(Object), META)
             self.schemas[name] = {
@@ -85,7 +85,7 @@ class Definitions:
 
     def add(self, name: str, schema: Schema) -> Schema:
         """A reference to a definition without a type."""
-        full = self._names.definition(META, name)
+        full = self._naming.definition(META, name)
         self.schemas.setdefault(full, schema)
         return refer(full)
 
@@ -106,9 +106,9 @@ class Definitions:
         published = vars(type_).get("published_as", "")
         if published:
             path, _, word = published.rpartition(".")
-            return self._names.definition(path, word)
+            return self._naming.definition(path, word)
         shared = type_.__module__.startswith(Wire.__module__.rpartition(".")[0])
-        return self._names.definition(META if shared else path, type_.__name__)
+        return self._naming.definition(META if shared else path, type_.__name__)
 
     def _object(self, tree: Fields, path: str) -> Schema:
         schema: Schema = {"description": first_paragraph(tree.type), "type": "object"}

@@ -28,8 +28,8 @@ class NoCalls(ServerCalls):
 
     def __init__(self, now: datetime.datetime) -> None:
         access = ServerAccess(server="https://127.0.0.1:1", user=HOST, given_token=SecretValue("t"))
-        names = find_naming(["authentication.orch.io"])
-        super().__init__(access, Clocks(lambda: now), Counter(), names)
+        naming = find_naming(["authentication.orch.io"])
+        super().__init__(access, Clocks(lambda: now), Counter(), naming)
 
     def find(self, url: str) -> None:
         raise Sent

@@ -96,7 +96,7 @@ def front_door(here: World) -> UnionAuthenticator:
                 here.feed,
                 here.clock,
                 api_audiences=API,
-                names=ORCH,
+                naming=ORCH,
                 legacy=SecretTokens(here.feed, here.clock, ORCH),
             ),
             BootstrapTokenAuthenticator(here.feed, here.clock, API, ORCH),

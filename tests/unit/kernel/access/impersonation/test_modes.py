@@ -91,9 +91,11 @@ async def become(
     rights: Rights,
     caller: UserInfo = ALICE,
     target: Target = LIST_PODS,
-    names: Naming = ORCH,
+    naming: Naming = ORCH,
 ) -> Impersonated:
-    found = await Impersonation(names, rights, monotonic).apply(caller, presented(*headers), target)
+    found = await Impersonation(naming, rights, monotonic).apply(
+        caller, presented(*headers), target
+    )
     assert found is not None
     return found
 
@@ -246,7 +248,7 @@ async def test_the_groups_of_the_product_follow_the_naming() -> None:
     )
     rights = Rights(EVERYTHING)
 
-    found = await become(NODE, rights=rights, caller=caller, names=KUBERNETES)
+    found = await become(NODE, rights=rights, caller=caller, naming=KUBERNETES)
 
     assert found.constraint == "impersonate:associated-node"
     assert rights.asked[1].group == "authentication.k8s.io"

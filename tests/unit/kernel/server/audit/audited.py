@@ -80,7 +80,7 @@ class World:
         chain: Any = Chain
         watches: Any = OpenWatches
         self.chain = chain(
-            names=ORCH,
+            naming=ORCH,
             clock=Clock(),
             authenticator=self,
             impersonation=self,

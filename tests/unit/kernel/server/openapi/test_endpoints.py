@@ -14,10 +14,10 @@ from tests.unit.kernel.server.published import NOW, OPENID, ask, document, heade
 GROUP = f"{V3}/apis/fruit.garden.k8s.io/v1beta1"
 
 
-@pytest.mark.parametrize("names", [ORCH, KUBERNETES], ids=lambda names: names.name)
-def test_every_document_is_valid(names: Naming) -> None:
+@pytest.mark.parametrize("naming", [ORCH, KUBERNETES], ids=lambda naming: naming.name)
+def test_every_document_is_valid(naming: Naming) -> None:
     """A validator of OpenAPI accepts the old document and all the new ones, in both namings."""
-    pages = published(names)
+    pages = published(naming)
 
     validate(document(pages, V2))
     for entry in document(pages, V3)["paths"].values():

@@ -122,7 +122,7 @@ class CertificateContent:
         )
         host_calls = current.calls
         with calling(
-            as_account, current.clocks, host_calls.counts, host_calls.names, host_calls.alive
+            as_account, current.clocks, host_calls.counts, host_calls.naming, host_calls.alive
         ) as calls:
             yield calls
 

@@ -94,7 +94,7 @@ def request_token(current: Round, account: str, audience: str, seconds: int) -> 
     if current.identity.host:
         spec["boundObjectRef"] = _pod_reference(current, account, audience)
     body = {
-        "apiVersion": f"{current.calls.names.authentication}/v1",
+        "apiVersion": f"{current.calls.naming.authentication}/v1",
         "kind": "TokenRequest",
         "spec": spec,
     }
@@ -127,7 +127,7 @@ def _is_accepted(token: bytes, current: Round, audience: str) -> bool:
         spec["audiences"] = [audience]
     url = current.calls.group("authentication", "v1", "tokenreviews")
     body = {
-        "apiVersion": f"{current.calls.names.authentication}/v1",
+        "apiVersion": f"{current.calls.naming.authentication}/v1",
         "kind": "TokenReview",
         "spec": spec,
     }

@@ -165,8 +165,8 @@ class Pod(Object):
 
 
 class Rules(Strategy[Pod]):
-    def __init__(self, names: Naming) -> None:
-        self._domain = names.domain
+    def __init__(self, naming: Naming) -> None:
+        self._domain = naming.domain
 
     def prepare_for_create(self, new: Pod, request: Request) -> Pod:
         return replace(new, status={"phase": "Pending"})
@@ -209,7 +209,7 @@ def text_of(fields: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def declare(names: Naming) -> Kind[Pod]:
+def declare(naming: Naming) -> Kind[Pod]:
     return Kind(
         type=Pod,
         group="",
@@ -217,7 +217,7 @@ def declare(names: Naming) -> Kind[Pod]:
         plural="pods",
         scope=Scope.NAMESPACED,
         counts_generation=True,
-        rules=Rules(names),
+        rules=Rules(naming),
         defaults=with_defaults,
         short_names=("po",),
         categories=("all",),

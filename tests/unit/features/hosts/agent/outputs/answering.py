@@ -30,7 +30,7 @@ def pem(certificate: x509.Certificate) -> bytes:
 class Server:
     """Bundles by signer, Pods, revocation lists; every created request is signed at once."""
 
-    names = ORCH
+    naming = ORCH
 
     def __init__(self, *, now: datetime.datetime = NOW, lasts: datetime.timedelta = HOUR) -> None:
         self.clocks = Clocks(lambda: now)
