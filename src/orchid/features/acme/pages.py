@@ -29,7 +29,7 @@ from orchid.features.authorities.kinds.certificate_authority import CertificateA
 from orchid.kernel.base.metrics import Counter
 from orchid.kernel.http.messages import Response
 from orchid.kernel.outbound.failures import CallFailed
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.errors import ApiError, TooManyRequests
 
@@ -82,11 +82,11 @@ class AcmePages:
             "error",
         )
 
-    async def __call__(self, exchange: Exchange) -> Response:
+    async def __call__(self, state: RequestState) -> Response:
         page, error = "", ""
         try:
-            target, page = self._target(exchange)
-            return await self._page(exchange, target, page)
+            target, page = self._target(state)
+            return await self._page(state, target, page)
         except AcmeProblem as problem:
             error = problem.type
             problem.headers += self._nonce_header()
@@ -94,8 +94,8 @@ class AcmePages:
         finally:
             self.answers.count(page or "unknown", error)
 
-    def _target(self, exchange: Exchange) -> tuple[RequestTarget, str]:
-        path = exchange.target.path
+    def _target(self, state: RequestState) -> tuple[RequestTarget, str]:
+        path = state.target.path
         name, _, below = path.removeprefix(PREFIX).partition("/")
         page, *rest = below.split("/")
         authority = self._find(name) if len(path) <= LONGEST_PATH else None
@@ -103,20 +103,20 @@ class AcmePages:
             raise unknown("ACME server")
         if page not in self._handlers and page not in (links.DIRECTORY, links.NEW_NONCE):
             raise unknown("page")
-        http = exchange.http
+        http = state.http
         url = self._base + http.path + (f"?{http.query}" if http.query else "")
         return RequestTarget(authority, Links(self._base, name), url, tuple(rest)), page
 
-    async def _page(self, exchange: Exchange, target: RequestTarget, page: str) -> Response:
+    async def _page(self, state: RequestState, target: RequestTarget, page: str) -> Response:
         if page == links.DIRECTORY:
-            return self._directory(exchange, target)
+            return self._directory(state, target)
         await asyncio.sleep(0)  # calls of the API need a task: see kernel/http/messages.py
         handler = self._handlers.get(page)
         try:
             await self._ensure_key()
             if handler is None:
-                return self._nonce(exchange, target)
-            reply = await handler(await self._requests.read(exchange, target))
+                return self._nonce(state, target)
+            reply = await handler(await self._requests.read(state, target))
         except (ApiError, CallFailed) as problem:
             raise _translated(problem) from None
         location = f"Location: {reply.location}\r\n".encode() if reply.location else b""
@@ -129,29 +129,29 @@ class AcmePages:
                 self._nonce_header(),
             )
         )
-        return Response(reply.code, head(exchange, headers, cache=NO_STORE), reply.encoded())
+        return Response(reply.code, head(state, headers, cache=NO_STORE), reply.encoded())
 
-    def _directory(self, exchange: Exchange, target: RequestTarget) -> Response:
-        require_reading(exchange, target)
+    def _directory(self, state: RequestState, target: RequestTarget) -> Response:
+        require_reading(state, target)
         body = msgspec.json.encode(target.links.directory())
         headers = b"Content-Type: application/json\r\n"
-        return Response(200, head(exchange, headers, cache=DIRECTORY_CACHE), body)
+        return Response(200, head(state, headers, cache=DIRECTORY_CACHE), body)
 
-    def _nonce(self, exchange: Exchange, target: RequestTarget) -> Response:
-        require_reading(exchange, target)
+    def _nonce(self, state: RequestState, target: RequestTarget) -> Response:
+        require_reading(state, target)
         nonce = self._nonce_header()
         if not nonce:
             raise problems.internal(UNAVAILABLE, b"Retry-After: 1\r\n")
-        code = NO_CONTENT if exchange.http.method == "GET" else 200
-        return Response(code, head(exchange, nonce + target.links.index(), cache=NO_STORE))
+        code = NO_CONTENT if state.http.method == "GET" else 200
+        return Response(code, head(state, nonce + target.links.index(), cache=NO_STORE))
 
     def _nonce_header(self) -> bytes:
         nonce = self._nonces.issue()
         return f"Replay-Nonce: {nonce}\r\n".encode() if nonce else b""
 
 
-def require_reading(exchange: Exchange, target: RequestTarget) -> None:
-    if exchange.http.method not in READING or target.rest:
+def require_reading(state: RequestState, target: RequestTarget) -> None:
+    if state.http.method not in READING or target.rest:
         raise malformed(
             "this resource needs GET", code=METHOD_NOT_ALLOWED, headers=b"Allow: GET, HEAD\r\n"
         )

@@ -30,7 +30,7 @@ from orchid.features.introspection.forms import (
     read_form,
 )
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.errors import Unavailable
 from orchid.kernel.wire.naming import EXPIRES_PARAMETER, Naming
@@ -63,46 +63,46 @@ class TokenExchange:
         self._subject_key = annotation("exchange-subject")
         self._credential_key = annotation("exchange-credential-id")
 
-    async def __call__(self, exchange: Exchange) -> Response:
+    async def __call__(self, state: RequestState) -> Response:
         try:
-            return await self._limited(exchange)
+            return await self._limited(state)
         except OAuthRefusal as refusal:
-            raise refusal.with_audit_id(exchange.audit_id) from None
+            raise refusal.with_audit_id(state.audit_id) from None
 
-    async def _limited(self, exchange: Exchange) -> Response:
+    async def _limited(self, state: RequestState) -> Response:
         try:
-            place = self._limits.enter(exchange.http.peer.address)
+            place = self._limits.enter(state.http.peer.address)
         except AddressOverLimit as limit:
             raise _later("too many requests from this address", limit.retry_after) from None
         try:
-            return await self._answer(exchange)
+            return await self._answer(state)
         except Unavailable as problem:
             text = f"the server cannot answer now: {problem}"
             raise _later(text, 1, status=UNAVAILABLE_STATUS) from None
         finally:
             self._limits.leave(place)
 
-    async def _answer(self, exchange: Exchange) -> Response:
-        form = read_form(exchange, repeatable=TARGETS)
+    async def _answer(self, state: RequestState) -> Response:
+        form = read_form(state, repeatable=TARGETS)
         issued_type = _check_types(form)
         requested = WantedToken(
             subject_token=form.token("subject_token"),
-            account=_account(exchange),
+            account=_account(state),
             audiences=_audiences(form),
             seconds=_seconds(form.get(EXPIRES_PARAMETER)),
         )
         try:
             issued = await self._exchanger.exchange(requested)
         except ExchangeRefused as refusal:
-            self._annotate(exchange, refusal.subject, {self._refusal_key: refusal.reason})
+            self._annotate(state, refusal.subject, {self._refusal_key: refusal.reason})
             raise _refused(refusal) from None
         policy = issued.policy
         notes = {
             self._policy_key: f"{policy}@{policy.revision}",
             self._issued_id: issued.credential_id,
         }
-        self._annotate(exchange, issued.subject, notes)
-        self._uses.used(policy, exchange.now)
+        self._annotate(state, issued.subject, notes)
+        self._uses.used(policy, state.now)
         body = {
             "access_token": issued.token,
             "issued_token_type": issued_type,
@@ -111,19 +111,19 @@ class TokenExchange:
         }
         if form.get("scope"):
             body["scope"] = ""
-        return Response(200, head(exchange, JSON, cache=NO_STORE), msgspec.json.encode(body))
+        return Response(200, head(state, JSON, cache=NO_STORE), msgspec.json.encode(body))
 
     def _annotate(
-        self, exchange: Exchange, subject: SubjectToken | None, notes: dict[str, str]
+        self, state: RequestState, subject: SubjectToken | None, notes: dict[str, str]
     ) -> None:
         """Add notes to the audit record, and the outside identity, once it is verified."""
-        if exchange.request is None:
+        if state.request is None:
             return
         if subject is not None:
             notes[self._issuer_key], notes[self._subject_key] = subject.issuer, subject.subject
             if subject.jti:
                 notes[self._credential_key] = f"JTI={subject.jti}"
-        exchange.request.audit_annotations.update(notes)
+        state.request.audit_annotations.update(notes)
 
 
 def _check_types(form: FormParameters) -> str:
@@ -144,13 +144,13 @@ def _check_types(form: FormParameters) -> str:
     return issued_type
 
 
-def _account(exchange: Exchange) -> tuple[str, str] | None:
+def _account(state: RequestState) -> tuple[str, str] | None:
     """The account of the URL."""
-    for name in exchange.query:
+    for name in state.query:
         if name != "account":
             text = "the query may only have the parameter account; all others belong in the form"
             raise OAuthRefusal("invalid_request", text)
-    accounts = exchange.query.get("account", [])
+    accounts = state.query.get("account", [])
     if len(accounts) > 1:
         raise OAuthRefusal("invalid_request", "the parameter account occurs twice")
     if not accounts:

@@ -17,7 +17,7 @@ from orchid.features.introspection.forms import (
     OAuthRefusal,
 )
 from orchid.kernel.engine.interfaces import Rejected, TokenAuthenticator
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.user import ANONYMOUS, UserInfo
 
 METHODS: Final = ("Bearer", "tls_client_auth", "client_secret_basic", "client_secret_post")
@@ -31,13 +31,13 @@ class Callers:
         self._tokens = tokens
         self._audiences = api_audiences
 
-    async def user_of(self, exchange: Exchange, form: FormParameters) -> UserInfo:
+    async def user_of(self, state: RequestState, form: FormParameters) -> UserInfo:
         """The user; raises OAuthRefusal (401) if there is none."""
-        _refuse_two_methods(exchange, form)
-        request = exchange.request
+        _refuse_two_methods(state, form)
+        request = state.request
         if request is not None and request.user.username != ANONYMOUS:
             return request.user
-        name, secret = _basic(exchange) or (form.get("client_id"), form.get("client_secret"))
+        name, secret = _basic(state) or (form.get("client_id"), form.get("client_secret"))
         if not secret:
             raise _refusal("the request has no credential")
         try:
@@ -49,30 +49,30 @@ class Callers:
         return identity.user
 
 
-def presented_secret(exchange: Exchange, form: FormParameters) -> str:
+def presented_secret(state: RequestState, form: FormParameters) -> str:
     """The credential of a request, whatever it proves; "" if there is none.
 
     A certificate is not a secret, but it is a credential of its own.
     """
-    scheme, _, bearer = exchange.http.headers.get("authorization", "").strip().partition(" ")
+    scheme, _, bearer = state.http.headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() == "bearer":
         return bearer.strip()
-    basic = _basic(exchange)
+    basic = _basic(state)
     secret = basic[1] if basic else form.get("client_secret")
-    request = exchange.request
+    request = state.request
     is_known = request is not None and request.user.username != ANONYMOUS
     return secret or ("certificate" if is_known else "")
 
 
-def _refuse_two_methods(exchange: Exchange, form: FormParameters) -> None:
+def _refuse_two_methods(state: RequestState, form: FormParameters) -> None:
     """Two programs on the path could each look at another credential (RFC 6749, section 2.3)."""
-    if "authorization" in exchange.http.headers and form.get("client_secret"):
+    if "authorization" in state.http.headers and form.get("client_secret"):
         raise OAuthRefusal("invalid_request", "a credential in the header or in the form, not both")
 
 
-def _basic(exchange: Exchange) -> tuple[str, str] | None:
+def _basic(state: RequestState) -> tuple[str, str] | None:
     """The id and the secret of an Authorization header (RFC 6749, section 2.3.1)."""
-    header = exchange.http.headers.get("authorization", "")
+    header = state.http.headers.get("authorization", "")
     scheme, _, encoded = header.strip().partition(" ")
     if scheme.lower() != "basic":
         return None

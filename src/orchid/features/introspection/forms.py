@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import BareRefusal
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.errors import MethodNotAllowed
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -71,13 +71,13 @@ def described(text: str) -> str:
     return "".join(one if " " <= one <= "~" and one != "\\" else "?" for one in shown)
 
 
-def read_form(exchange: Exchange, *, repeatable: Collection[str] = ()) -> FormParameters:
-    http = exchange.http
+def read_form(state: RequestState, *, repeatable: Collection[str] = ()) -> FormParameters:
+    http = state.http
     if http.method != "POST":
         raise MethodNotAllowed
     if http.too_large or len(http.body) > LARGEST_FORM:
         raise OAuthRefusal("invalid_request", f"the form is longer than {LARGEST_FORM} bytes")
-    if exchange.head.client.media != FORM:
+    if state.head.client.media != FORM:
         raise OAuthRefusal("invalid_request", f"the media type of the body must be {FORM}")
     try:
         pairs = parse_qsl(

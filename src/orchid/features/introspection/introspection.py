@@ -19,7 +19,7 @@ from orchid.kernel.credentials.keys import b64url_decode
 from orchid.kernel.engine.interfaces import Authenticated, Authorizer, Rejected, TokenAuthenticator
 from orchid.kernel.engine.request import Target
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.user import UserInfo
@@ -63,14 +63,14 @@ class Introspection:
             resource="tokenreviews",
         )
 
-    async def __call__(self, exchange: Exchange) -> Response:
-        form = read_form(exchange)
-        user = await self._callers.user_of(exchange, form)
+    async def __call__(self, state: RequestState) -> Response:
+        form = read_form(state)
+        user = await self._callers.user_of(state, form)
         token = form.token("token")
         if not token:
             raise OAuthRefusal("invalid_request", "the parameter token is missing")
         body = await self._introspected(user, token)
-        return Response(200, head(exchange, JSON, cache=NO_STORE), body)
+        return Response(200, head(state, JSON, cache=NO_STORE), body)
 
     async def _introspected(self, user: UserInfo, token: str) -> bytes:
         claims = unverified_claims(token)

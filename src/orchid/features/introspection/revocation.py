@@ -30,7 +30,7 @@ from orchid.kernel.base.rate_limits import RateLimit
 from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.tokens import AccountToken
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.errors import AlreadyExists, Forbidden
 from orchid.kernel.wire.meta import ObjectMeta
@@ -73,17 +73,17 @@ class TokenRevocation:
         self._limit: RateLimit[str] = RateLimit(BY_HOLDER, HOUR, monotonic)
         self._by_holder = naming.own("revoked-by-holder")
 
-    async def __call__(self, exchange: Exchange) -> Response:
-        form = read_form(exchange)
+    async def __call__(self, state: RequestState) -> Response:
+        form = read_form(state)
         token = form.token("token")
         if not token:
             raise OAuthRefusal("invalid_request", "the parameter token is missing")
-        secret = presented_secret(exchange, form)
-        user = None if secret in ("", token) else await self._callers.user_of(exchange, form)
-        await self._revoke(exchange, token, user)
-        return Response(200, head(exchange, b"", cache=NO_STORE))
+        secret = presented_secret(state, form)
+        user = None if secret in ("", token) else await self._callers.user_of(state, form)
+        await self._revoke(state, token, user)
+        return Response(200, head(state, b"", cache=NO_STORE))
 
-    async def _revoke(self, exchange: Exchange, token: str, user: UserInfo | None) -> None:
+    async def _revoke(self, state: RequestState, token: str, user: UserInfo | None) -> None:
         """Revoke a token that we signed; `user` is None for its holder."""
         signed = await self._tokens.signed(token)
         if signed is None:
@@ -94,8 +94,8 @@ class TokenRevocation:
             return
         if user is None:
             self._limit_holder(f"{namespace}/{name}")
-            if exchange.request is not None:
-                exchange.request.annotate(self._by_holder, f"JTI={jti}")
+            if state.request is not None:
+                state.request.annotate(self._by_holder, f"JTI={jti}")
         new = CredentialRevocation(
             metadata=ObjectMeta(generate_name=f"token-{jti}-"),
             spec=CredentialRevocationSpec(
@@ -110,7 +110,7 @@ class TokenRevocation:
         )
         await asyncio.sleep(0)  # the client needs a task, which a handler has only from here on
         try:
-            with self._acting(user or self._server, exchange.http.peer.address) as client:
+            with self._acting(user or self._server, state.http.peer.address) as client:
                 await client.create(new)
         except AlreadyExists:
             return  # the server found another revocation of this token

@@ -26,9 +26,9 @@ from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.metrics import Counter
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import NoSuchPage
 from orchid.kernel.server.pages.conditional import is_current
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.errors import BadRequest, MethodNotAllowed, NoSuchRoute, Unavailable
 from orchid.kernel.wire.options import seconds_of
@@ -69,36 +69,36 @@ class TrustPages:
             "orchid_trust_requests_total", "Requests for published bundles.", "form", "code"
         )
 
-    async def __call__(self, exchange: Exchange) -> Response:
-        if exchange.http.method not in ("GET", "HEAD"):
+    async def __call__(self, state: RequestState) -> Response:
+        if state.http.method not in ("GET", "HEAD"):
             raise MethodNotAllowed
-        path = named_by(exchange.target.path)
+        path = named_by(state.target.path)
         if path is None:
             raise NoSuchRoute
         if path.sequence is not None:
-            answer = await self._earlier(exchange, path.bundle, path.sequence)
+            answer = await self._earlier(state, path.bundle, path.sequence)
         else:
-            answer = await self._current(exchange, path)
+            answer = await self._current(state, path)
         self.requests.count(path.form, str(answer.status))
         return answer
 
-    async def _current(self, exchange: Exchange, path: TrustPath) -> Response:
+    async def _current(self, state: RequestState, path: TrustPath) -> Response:
         bundle, edition = self._found(path.bundle)
         if path.form == SPIFFE and not bundle.spec.trust_domain:
             raise NoSuchPage(f"{path.bundle} has no spec.trustDomain")
-        seconds = self._wait(exchange)
+        seconds = self._wait(state)
         retry = b""
-        if seconds > 0 and is_current(exchange.http, str(edition.sequence)):
+        if seconds > 0 and is_current(state.http, str(edition.sequence)):
             if self._editions.is_full:
                 retry = b"Retry-After: %d\r\n" % BUSY_SECONDS
             else:
-                await self._hold(exchange, path.bundle, seconds)
+                await self._hold(state, path.bundle, seconds)
                 bundle, edition = self._found(path.bundle)
-        return await self._answer(exchange, path, bundle, edition, retry)
+        return await self._answer(state, path, bundle, edition, retry)
 
     async def _answer(
         self,
-        exchange: Exchange,
+        state: RequestState,
         path: TrustPath,
         bundle: PublishedBundle,
         edition: ServedEdition,
@@ -106,27 +106,27 @@ class TrustPages:
     ) -> Response:
         tag = b'Etag: "%d"\r\n' % edition.sequence
         cache = b"public, max-age=%d" % bundle.refresh_seconds
-        unchanged = is_current(exchange.http, str(edition.sequence))
-        self._note(exchange, path.bundle, edition.sequence, sent=not unchanged)
+        unchanged = is_current(state.http, str(edition.sequence))
+        self._note(state, path.bundle, edition.sequence, sent=not unchanged)
         if unchanged:
-            return Response(UNCHANGED, head(exchange, tag + retry, cache=cache))
+            return Response(UNCHANGED, head(state, tag + retry, cache=cache))
         body = await edition.form(path.form, bundle.refresh_seconds)
         content = b"Content-Type: %b\r\n" % MEDIA[path.form]
-        return Response(200, head(exchange, content + tag, cache=cache), body, is_cached=True)
+        return Response(200, head(state, content + tag, cache=cache), body, is_cached=True)
 
-    async def _earlier(self, exchange: Exchange, name: str, sequence: int) -> Response:
+    async def _earlier(self, state: RequestState, name: str, sequence: int) -> Response:
         bundle, _ = self._found(name)
         editions = {edition.sequence: edition.sha256 for edition in bundle.status.editions}
         if sequence not in editions:
             raise NoSuchRoute
         tag = b'Etag: "%d"\r\n' % sequence
-        if is_current(exchange.http, str(sequence)):
-            return Response(UNCHANGED, head(exchange, tag, cache=FOR_EVER))
+        if is_current(state.http, str(sequence)):
+            return Response(UNCHANGED, head(state, tag, cache=FOR_EVER))
         body = await self._editions.stored(name, sequence, editions[sequence])
         if body is None:
             raise NoSuchRoute
         content = b"Content-Type: %b\r\n" % MEDIA[PEM]
-        return Response(200, head(exchange, content + tag, cache=FOR_EVER), body)
+        return Response(200, head(state, content + tag, cache=FOR_EVER), body)
 
     def _found(self, name: str) -> tuple[PublishedBundle, ServedEdition]:
         bundle, edition = self._editions.bundles.get(name), self._editions.current(name)
@@ -138,31 +138,31 @@ class TrustPages:
 
     # -- waiting -----------------------------------------------------------------------------
 
-    def _wait(self, exchange: Exchange) -> float:
+    def _wait(self, state: RequestState) -> float:
         """The seconds that a request may wait for a change, within its deadline."""
-        parameter = exchange.query.get("wait") if exchange.query else None
+        parameter = state.query.get("wait") if state.query else None
         if not parameter or not parameter[0]:
             return 0.0
         try:
             asked = seconds_of(parameter[0])
         except ValueError as fault:
             raise BadRequest(f"wait: {fault}") from None
-        spent = (self._clock.now() - exchange.now).total_seconds()
-        return min(asked, LONGEST_WAIT, exchange.http.timeout - MARGIN - max(spent, 0.0))
+        spent = (self._clock.now() - state.now).total_seconds()
+        return min(asked, LONGEST_WAIT, state.http.timeout - MARGIN - max(spent, 0.0))
 
-    async def _hold(self, exchange: Exchange, name: str, seconds: float) -> None:
+    async def _hold(self, state: RequestState, name: str, seconds: float) -> None:
         begun = self._clock.monotonic()
         await self._editions.wait_for_change(name, seconds)
-        exchange.waited = self._clock.monotonic() - begun
+        state.waited = self._clock.monotonic() - begun
 
     # -- counting ----------------------------------------------------------------------------
 
-    def _note(self, exchange: Exchange, bundle: str, sequence: int, *, sent: bool) -> None:
-        http, request = exchange.http, exchange.request
+    def _note(self, state: RequestState, bundle: str, sequence: int, *, sent: bool) -> None:
+        http, request = state.http, state.request
         if http.method == "HEAD" or (not sent and http.headers["if-none-match"].strip() == "*"):
             return  # it did not prove that it has the edition
         user = request.user.username if request is not None else ANONYMOUS
-        self._consumers.seen(bundle, user, sequence, exchange.now, sent=sent)
+        self._consumers.seen(bundle, user, sequence, state.now, sent=sent)
 
 
 def named_by(path: str) -> TrustPath | None:

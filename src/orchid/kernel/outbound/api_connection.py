@@ -1,6 +1,6 @@
 """Synchronous HTTPS calls to one API server, one after the other: status, headers and bytes.
 
-`ApiConnection(access).exchange(...)` sends one request and reads the complete response within
+`ApiConnection(access).send(...)` sends one request and reads the complete response within
 limits of size and time: from the connection to the last byte, a call takes no longer than its
 total. Nothing is retried and nothing is interpreted: commands and the agent do that, each in its
 own way. `failure_reason` describes an error of the network for people.
@@ -95,7 +95,7 @@ class ApiConnection:
     def close(self) -> None:
         self._http.close()
 
-    def exchange(
+    def send(
         self,
         method: str,
         url: str,

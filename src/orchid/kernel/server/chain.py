@@ -22,7 +22,6 @@ from orchid.kernel.server.audit.redaction import presented_token
 from orchid.kernel.server.audit.trail import AuditTrail
 from orchid.kernel.server.authorize import refuse_unless_allowed
 from orchid.kernel.server.dispatch import Dispatch
-from orchid.kernel.server.exchange import Exchange, audit_ids
 from orchid.kernel.server.failures import FORESEEN, TIMEOUT, NoSuchPage, panicked, refused
 from orchid.kernel.server.fairness import READ_VERBS, Fairness, Flow
 from orchid.kernel.server.memory.head_facts import HeadFacts, facts_of
@@ -31,6 +30,7 @@ from orchid.kernel.server.metrics.requests import RequestMetrics
 from orchid.kernel.server.open_watches import OpenWatches
 from orchid.kernel.server.pages import custom_resources
 from orchid.kernel.server.pages.site import Pages
+from orchid.kernel.server.request_state import RequestState, audit_ids
 from orchid.kernel.wire.errors import NoSuchRoute, Timeout, Unauthorized
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.options import duration
@@ -82,55 +82,55 @@ class Chain:
         head: HeadFacts = http.memo.facts or facts_of(http)
         # The client's own id, so that it can find its request again.
         audit_id = head.audit_id or next(self._audit_ids)
-        exchange = Exchange(http, head, audit_id, self._clock.now(), started)
+        state = RequestState(http, head, audit_id, self._clock.now(), started)
         arrival = Arrival(started)
         ARRIVAL.set(arrival)
         answer: Response | Stream = UNANSWERED
         try:
             try:
-                answer = await self._answered(exchange)
+                answer = await self._answered(state)
             except FORESEEN as refusal:
-                answer = refused(exchange, refusal, self._naming)
+                answer = refused(state, refusal, self._naming)
         except asyncio.CancelledError:  # the deadline; the listener responds instead
             late = Timeout("request did not complete within the allotted timeout").status()
-            exchange.status, answer = late, TIMEOUT
+            state.status, answer = late, TIMEOUT
             raise
         except BaseException as problem:
-            answer = panicked(exchange, problem)
+            answer = panicked(state, problem)
         finally:
             arrival.moment = inf  # it is over
             if answer is not UNANSWERED:
                 if self._audit is not None:
-                    self._audit.complete(exchange, answer)
-                took = self._monotonic() - started - exchange.waited
-                self._metrics.observe(exchange, answer, took)
+                    self._audit.complete(state, answer)
+                took = self._monotonic() - started - state.waited
+                self._metrics.observe(state, answer, took)
                 if self._logs_requests:
-                    log.debug("request.answered", extra=_log_fields(exchange, answer, took))
+                    log.debug("request.answered", extra=_log_fields(state, answer, took))
         return answer
 
-    async def _answered(self, exchange: Exchange) -> Response | Stream:
+    async def _answered(self, state: RequestState) -> Response | Stream:
         """Authenticate and impersonate; then find a seat, and continue."""
-        http = exchange.http
-        exchange.path, exchange.query = self._parse(http)
-        exchange.target = target = exchange.path.target
+        http = state.http
+        state.path, state.query = self._parse(http)
+        state.target = target = state.path.target
         http.timeout = self._request_timeout
-        if exchange.query:
-            self._shorten_deadline(exchange)
-        exchange.caller = caller = await self._authenticator.authenticate(http)
+        if state.query:
+            self._shorten_deadline(state)
+        state.caller = caller = await self._authenticator.authenticate(http)
         if caller is None:
             raise Unauthorized
         user = caller.user
         if user.username != ANONYMOUS:
             http.peer.known = True
         if self._audit is not None:
-            self._audit.begin(exchange)
-        if exchange.head.impersonates:
+            self._audit.begin(state)
+        if state.head.impersonates:
             acting = await self._impersonation.apply(user, http, target)
             if acting is not None:
-                user, exchange.impersonation_constraint = acting
+                user, state.impersonation_constraint = acting
         real_user = None if user is caller.user else caller.user
-        exchange.request = request = Request(
-            target, user, exchange.now, real_user=real_user, warnings=exchange.warnings
+        state.request = request = Request(
+            target, user, state.now, real_user=real_user, warnings=state.warnings
         )
         if real_user is None:
             request.certificate = caller.certificate
@@ -138,17 +138,19 @@ class Chain:
         if caller.notes:
             request.audit_annotations.update(caller.notes)
         if caller.warnings:
-            exchange.warnings.extend(caller.warnings)
+            state.warnings.extend(caller.warnings)
         flow = self._fairness.flow_of(user, target, http.peer.address)
-        exchange.extra_headers += flow.headers
+        state.extra_headers += flow.headers
         if not flow.enter():
             await flow.wait()
         try:
-            return await self._allowed(exchange, request, flow)
+            return await self._allowed(state, request, flow)
         finally:
             flow.leave()
 
-    async def _allowed(self, exchange: Exchange, request: Request, flow: Flow) -> Response | Stream:
+    async def _allowed(
+        self, state: RequestState, request: Request, flow: Flow
+    ) -> Response | Stream:
         """Authorize; then a page, or a kind's verb."""
         user, target, fairness = request.user, request.target, self._fairness
         reads = target.verb in READ_VERBS
@@ -156,19 +158,19 @@ class Chain:
         fairness.writing += not reads
         mark = SEAT.set(flow)
         try:
-            exchange.decision = decision = await self._authorizer.authorize(user, target)
+            state.decision = decision = await self._authorizer.authorize(user, target)
             if not decision.allowed:
                 refuse_unless_allowed(decision, user, target)
             if not target.is_resource:
-                page = self._pages.answer(exchange)
+                page = self._pages.answer(state)
                 return page if isinstance(page, Response) else await page
-            answer = await self._dispatch(exchange, request)
+            answer = await self._dispatch(state, request)
             if isinstance(answer, Stream):
-                self._watches.follow(answer, exchange.http, target, user)
+                self._watches.follow(answer, state.http, target, user)
             return answer
         except NoSuchRoute:
             if custom_resources.is_listed(target):
-                return custom_resources.empty_list(exchange)
+                return custom_resources.empty_list(state)
             if self._pages.is_served(target.path):
                 raise
             raise NoSuchPage from None
@@ -190,22 +192,22 @@ class Chain:
         http.peer.known = True
         return CallerStatus.KNOWN
 
-    def _shorten_deadline(self, exchange: Exchange) -> None:
+    def _shorten_deadline(self, state: RequestState) -> None:
         """`?timeout=5s` may shorten the deadline of a request, never lengthen it."""
-        http, texts = exchange.http, exchange.query.get("timeout")
-        if texts and texts[0] and exchange.target.verb != "watch":
+        http, texts = state.http, state.query.get("timeout")
+        if texts and texts[0] and state.target.verb != "watch":
             asked = duration(texts[0])
             if 0 < asked < http.timeout:
                 http.timeout = asked
 
 
-def _log_fields(exchange: Exchange, answer: Response | Stream, took: float) -> dict[str, object]:
+def _log_fields(state: RequestState, answer: Response | Stream, took: float) -> dict[str, object]:
     """Fields of the debug log line of a request: never its query, headers or bodies.
 
     The presented token is removed from text of the client.
     """
-    http, caller, token = exchange.http, exchange.caller, presented_token(exchange.http)
-    shown = {"method": http.method, "path": http.path, "audit_id": exchange.audit_id}
+    http, caller, token = state.http, state.caller, presented_token(state.http)
+    shown = {"method": http.method, "path": http.path, "audit_id": state.audit_id}
     if token:
         shown = {name: text.replace(token, MASK) for name, text in shown.items()}
     return {

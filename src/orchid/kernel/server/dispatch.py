@@ -27,7 +27,6 @@ from orchid.kernel.http import websocket
 from orchid.kernel.http.messages import Response, Stream
 from orchid.kernel.server import parse
 from orchid.kernel.server.authorize import require_allowed
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import BareRefusal
 from orchid.kernel.server.negotiate import (
     JSON,
@@ -40,6 +39,7 @@ from orchid.kernel.server.negotiate import (
     require_route_accepts,
 )
 from orchid.kernel.server.parse import Route
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import (
     compressed,
     entry_response,
@@ -100,7 +100,7 @@ class Dispatch:
         self._clock = clock
         self._offload = offload
         self._shortest_watch = shortest_watch
-        self._handlers: dict[str, Callable[[Exchange, Request, Route], Awaitable[Answer]]] = {
+        self._handlers: dict[str, Callable[[RequestState, Request, Route], Awaitable[Answer]]] = {
             "get": self._get,
             "list": self._list,
             "watch": self._watch,
@@ -111,13 +111,13 @@ class Dispatch:
             "deletecollection": self._delete_collection,
         }
 
-    def __call__(self, exchange: Exchange, request: Request) -> Awaitable[Answer]:
-        path = exchange.path
+    def __call__(self, state: RequestState, request: Request) -> Awaitable[Answer]:
+        path = state.path
         route = path.route
         if route is None:
-            route = path.route = self._route(exchange, request.target)
-        answering = self._handlers[request.target.verb](exchange, request, route)
-        return self._compressed(answering) if exchange.head.client.accepts_gzip else answering
+            route = path.route = self._route(state, request.target)
+        answering = self._handlers[request.target.verb](state, request, route)
+        return self._compressed(answering) if state.head.client.accepts_gzip else answering
 
     async def _compressed(self, answering: Awaitable[Answer]) -> Answer:
         answer = await answering
@@ -127,9 +127,9 @@ class Dispatch:
 
     # -- routing ---------------------------------------------------------------------------
 
-    def _route(self, exchange: Exchange, target: Target) -> Route:
+    def _route(self, state: RequestState, target: Target) -> Route:
         """The kind and endpoint of a path, if they support the method."""
-        shape = exchange.path.shape
+        shape = state.path.shape
         kind = self._kinds.get((target.group, target.version, target.resource))
         if kind is None or shape.depth > DEPTH_OF_ENDPOINT:
             raise NoSuchRoute
@@ -146,34 +146,34 @@ class Dispatch:
                 raise NoSuchRoute
             methods = ALL_NAMESPACES
         if shape.depth == DEPTH_OF_ENDPOINT:
-            return self._endpoint_route(exchange, kind, target)
+            return self._endpoint_route(state, kind, target)
         if kind.acts and shape.depth > 1:
             raise NoSuchRoute
         if shape.is_watch:
             methods = WATCH_PATH
-        if exchange.http.method not in methods or target.verb not in kind.verbs:
+        if state.http.method not in methods or target.verb not in kind.verbs:
             raise MethodNotAllowed
         if target.verb == "deletecollection" and target.path.endswith("/"):
             raise BadRequest(NO_NAME)  # its name was probably lost: do not delete them all
         return kind, None
 
-    def _endpoint_route(self, exchange: Exchange, kind: Kind[Any], target: Target) -> Route:
+    def _endpoint_route(self, state: RequestState, kind: Kind[Any], target: Target) -> Route:
         endpoint = kind.endpoint(target.subresource)
-        if endpoint is None or exchange.path.shape.is_watch:
+        if endpoint is None or state.path.shape.is_watch:
             raise NoSuchRoute
         if not target.name:
             raise BadRequest(NO_NAME)
-        if target.verb not in endpoint.verbs or exchange.http.method == "HEAD":
+        if target.verb not in endpoint.verbs or state.http.method == "HEAD":
             raise MethodNotAllowed
         return kind, endpoint
 
     # -- reading ---------------------------------------------------------------------------
 
-    async def _get(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+    async def _get(self, state: RequestState, request: Request, route: Route) -> Answer:
         kind, endpoint = route
-        self._negotiate(exchange, kind, endpoint)
-        require_name_in_path(exchange)
-        query = exchange.query
+        self._negotiate(state, kind, endpoint)
+        require_name_in_path(state)
+        query = state.query
         if query:
             if parse.is_true(query, "export"):
                 raise BadRequest(
@@ -183,36 +183,36 @@ class Dispatch:
             if version:
                 request.options = request.options._replace(resource_version=version[0])
         entry = await self._verbs.reading.get(kind, request)
-        return await self._entry_answer(exchange, 200, entry)
+        return await self._entry_answer(state, 200, entry)
 
-    async def _list(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+    async def _list(self, state: RequestState, request: Request, route: Route) -> Answer:
         kind, _ = route
-        self._negotiate(exchange, kind, None, offered=SERVED + STREAMED)
-        if exchange.query:
-            request.options = parse.read_options(exchange.query)
+        self._negotiate(state, kind, None, offered=SERVED + STREAMED)
+        if state.query:
+            request.options = parse.read_options(state.query)
         listed = await self._verbs.listing.page(kind, request)
-        if exchange.form.is_stored_format and not kind.is_renamed and not listed.is_long:
-            return list_response(exchange, kind, listed)
+        if state.form.is_stored_format and not kind.is_renamed and not listed.is_long:
+            return list_response(state, kind, listed)
         listed.entries = list(listed.entries)  # a copy, unaffected by later changes
         weight = sum(len(entry.tail) for entry in listed.entries)
-        return await self._offload(weight, functools.partial(list_response, exchange, kind, listed))
+        return await self._offload(weight, functools.partial(list_response, state, kind, listed))
 
-    async def _watch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+    async def _watch(self, state: RequestState, request: Request, route: Route) -> Answer:
         kind, _ = route
-        self._negotiate(exchange, kind, None, offered=SERVED + STREAMED)
-        request.options = self._watch_options(exchange, request)
+        self._negotiate(state, kind, None, offered=SERVED + STREAMED)
+        request.options = self._watch_options(state, request)
         watch = await self._verbs.watching.open(kind, request)
-        if exchange.form.media == YAML:
+        if state.form.media == YAML:
             raise not_acceptable(STREAMED)
         lasts = self._watch_seconds(request.options.timeout_seconds or 0)
-        if websocket.is_asked_for(exchange.http):
-            agreed = websocket.handshake(exchange.http, self._naming.websocket_bearer)
+        if websocket.is_asked_for(state.http):
+            agreed = websocket.handshake(state.http, self._naming.websocket_bearer)
             if isinstance(agreed, int):
                 raise BareRefusal(agreed)  # no handshake
-            stream = WatchStream(watch, exchange, self._clock, lasts, joins=False)
+            stream = WatchStream(watch, state, self._clock, lasts, joins=False)
             return Stream(websocket.SWITCHING, agreed, stream.opened)
-        stream = WatchStream(watch, exchange, self._clock, lasts)
-        return Stream(200, head(exchange, stream.content_type), stream.opened)
+        stream = WatchStream(watch, state, self._clock, lasts)
+        return Stream(200, head(state, stream.content_type), stream.opened)
 
     def _watch_seconds(self, asked: int) -> float:
         """The requested timeout, capped at 2x the minimum; a random value between both if none was
@@ -222,10 +222,10 @@ class Dispatch:
             return min(float(asked), 2 * self._shortest_watch)
         return self._shortest_watch * (1.0 + random.random())  # noqa: S311 -- spread, not secrecy
 
-    def _watch_options(self, exchange: Exchange, request: Request) -> Any:
-        options = parse.read_options(exchange.query)
+    def _watch_options(self, state: RequestState, request: Request) -> Any:
+        options = parse.read_options(state.query)
         name = request.target.name
-        if exchange.path.shape.is_watch and name:
+        if state.path.shape.is_watch and name:
             options = options._replace(
                 field_selector=parse.pinned_to_name(options.field_selector, name)
             )
@@ -233,44 +233,44 @@ class Dispatch:
 
     # -- writing ---------------------------------------------------------------------------
 
-    async def _create(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+    async def _create(self, state: RequestState, request: Request, route: Route) -> Answer:
         kind, endpoint = route
         action = endpoint.kind if endpoint else None
         if action is not None:
             kind, endpoint = action, None
-        self._negotiate(exchange, kind, endpoint)
+        self._negotiate(state, kind, endpoint)
         # The media type before the options; with a PUT it is the reverse.
-        if exchange.head.client.media not in SERVED:
+        if state.head.client.media not in SERVED:
             raise unsupported_media()
-        body = self._body(exchange, kind.largest_body)
-        request.manager = exchange.head.client.manager
-        if exchange.query:
-            self._write_options(exchange, request, "CreateOptions", "")
-        new = await self._decoded(exchange, request, kind, body)
+        body = self._body(state, kind.largest_body)
+        request.manager = state.head.client.manager
+        if state.query:
+            self._write_options(state, request, "CreateOptions", "")
+        new = await self._decoded(state, request, kind, body)
         if kind.acts:
             entry = await self._verbs.creating.act(kind, new, request, under=action is not None)
         else:
             entry = await self._verbs.creating.create(kind, new, request)
-        return await self._entry_answer(exchange, 201, entry)
+        return await self._entry_answer(state, 201, entry)
 
-    async def _update(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+    async def _update(self, state: RequestState, request: Request, route: Route) -> Answer:
         kind, endpoint = route
-        self._negotiate(exchange, kind, endpoint)
-        require_name_in_path(exchange)
-        body = self._body(exchange, kind.largest_body)
-        request.manager = exchange.head.client.manager
-        if exchange.query:
-            self._write_options(exchange, request, "UpdateOptions", "")
-        if exchange.head.client.media not in SERVED:
+        self._negotiate(state, kind, endpoint)
+        require_name_in_path(state)
+        body = self._body(state, kind.largest_body)
+        request.manager = state.head.client.manager
+        if state.query:
+            self._write_options(state, request, "UpdateOptions", "")
+        if state.head.client.media not in SERVED:
             raise unsupported_media()
-        new = await self._decoded(exchange, request, kind, body)
+        new = await self._decoded(state, request, kind, body)
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
-            return await self._create_by_update(exchange, request, kind, new)
+            return await self._create_by_update(state, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
-        return await self._entry_answer(exchange, 200, entry)
+        return await self._entry_answer(state, 200, entry)
 
     async def _create_by_update(
-        self, exchange: Exchange, request: Request, kind: Kind[Any], new: Any
+        self, state: RequestState, request: Request, kind: Kind[Any], new: Any
     ) -> Answer:
         """PUT of a missing object: a create, for users who may create."""
         new = in_namespace(kind, new, request.namespace)
@@ -279,50 +279,48 @@ class Dispatch:
         await require_allowed(self._authorizer, request.user, creating.target)
         new = as_new(kind, new, creating)
         entry = await self._verbs.creating.create(kind, new, creating)
-        return await self._entry_answer(exchange, 201, entry)
+        return await self._entry_answer(state, 201, entry)
 
-    async def _patch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+    async def _patch(self, state: RequestState, request: Request, route: Route) -> Answer:
         kind, endpoint = route
-        media = patch_media_type(exchange)
-        self._negotiate(exchange, kind, endpoint)
-        require_name_in_path(exchange)
-        body = self._body(exchange, kind.largest_body)
+        media = patch_media_type(state)
+        self._negotiate(state, kind, endpoint)
+        require_name_in_path(state)
+        body = self._body(state, kind.largest_body)
         apply = media == APPLY
         request.body_weight = body_weight(body, may_be_yaml=apply)
-        request.manager = exchange.head.client.manager
-        if exchange.query or apply:
-            self._write_options(exchange, request, "PatchOptions", "apply" if apply else "other")
+        request.manager = state.head.client.manager
+        if state.query or apply:
+            self._write_options(state, request, "PatchOptions", "apply" if apply else "other")
         if not apply:
             entry = await self._verbs.patching.patch(kind, endpoint, media, body, request)
-            return await self._entry_answer(exchange, 200, entry)
+            return await self._entry_answer(state, 200, entry)
         creating = replace(request.target, verb="create")
 
         async def may_create() -> None:
             await require_allowed(self._authorizer, request.user, creating)
 
         entry, created = await self._verbs.patching.apply(kind, endpoint, body, request, may_create)
-        return await self._entry_answer(exchange, 201 if created else 200, entry)
+        return await self._entry_answer(state, 201 if created else 200, entry)
 
-    async def _delete(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+    async def _delete(self, state: RequestState, request: Request, route: Route) -> Answer:
         kind, _ = route
-        self._negotiate(exchange, kind, None)
-        require_name_in_path(exchange)
-        options = self._delete_options(exchange, request)
+        self._negotiate(state, kind, None)
+        require_name_in_path(state)
+        options = self._delete_options(state, request)
         if options.ignores_read_errors:
-            return await self._delete_unreadable(exchange, request, kind)
+            return await self._delete_unreadable(state, request, kind)
         deleted = await self._verbs.deleting.delete(kind, request.name, options, request)
         if kind.answers_deleted_object or not deleted.gone:
             waits = not deleted.gone and options.orphan_dependents is False
-            return await self._entry_answer(exchange, 202 if waits else 200, deleted.entry)
+            return await self._entry_answer(state, 202 if waits else 200, deleted.entry)
         details = StatusDetails(
             name=request.name, group=kind.group, kind=kind.plural, uid=deleted.entry.meta.uid
         )
-        return status_response(
-            exchange, 200, Status(status="Success", details=details), exchange.form
-        )
+        return status_response(state, 200, Status(status="Success", details=details), state.form)
 
     async def _delete_unreadable(
-        self, exchange: Exchange, request: Request, kind: Kind[Any]
+        self, state: RequestState, request: Request, kind: Kind[Any]
     ) -> Answer:
         """Remove an object that cannot be decoded; this needs a permission of its own."""
         request.annotate(self._naming.unsafe_delete_annotation, "")
@@ -330,37 +328,33 @@ class Dispatch:
         await require_allowed(self._authorizer, request.user, unsafe)
         await self._verbs.deleting.delete_unreadable(kind, request)
         details = StatusDetails(name=request.name, group=kind.group, kind=kind.plural)
-        return status_response(
-            exchange, 200, Status(status="Success", details=details), exchange.form
-        )
+        return status_response(state, 200, Status(status="Success", details=details), state.form)
 
     async def _delete_collection(
-        self, exchange: Exchange, request: Request, route: Route
+        self, state: RequestState, request: Request, route: Route
     ) -> Answer:
         kind, _ = route
-        self._negotiate(exchange, kind, None)
-        selected = parse.read_options(exchange.query)
+        self._negotiate(state, kind, None)
+        selected = parse.read_options(state.query)
         # Errors of the selection come before those of the delete options.
         self._verbs.listing.selection(kind, selected)
-        options = self._delete_options(exchange, request, collection=True)
+        options = self._delete_options(state, request, collection=True)
         request.options = selected._replace(dry_run=request.options.dry_run)
         await self._verbs.deleting.delete_collection(kind, options, request)
         details = StatusDetails(group=kind.group, kind=kind.plural)
-        return status_response(
-            exchange, 200, Status(status="Success", details=details), exchange.form
-        )
+        return status_response(state, 200, Status(status="Success", details=details), state.form)
 
     # -- shared by the verbs ---------------------------------------------------------------
 
     def _negotiate(
         self,
-        exchange: Exchange,
+        state: RequestState,
         kind: Kind[Any],
         endpoint: Endpoint | None,
         *,
         offered: tuple[str, ...] = SERVED,
     ) -> None:
-        accept, forms = exchange.head.client.accept, exchange.head.client.forms
+        accept, forms = state.head.client.accept, state.head.client.forms
         if not accept:
             return
         has_table = bool(kind.columns) and (endpoint is None or endpoint.has_table)
@@ -371,26 +365,26 @@ class Dispatch:
             if form is None:
                 raise not_acceptable(SERVED)
             forms[offered, has_table] = form
-        exchange.form = form
+        state.form = form
 
-    async def _entry_answer(self, exchange: Exchange, code: int, entry: Entry[Any]) -> Response:
+    async def _entry_answer(self, state: RequestState, code: int, entry: Entry[Any]) -> Response:
         """A response with one object; a large one is converted in a thread."""
-        if exchange.form.is_stored_format:
-            return entry_response(exchange, code, entry)
+        if state.form.is_stored_format:
+            return entry_response(state, code, entry)
         return await self._offload(
-            len(entry.data), functools.partial(entry_response, exchange, code, entry)
+            len(entry.data), functools.partial(entry_response, state, code, entry)
         )
 
-    def _body(self, exchange: Exchange, limit: int = LARGEST_BODY) -> bytes:
-        if exchange.http.too_large or len(exchange.http.body) > limit:
+    def _body(self, state: RequestState, limit: int = LARGEST_BODY) -> bytes:
+        if state.http.too_large or len(state.http.body) > limit:
             raise TooLarge(f"limit is {limit}")
-        return exchange.http.body
+        return state.http.body
 
     async def _decoded(
-        self, exchange: Exchange, request: Request, kind: Kind[Any], body: bytes
+        self, state: RequestState, request: Request, kind: Kind[Any], body: bytes
     ) -> Any:
         """The object in the body of a create or an update."""
-        media = exchange.head.client.media
+        media = state.head.client.media
         if media == JSON and len(body) <= LARGE_BYTES:
             request.body_weight = len(body)
             new = decode_object(self._catalog, kind, body, request)
@@ -398,7 +392,7 @@ class Dispatch:
             weight = request.body_weight = body_weight(body, may_be_yaml=media == YAML)
             decode = functools.partial(self._decode, request, kind, media, body)
             new = await self._offload(weight, decode)
-        exchange.sent = new
+        state.sent = new
         return new
 
     def _decode(self, request: Request, kind: Kind[Any], media: str, body: bytes) -> Any:
@@ -406,8 +400,8 @@ class Dispatch:
             return decode_message(self._catalog, kind, body)
         return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
 
-    def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
-        query = exchange.query
+    def _write_options(self, state: RequestState, request: Request, kind: str, patch: str) -> None:
+        query = state.query
         options = parse.write_options(query)
         refuse_if_any(
             ErrorSubject(self._naming.meta, kind),
@@ -417,12 +411,12 @@ class Dispatch:
         request.manager = options.field_manager or request.manager
 
     def _delete_options(
-        self, exchange: Exchange, request: Request, *, collection: bool = False
+        self, state: RequestState, request: Request, *, collection: bool = False
     ) -> DeleteOptions:
-        body = self._body(exchange, LARGEST_OPTIONS)
-        options = parse.query_delete_options(exchange.query, collection=collection)
+        body = self._body(state, LARGEST_OPTIONS)
+        options = parse.query_delete_options(state.query, collection=collection)
         if body:
-            sent = exchange.sent = self._body_delete_options(exchange, body)
+            sent = state.sent = self._body_delete_options(state, body)
             options = parse.both(sent, options)
         refuse_if_any(
             ErrorSubject(self._naming.meta, "DeleteOptions"),
@@ -431,8 +425,8 @@ class Dispatch:
         request.options = request.options._replace(dry_run=bool(options.dry_run))
         return options
 
-    def _body_delete_options(self, exchange: Exchange, body: bytes) -> DeleteOptions:
-        media = body_media_type(exchange)
+    def _body_delete_options(self, state: RequestState, body: bytes) -> DeleteOptions:
+        media = body_media_type(state)
         try:
             if media == PROTOBUF:
                 said, message = opened(body)
@@ -453,18 +447,18 @@ class Dispatch:
         return options
 
 
-def require_name_in_path(exchange: Exchange) -> None:
+def require_name_in_path(state: RequestState) -> None:
     """Refuse an empty or invalid name."""
-    name, problems = exchange.target.name, exchange.path.shape.name_problems
+    name, problems = state.target.name, state.path.shape.name_problems
     if not name:
         raise BadRequest(NO_NAME)
     if problems:
         raise BadRequest(f"Name parameter invalid: {quote(name)}: {';'.join(problems)}")
 
 
-def body_media_type(exchange: Exchange) -> str:
+def body_media_type(state: RequestState) -> str:
     """The media type of a request body; JSON by default."""
-    media = exchange.head.client.media
+    media = state.head.client.media
     if media not in SERVED:
         raise unsupported_media()
     return media
@@ -477,8 +471,8 @@ def unsupported_media(served: Iterable[str] = SERVED) -> UnsupportedMedia:
     )
 
 
-def patch_media_type(exchange: Exchange) -> str:
-    content_type = exchange.http.headers.get("content-type", "")
+def patch_media_type(state: RequestState) -> str:
+    content_type = state.http.headers.get("content-type", "")
     media = content_type.partition(";")[0]
     if media in MEDIA_TYPES:
         return media

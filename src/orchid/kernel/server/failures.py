@@ -18,10 +18,10 @@ from orchid.kernel.credentials.refusals import is_panic
 from orchid.kernel.engine.interfaces import Rejected
 from orchid.kernel.http.messages import HttpRequest, Response
 from orchid.kernel.server.authorize import AuthorizerFailed
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Overloaded
 from orchid.kernel.server.negotiate import RAW, form_of
 from orchid.kernel.server.parse import UnreadableTarget
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import NOSNIFF, PLAIN, head, status_response, text
 from orchid.kernel.wire.errors import (
     ApiError,
@@ -72,38 +72,38 @@ FORESEEN: Final = (
 )  # fmt: skip
 
 
-def refused(exchange: Exchange, error: Exception, naming: Naming) -> Response:
+def refused(state: RequestState, error: Exception, naming: Naming) -> Response:
     """The response to an error of a step of the chain."""
     if isinstance(error, Forbidden | NoSuchRoute | NoSuchPage):
-        _warn_of_naming(exchange, naming)
+        _warn_of_naming(state, naming)
     if isinstance(error, Rejected):
         log.debug("request.rejected", extra={"why": type(error).__name__})
         error = Unauthorized()
     if isinstance(error, ApiError):
-        return _status(exchange, error)
+        return _status(state, error)
     if isinstance(error, Overloaded):
-        exchange.extra_headers += b"Retry-After: 1\r\n"
-        return text(exchange, 429, TOO_MANY)
+        state.extra_headers += b"Retry-After: 1\r\n"
+        return text(state, 429, TOO_MANY)
     if isinstance(error, AuthorizerFailed):
-        return text(exchange, 500, f'Internal Server Error: "{exchange.http.target}": {error}\n')
+        return text(state, 500, f'Internal Server Error: "{state.http.target}": {error}\n')
     if isinstance(error, NoSuchPage):
-        return text(exchange, 404, f"{str(error) or '404 page not found'}\n")
+        return text(state, 404, f"{str(error) or '404 page not found'}\n")
     if isinstance(error, BareRefusal):
-        return Response(error.status, head(exchange, error.headers, cache=error.cache), error.body)
-    return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
+        return Response(error.status, head(state, error.headers, cache=error.cache), error.body)
+    return text(state, 400, f'Bad Request: "{state.http.path}" names no resource\n')
 
 
-def panicked(exchange: Exchange, problem: BaseException) -> Response:
+def panicked(state: RequestState, problem: BaseException) -> Response:
     """The response to an unexpected exception; SystemExit and the like are raised again.
 
     The panic of a library ends its request, like any other failure.
     """
     if not isinstance(problem, Exception) and not is_panic(type(problem)):
         raise problem
-    extra = {"audit_id": exchange.audit_id, "story": failure_story(problem)}
+    extra = {"audit_id": state.audit_id, "story": failure_story(problem)}
     log.error("request.failed", extra=extra)
-    exchange.panicked = True
-    return text(exchange, 500, PANIC)
+    state.panicked = True
+    return text(state, 500, PANIC)
 
 
 def failed(http: HttpRequest, problem: BaseException) -> Response:
@@ -119,29 +119,29 @@ def failed(http: HttpRequest, problem: BaseException) -> Response:
     return Response(500, PLAIN, b"internal error\n")
 
 
-def _status(exchange: Exchange, error: ApiError) -> Response:
+def _status(state: RequestState, error: ApiError) -> Response:
     """A failure as a Status. Transforms do not apply; without an acceptable format it is sent
     anyway.
     """
-    form = form_of(exchange.accept, table=False, transforms=False) or RAW
+    form = form_of(state.accept, table=False, transforms=False) or RAW
     if error.details and error.details.retry_after_seconds:
-        exchange.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
-    if _is_denial(exchange, error):
-        exchange.extra_headers += NOSNIFF
-    return status_response(exchange, error.code, error.status(), form)
+        state.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
+    if _is_denial(state, error):
+        state.extra_headers += NOSNIFF
+    return status_response(state, error.code, error.status(), form)
 
 
-def _warn_of_naming(exchange: Exchange, naming: Naming) -> None:
+def _warn_of_naming(state: RequestState, naming: Naming) -> None:
     """Clients of the other naming get 403 or 404, which does not explain the reason."""
-    asked = exchange.target.group
+    asked = state.target.group
     if group := naming.instead_of(asked):
-        exchange.warnings.append(
+        state.warnings.append(
             f"this server was started with --naming {naming.name} and serves {group}, not {asked}"
         )
 
 
-def _is_denial(exchange: Exchange, error: ApiError) -> bool:
+def _is_denial(state: RequestState, error: ApiError) -> bool:
     """Whether impersonation or authorization refused an authenticated caller."""
-    if exchange.caller is None or (exchange.decision and exchange.decision.allowed):
+    if state.caller is None or (state.decision and state.decision.allowed):
         return False
     return isinstance(error, BadRequest | Forbidden)

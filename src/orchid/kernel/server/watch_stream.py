@@ -16,9 +16,9 @@ from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.kind_cache import ObjectChange
 from orchid.kernel.engine.verbs.watching import ADDED, Watch, too_old
 from orchid.kernel.http.messages import Chunk, Sink
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.negotiate import PROTOBUF, Form, Transform
 from orchid.kernel.server.protobuf_bodies import entry_body
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.codec.documents import encode
 from orchid.kernel.wire.codec.protobuf import sealed_status, watch_frame
 from orchid.kernel.wire.errors import ApiError, Expired
@@ -39,12 +39,12 @@ _PROTOBUF_STREAM = b"Content-Type: %b;stream=watch\r\n" % PROTOBUF.encode()
 class EventForm:
     """The event format of one watcher: plain objects, metadata only, or one-row Tables."""
 
-    def __init__(self, watch: Watch[Any], exchange: Exchange, clock: Clock) -> None:
-        form: Form = exchange.form
+    def __init__(self, watch: Watch[Any], state: RequestState, clock: Clock) -> None:
+        form: Form = state.form
         self.transform = form.transform
         self.meta_version = form.meta_version
         self._packed = form if form.media == PROTOBUF else None
-        self.include = (exchange.query.get("includeObject") or [""])[0]
+        self.include = (state.query.get("includeObject") or [""])[0]
         self.kind = watch.kind
         self._clock = clock
         if self.transform is Transform.TABLE:
@@ -118,7 +118,7 @@ class WatchStream:
     def __init__(
         self,
         watch: Watch[Any],
-        exchange: Exchange,
+        state: RequestState,
         clock: Clock,
         seconds: float,
         *,
@@ -126,7 +126,7 @@ class WatchStream:
     ) -> None:
         self._watch = watch
         self._joins = joins  # whether several events may be sent as one chunk
-        self._form = form = EventForm(watch, exchange, clock)
+        self._form = form = EventForm(watch, state, clock)
         # Without selectors, a watcher gets the same event of a change as all others of this format.
         is_common = watch.plain and form.transform is not Transform.TABLE
         self._common_key = form.key if is_common else None

@@ -200,7 +200,7 @@ class ServerConnection:
     def rehearse(self, target: str, body: Json) -> list[str]:
         """The warnings of a dry run that creates an object; nothing is printed or stored."""
         try:
-            answer = self._api.exchange("POST", f"{target}?dryRun=All", body)
+            answer = self._api.send("POST", f"{target}?dryRun=All", body)
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
         if answer.status not in SUCCESS:
@@ -345,7 +345,7 @@ class ServerConnection:
 
     def _exchange(self, method: str, target: str, body: Json | bytes | None) -> tuple[int, bytes]:
         try:
-            answer = self._api.exchange(method, target, body)
+            answer = self._api.send(method, target, body)
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
         self.date = _date(answer.headers.get("Date"))

@@ -71,7 +71,7 @@ async def test_a_number_that_another_certificate_has_is_refused() -> None:
     other: Any = OtherRecord()
     none: Any = None
     issuers = Issuers((), True)
-    pods = {"pod_requests": none, "account_until": none, "names": ORCH}
+    pods = {"pod_requests": none, "account_until": none, "naming": ORCH}
     policy = RecordIssued(other, none, lambda _signer: issuers, none, none, **pods)
 
     with pytest.raises(Invalid, match="another certificate has the serial number 7"):

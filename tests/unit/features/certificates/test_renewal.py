@@ -8,7 +8,7 @@ import pytest
 
 from orchid.features.certificates.pages.renewal import RenewalPages, Window
 from orchid.kernel.wire.errors import BadRequest, MethodNotAllowed, NoSuchRoute
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 START = datetime(2026, 1, 2, 5, 0, tzinfo=timezone(timedelta(hours=2)))
 
@@ -27,7 +27,7 @@ def find(identifier: str) -> Window | None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_client_gets_its_window_in_utc(method: str) -> None:
-    found = RenewalPages(find)(exchange_of(method, "/renewal-info/key.serial"))
+    found = RenewalPages(find)(state_of(method, "/renewal-info/key.serial"))
 
     window = {"start": "2026-01-02T03:00:00Z", "end": "2026-01-03T00:00:00Z"}
     assert json.loads(found.body) == {"suggestedWindow": window}
@@ -47,4 +47,4 @@ def test_a_client_gets_its_window_in_utc(method: str) -> None:
 )
 def test_nothing_else_is_answered(method: str, identifier: str, refusal: type[Exception]) -> None:
     with pytest.raises(refusal):
-        RenewalPages(find)(exchange_of(method, f"/renewal-info/{identifier}"))
+        RenewalPages(find)(state_of(method, f"/renewal-info/{identifier}"))

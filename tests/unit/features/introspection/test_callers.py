@@ -9,7 +9,7 @@ from orchid.features.introspection.callers import LONGEST_CREDENTIALS, Callers, 
 from orchid.features.introspection.forms import FORM, FormParameters, OAuthRefusal
 from orchid.kernel.engine.interfaces import Authenticated, Rejected
 from orchid.kernel.wire.user import UserInfo
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 API = ("https://orchid.test",)
 ROBOT = "system:serviceaccount:ci:robot"
@@ -37,7 +37,7 @@ def basic(text: str) -> dict[str, Any]:
 
 
 async def caller(sent: FormParameters | None = None, **options: Any) -> str:
-    exchange = exchange_of("POST", "/oauth2/revoke", content_type=FORM, **options)
+    exchange = state_of("POST", "/oauth2/revoke", content_type=FORM, **options)
     return (await Callers(Tokens(), API).user_of(exchange, sent or form())).username
 
 
@@ -131,4 +131,4 @@ def test_a_credential_is_seen_in_each_place(
     sent: FormParameters, options: dict[str, Any], secret: str
 ) -> None:
     """A certificate is one, too: its user does not act as the holder of a token."""
-    assert presented_secret(exchange_of("POST", "/oauth2/revoke", **options), sent) == secret
+    assert presented_secret(state_of("POST", "/oauth2/revoke", **options), sent) == secret

@@ -16,11 +16,11 @@ from orchid.features.introspection.forms import (
     read_form,
 )
 from orchid.kernel.wire.errors import MethodNotAllowed
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 
 def read(body: bytes, *, media: str = FORM, too_large: bool = False) -> FormParameters:
-    exchange = exchange_of("POST", "/f", body, too_large=too_large, content_type=media)
+    exchange = state_of("POST", "/f", body, too_large=too_large, content_type=media)
     return read_form(exchange, repeatable=("audience",))
 
 
@@ -74,7 +74,7 @@ def test_other_methods_media_types_and_lengths_are_refused() -> None:
     """A body over the limit of the server arrives empty, and is no empty form."""
     for method in ("GET", "PUT"):
         with pytest.raises(MethodNotAllowed):
-            read_form(exchange_of(method, "/f", b"a=1", content_type=FORM))
+            read_form(state_of(method, "/f", b"a=1", content_type=FORM))
     for media in ("application/json", "", "text/plain"):
         assert "media type" in refusal(b"a=1", media=media)
     assert "longer than" in refusal(b"", too_large=True)

@@ -20,7 +20,7 @@ from orchid.kernel.engine.interfaces import Authenticated, Decision, Rejected, V
 from orchid.kernel.engine.request import Target
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.user import UserInfo
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 OURS, API, VAULT = "https://ours.example", "https://orchid.test", "https://vault.example"
 CALLER = UserInfo(username="web")
@@ -157,7 +157,7 @@ async def test_the_answer_has_the_claims_and_the_user() -> None:
 
 
 async def test_a_request_needs_a_token() -> None:
-    exchange = exchange_of(
+    exchange = state_of(
         "POST",
         "/oauth2/introspect",
         urlencode({"token": " "}).encode(),
@@ -172,7 +172,7 @@ async def test_a_request_needs_a_token() -> None:
 
 async def test_the_answer_is_not_stored() -> None:
     body = urlencode({"token": token_of()}).encode()
-    exchange = exchange_of("POST", "/oauth2/introspect", body, content_type=FORM, user="web")
+    exchange = state_of("POST", "/oauth2/introspect", body, content_type=FORM, user="web")
 
     answer = await page(Tokens(), Rights(REVIEW))(exchange)
 

@@ -31,7 +31,7 @@ from orchid.features.introspection.forms import FORM, OAuthRefusal
 from orchid.kernel.wire.errors import Unavailable
 from orchid.kernel.wire.naming import EXPIRES_PARAMETER, ORCH
 from tests.unit.kernel.access.presenting import FakeClock
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 SENT = {"grant_type": GRANT, "subject_token": "t", "subject_token_type": JWT}
 ANNOTATION = ORCH.extra
@@ -73,7 +73,7 @@ class Page:
     async def answer(self, query: str = "", **sent: Any) -> dict[str, Any]:
         form = {name: value for name, value in {**SENT, **sent}.items() if value is not None}
         body = urlencode(form, doseq=True).encode()
-        exchange = exchange_of("POST", f"/oauth2/token{query}", body, content_type=FORM)
+        exchange = state_of("POST", f"/oauth2/token{query}", body, content_type=FORM)
         assert exchange.request is not None
         self.notes = exchange.request.audit_annotations
         answer = await self._page(exchange)

@@ -19,7 +19,7 @@ from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.revoked_credentials import RevokedToken
 from orchid.kernel.wire.user import UserInfo
 from tests.unit.kernel.access.presenting import FakeClock
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 API = ("https://orchid.test",)
 SERVER = UserInfo(username="the server")
@@ -90,7 +90,7 @@ async def revoked(
 ) -> dict[str, str]:
     """Send it; the annotations of the audit record."""
     sent = {"token": token, **options.pop("form", {})}
-    exchange = exchange_of(
+    exchange = state_of(
         "POST", "/oauth2/revoke", urlencode(sent).encode(), content_type=FORM, **options
     )
     answer = await (pages or page(api))(exchange)

@@ -82,7 +82,7 @@ def serving(answer: Answering | None) -> Iterator[ServerAccess]:
 def failure_of(access: ServerAccess, limit: TimeLimit, body: bytes | None = None) -> Exception:
     api = ApiConnection(access, limit=limit)
     with contextlib.closing(api), pytest.raises((OSError, HTTPException)) as failure:
-        api.exchange("POST" if body else "GET", "/api", body)
+        api.send("POST" if body else "GET", "/api", body)
     return failure.value
 
 

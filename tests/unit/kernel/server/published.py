@@ -16,10 +16,10 @@ from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.kind import Endpoint, Kind, Scope
 from orchid.kernel.engine.request import Request, Target
 from orchid.kernel.http.messages import HttpRequest, Peer, Response
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import FORESEEN, refused
 from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.openapi.endpoints import V2, V3, OpenApi
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.meta import Object, Time
 from orchid.kernel.wire.naming import KUBERNETES, Naming
 from orchid.kernel.wire.options import parse_query
@@ -129,15 +129,15 @@ def ask(
     url = urlsplit(target)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     http = HttpRequest(method, target, url.path, url.query, named, Peer("127.0.0.1:1"))
-    exchange = Exchange(http, facts_of(http), "id", now)
-    exchange.target = Target(verb=method.lower(), path=url.path)
-    exchange.query = parse_query(url.query)
+    state = RequestState(http, facts_of(http), "id", now)
+    state.target = Target(verb=method.lower(), path=url.path)
+    state.query = parse_query(url.query)
     page = pages.exact[url.path] if url.path in (V2, V3) else pages.prefixed[f"{V3}/"]
     try:
-        answer = page(exchange)
+        answer = page(state)
         return answer if isinstance(answer, Response) else asyncio.run(_awaited(answer))
     except FORESEEN as refusal:  # as the chain does
-        return refused(exchange, refusal, KUBERNETES)
+        return refused(state, refusal, KUBERNETES)
 
 
 async def _awaited(answer: Awaitable[Response]) -> Response:

@@ -65,7 +65,7 @@ class Connection:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def exchange(self, method: str, url: str, body: Any = None, headers: Any = None) -> ApiReply:
+    def send(self, method: str, url: str, body: Any = None, headers: Any = None) -> ApiReply:
         data = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
         return ApiReply(*self._server.reply(method, url, data), HTTPMessage())
 

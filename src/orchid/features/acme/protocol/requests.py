@@ -18,7 +18,7 @@ from orchid.features.acme.protocol.nonces import Nonces
 from orchid.features.acme.protocol.problems import AcmeProblem, malformed, unauthorized
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.kernel.credentials.jwk import AccountKey, read_jwk_text
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.user import UserInfo
 
 MEDIA = "application/jose+json"
@@ -66,9 +66,9 @@ class SignedRequests:
         self._accounts = accounts
         self._nonces = nonces
 
-    async def read(self, exchange: Exchange, target: RequestTarget) -> VerifiedRequest:
+    async def read(self, state: RequestState, target: RequestTarget) -> VerifiedRequest:
         """Verify a request of an account, or one with its key in the header; raises AcmeProblem."""
-        http = exchange.http
+        http = state.http
         if http.method != "POST":
             raise malformed(
                 "this resource needs a signed POST",
@@ -77,7 +77,7 @@ class SignedRequests:
             )
         if http.too_large:
             raise malformed(f"a request has at most {jws.LARGEST} bytes", code=TOO_LARGE)
-        if exchange.head.client.media != MEDIA:
+        if state.head.client.media != MEDIA:
             raise malformed(f"the media type must be {MEDIA}", code=UNSUPPORTED_MEDIA)
         signed = jws.parse(http.body)
         header = signed.header

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.errors import BadRequest, MethodNotAllowed, NoSuchRoute
 
@@ -40,11 +40,11 @@ class RenewalPages:
     def __init__(self, find: Find) -> None:
         self._find = find
 
-    def __call__(self, exchange: Exchange) -> Response:
-        if exchange.http.method not in READING:
+    def __call__(self, state: RequestState) -> Response:
+        if state.http.method not in READING:
             raise MethodNotAllowed
         try:
-            window = self._find(exchange.http.path.removeprefix(PREFIX))
+            window = self._find(state.http.path.removeprefix(PREFIX))
         except ValueError as problem:
             raise BadRequest(f"malformed certificate identifier: {problem}") from None
         if window is None:
@@ -52,7 +52,7 @@ class RenewalPages:
         suggested = {"start": _text(window.start), "end": _text(window.end)}
         body = msgspec.json.encode({"suggestedWindow": suggested})
         headers = b"Content-Type: application/json\r\nRetry-After: %d\r\n"
-        return Response(200, head(exchange, headers % window.ask_again_seconds, cache=CACHE), body)
+        return Response(200, head(state, headers % window.ask_again_seconds, cache=CACHE), body)
 
 
 def _text(moment: datetime) -> str:

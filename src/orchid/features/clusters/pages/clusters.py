@@ -9,8 +9,8 @@ from collections.abc import Awaitable
 from typing import Final, Protocol
 
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.negotiate import JSON
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.errors import (
     ApiError,
@@ -39,9 +39,9 @@ class ClusterPages:
     def __init__(self, reviews: Reviews) -> None:
         self._reviews = reviews
 
-    async def __call__(self, exchange: Exchange) -> Response:
-        http = exchange.http
-        name, end, rest = exchange.target.path.removeprefix(PREFIX).partition(_END)
+    async def __call__(self, state: RequestState) -> Response:
+        http = state.http
+        name, end, rest = state.target.path.removeprefix(PREFIX).partition(_END)
         if not name or "/" in name or not end or rest:
             raise NoSuchRoute
         if http.method != "POST":
@@ -50,8 +50,8 @@ class ClusterPages:
         if http.too_large or len(http.body) > reviews.largest:
             reviews.malformed(name, "too large")
             raise TooLarge(f"limit is {reviews.largest}")
-        if exchange.head.client.media != JSON:
+        if state.head.client.media != JSON:
             reviews.malformed(name, "not JSON")
             raise UnsupportedMedia(f"the body of a review is {JSON}")
-        answer = await reviews.answer(name, http.body, exchange.arrived)
-        return Response(200, head(exchange, _JSON), answer)
+        answer = await reviews.answer(name, http.body, state.arrived)
+        return Response(200, head(state, _JSON), answer)

@@ -187,7 +187,7 @@ class ServerCalls:
     ) -> ApiReply:
         self.alive()
         try:
-            reply = self._api.exchange(method, url, body, headers)
+            reply = self._api.send(method, url, body, headers)
         except (OSError, HTTPException) as error:
             self.counts["none"] += 1
             reason = failure_reason(error)

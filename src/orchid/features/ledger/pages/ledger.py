@@ -11,7 +11,7 @@ Access is authorized before, by the path (`nonResourceURLs`). Clients create pro
 from collections.abc import Awaitable, Callable
 
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import TEXT, head
 from orchid.kernel.store.interface import StoreError
 from orchid.kernel.tlog.audit import LogSource
@@ -30,31 +30,31 @@ class LedgerPages:
         self._log = log
         self._vkey = vkey
 
-    async def __call__(self, exchange: Exchange) -> Response:
-        if exchange.http.method != "GET":
+    async def __call__(self, state: RequestState) -> Response:
+        if state.http.method != "GET":
             raise MethodNotAllowed
-        name = exchange.target.path.removeprefix(PREFIX)
+        name = state.target.path.removeprefix(PREFIX)
         try:
-            return await self._answer(exchange, name)
+            return await self._answer(state, name)
         except StoreError as failure:
             raise Unavailable(f"the store does not answer: {failure}") from failure
 
-    async def _answer(self, exchange: Exchange, name: str) -> Response:
+    async def _answer(self, state: RequestState, name: str) -> Response:
         if name == "checkpoint":
-            return _found(exchange, await self._log.checkpoint(), TEXT)
+            return _found(state, await self._log.checkpoint(), TEXT)
         if name == "key":
             vkey = await self._vkey()
-            return _found(exchange, f"{vkey}\n".encode() if vkey else None, TEXT)
+            return _found(state, f"{vkey}\n".encode() if vkey else None, TEXT)
         try:
             tile = Tile.at(name)
         except BadTile:
             raise NoSuchRoute from None
-        return _found(exchange, await self._log.tile(tile), _BYTES, cache=FOR_EVER)
+        return _found(state, await self._log.tile(tile), _BYTES, cache=FOR_EVER)
 
 
 def _found(
-    exchange: Exchange, data: bytes | None, headers: bytes, cache: bytes = b"no-cache, private"
+    state: RequestState, data: bytes | None, headers: bytes, cache: bytes = b"no-cache, private"
 ) -> Response:
     if data is None:
         raise NoSuchRoute
-    return Response(200, head(exchange, headers, cache=cache), data)
+    return Response(200, head(state, headers, cache=cache), data)

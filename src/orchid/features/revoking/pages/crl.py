@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from orchid.kernel.credentials.x509 import pem
 from orchid.kernel.http.messages import HttpRequest, Response
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.pages.conditional import is_current
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.errors import MethodNotAllowed, NoSuchRoute
 
@@ -93,10 +93,10 @@ class RevocationListPages:
     def __init__(self, lists: ServedLists) -> None:
         self._lists = lists
 
-    def __call__(self, exchange: Exchange) -> Response:
-        served_list = self._lists.asked_for(exchange.http)
-        headers = head(exchange, served_list.headers, cache=CACHE)
-        if is_current(exchange.http, served_list.tag):
+    def __call__(self, state: RequestState) -> Response:
+        served_list = self._lists.asked_for(state.http)
+        headers = head(state, served_list.headers, cache=CACHE)
+        if is_current(state.http, served_list.tag):
             return Response(304, headers)
         return Response(200, headers, served_list.body, is_cached=True)
 

@@ -41,8 +41,8 @@ from orchid.kernel.server.audit.policy import (
     Policy,
 )
 from orchid.kernel.server.audit.redaction import presented_token, rendered, shown_uri, tidied
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.parse import NO_PATH
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.codec import yaml_text
 from orchid.kernel.wire.codec.documents import encode
 from orchid.kernel.wire.errors import InternalError
@@ -58,12 +58,12 @@ LARGE_BYTES = 32 * 1024  # of bodies; larger ones are prepared in a thread
 
 
 class AuditTrail(Protocol):
-    def begin(self, exchange: Exchange) -> None:
+    def begin(self, state: RequestState) -> None:
         """The user is authenticated; nothing has been done yet. Raises if this cannot be
         recorded.
         """
 
-    def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
+    def complete(self, state: RequestState, answer: Response | Stream) -> None:
         """The response is complete (or, for a stream, begins)."""
 
 
@@ -102,47 +102,47 @@ class PolicyAudit:
     def errors(self) -> int:
         return self._log.errors
 
-    def begin(self, exchange: Exchange) -> None:
-        caller = exchange.caller
-        plan = self._plan(exchange, caller.user if caller else None)
-        exchange.audit_plan = plan
+    def begin(self, state: RequestState) -> None:
+        caller = state.caller
+        plan = self._plan(state, caller.user if caller else None)
+        state.audit_plan = plan
         if plan.level is AuditLevel.NONE:
             return
         if self._log.full:
             self.rejected += 1
-            exchange.audit_plan = NOTHING
+            state.audit_plan = NOTHING
             raise InternalError("failed to store audit event")
         if REQUEST_RECEIVED not in plan.omitted_stages:
-            event = self._event(exchange, plan, REQUEST_RECEIVED)
-            self._write(event, presented_token(exchange.http))
+            event = self._event(state, plan, REQUEST_RECEIVED)
+            self._write(event, presented_token(state.http))
 
-    def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
-        plan = exchange.audit_plan
+    def complete(self, state: RequestState, answer: Response | Stream) -> None:
+        plan = state.audit_plan
         if plan is None:
-            return self._nobody(exchange, answer)
+            return self._nobody(state, answer)
         if plan.level is AuditLevel.NONE:
             return None
-        if exchange.panicked:
-            return self._end(exchange, plan, PANIC, _PANICKED)
-        outcome = _outcome(exchange.status, answer.status)
+        if state.panicked:
+            return self._end(state, plan, PANIC, _PANICKED)
+        outcome = _outcome(state.status, answer.status)
         if isinstance(answer, Stream):
-            self._end(exchange, plan, RESPONSE_STARTED, outcome)
-            return self._when_closed(exchange, plan, answer, outcome)
-        return self._end(exchange, plan, RESPONSE_COMPLETE, outcome)
+            self._end(state, plan, RESPONSE_STARTED, outcome)
+            return self._when_closed(state, plan, answer, outcome)
+        return self._end(state, plan, RESPONSE_COMPLETE, outcome)
 
-    def _nobody(self, exchange: Exchange, answer: Response | Stream) -> None:
+    def _nobody(self, state: RequestState, answer: Response | Stream) -> None:
         """The event of a request that ended before authentication."""
-        if exchange.path is NO_PATH:
+        if state.path is NO_PATH:
             return
-        plan = self._plan(exchange, None)
+        plan = self._plan(state, None)
         if plan.level is AuditLevel.NONE or RESPONSE_STARTED in plan.omitted_stages:
             return
-        event = self._event(exchange, plan, RESPONSE_STARTED)
-        outcome = _outcome(exchange.status, answer.status)
-        self._write(replace(event, response_status=outcome), presented_token(exchange.http))
+        event = self._event(state, plan, RESPONSE_STARTED)
+        outcome = _outcome(state.status, answer.status)
+        self._write(replace(event, response_status=outcome), presented_token(state.http))
 
-    def _plan(self, exchange: Exchange, user: UserInfo | None) -> Plan:
-        target = exchange.target
+    def _plan(self, state: RequestState, user: UserInfo | None) -> Plan:
+        target = state.target
         plan = self._policy.plan(user, target)
         if plan.level > AuditLevel.METADATA and self._is_confidential(target):
             plan = plan._replace(level=AuditLevel.METADATA)
@@ -150,30 +150,30 @@ class PolicyAudit:
         return plan
 
     def _when_closed(
-        self, exchange: Exchange, plan: Plan, stream: Stream, outcome: AuditOutcome
+        self, state: RequestState, plan: Plan, stream: Stream, outcome: AuditOutcome
     ) -> None:
         if RESPONSE_COMPLETE in plan.omitted_stages:
             return
         # A watch stays open for long: keep the finished event instead of its inputs.
-        event = self._completed(exchange, plan, RESPONSE_COMPLETE, outcome)
-        token = presented_token(exchange.http)
+        event = self._completed(state, plan, RESPONSE_COMPLETE, outcome)
+        token = presented_token(state.http)
 
         def closed() -> None:
             self._write(replace(event, stage_timestamp=micro_time(self._clock.now())), token)
 
         stream.on_close(closed)
 
-    def _end(self, exchange: Exchange, plan: Plan, stage: str, outcome: AuditOutcome) -> None:
+    def _end(self, state: RequestState, plan: Plan, stage: str, outcome: AuditOutcome) -> None:
         if stage in plan.omitted_stages:
             return None
-        event = self._completed(exchange, plan, stage, outcome)
-        token, size = presented_token(exchange.http), bodies_size(exchange, plan)
+        event = self._completed(state, plan, stage, outcome)
+        token, size = presented_token(state.http), bodies_size(state, plan)
         if not size:
             return self._write(event, token)
         self.events += 1
 
         def line() -> bytes:
-            return rendered(with_bodies(event, exchange, plan), token)
+            return rendered(with_bodies(event, state, plan), token)
 
         if size > LARGE_BYTES:
             return self._log.put_later(line, size)
@@ -181,22 +181,22 @@ class PolicyAudit:
 
     # -- making events -----------------------------------------------------------------------
 
-    def _event(self, exchange: Exchange, plan: Plan, stage: str) -> AuditEvent:
+    def _event(self, state: RequestState, plan: Plan, stage: str) -> AuditEvent:
         """The event of a stage before anything was done."""
-        http, target, caller = exchange.http, exchange.target, exchange.caller
-        received = micro_time(exchange.now)
+        http, target, caller = state.http, state.target, state.caller
+        received = micro_time(state.now)
         return AuditEvent(
             kind="Event",
             api_version=self._api_version,
             level=LEVEL_NAMES[plan.level],
-            audit_id=exchange.audit_id,
+            audit_id=state.audit_id,
             stage=stage,
             request_uri=shown_uri(http),
             verb=target.verb,
             user=_NOBODY if caller is None else caller.user,
             source_ips=source_ips(http),
             user_agent=shown_agent(http),
-            object_ref=reference(target, exchange.sent),
+            object_ref=reference(target, state.sent),
             request_received_timestamp=received,
             stage_timestamp=(
                 received if stage is REQUEST_RECEIVED else micro_time(self._clock.now())
@@ -204,27 +204,27 @@ class PolicyAudit:
         )
 
     def _completed(
-        self, exchange: Exchange, plan: Plan, stage: str, outcome: AuditOutcome
+        self, state: RequestState, plan: Plan, stage: str, outcome: AuditOutcome
     ) -> AuditEvent:
         """The event of a stage with a response, without bodies."""
-        request = exchange.request
+        request = state.request
         impersonated = request is not None and request.real_user is not None
         return replace(
-            self._event(exchange, plan, stage),
+            self._event(state, plan, stage),
             impersonated_user=request.user if request is not None and impersonated else None,
-            authentication_metadata=authentication_metadata(exchange),
+            authentication_metadata=authentication_metadata(state),
             response_status=outcome,
-            annotations=self._annotations(exchange),
+            annotations=self._annotations(state),
         )
 
-    def _annotations(self, exchange: Exchange) -> dict[str, str]:
-        annotations = dict(exchange.caller.notes) if exchange.caller else {}
-        decision = exchange.decision
+    def _annotations(self, state: RequestState) -> dict[str, str]:
+        annotations = dict(state.caller.notes) if state.caller else {}
+        decision = state.decision
         if decision is not None:
             annotations[self._decision_key] = "allow" if decision.allowed else "forbid"
             annotations[self._reason_key] = decision.reason
-        if exchange.request is not None and exchange.request.audit_annotations:
-            for key, value in exchange.request.audit_annotations.items():
+        if state.request is not None and state.request.audit_annotations:
+            for key, value in state.request.audit_annotations.items():
                 annotations.setdefault(key, value)
         return annotations
 
@@ -238,8 +238,8 @@ class PolicyAudit:
 # --- the parts of an event ------------------------------------------------------------------------
 
 
-def authentication_metadata(exchange: Exchange) -> AuthenticationMetadata | None:
-    constraint = exchange.impersonation_constraint
+def authentication_metadata(state: RequestState) -> AuthenticationMetadata | None:
+    constraint = state.impersonation_constraint
     return AuthenticationMetadata(constraint) if constraint else None
 
 
@@ -312,35 +312,31 @@ def _outcome(status: Status | None, code: int) -> AuditOutcome:
     )
 
 
-def bodies_size(exchange: Exchange, plan: Plan) -> int:
+def bodies_size(state: RequestState, plan: Plan) -> int:
     """The size of the bodies to record; 0 if none."""
     if plan.level < AuditLevel.REQUEST:
         return 0
-    body = exchange.http.body
-    size = len(body) + (len(exchange.shown or b"") if plan.level > AuditLevel.REQUEST else 0)
-    is_yaml = exchange.target.verb == "patch" and body[:1] not in (b"{", b"[")
+    body = state.http.body
+    size = len(body) + (len(state.shown or b"") if plan.level > AuditLevel.REQUEST else 0)
+    is_yaml = state.target.verb == "patch" and body[:1] not in (b"{", b"[")
     return size + LARGE_BYTES if is_yaml else size  # small YAML may expand to much
 
 
-def with_bodies(event: AuditEvent, exchange: Exchange, plan: Plan) -> AuditEvent:
+def with_bodies(event: AuditEvent, state: RequestState, plan: Plan) -> AuditEvent:
     return replace(
         event,
-        request_object=request_object(exchange, plan),
-        response_object=response_object(exchange, plan),
+        request_object=request_object(state, plan),
+        response_object=response_object(state, plan),
     )
 
 
-def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
+def request_object(state: RequestState, plan: Plan) -> msgspec.Raw | None:
     """The request body: the object, or a patch as sent."""
-    if (
-        plan.level < AuditLevel.REQUEST
-        or exchange.decision is None
-        or not exchange.decision.allowed
-    ):
+    if plan.level < AuditLevel.REQUEST or state.decision is None or not state.decision.allowed:
         return None
-    if exchange.sent is not None:
-        return tidied(encode(exchange.sent), plan)
-    target, body = exchange.target, exchange.http.body
+    if state.sent is not None:
+        return tidied(encode(state.sent), plan)
+    target, body = state.target, state.http.body
     if target.verb != "patch" or not target.is_resource or not body:
         return None
     try:
@@ -350,7 +346,7 @@ def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
     return tidied(encode(value), plan)
 
 
-def response_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
-    if plan.level < AuditLevel.REQUEST_RESPONSE or exchange.shown is None:
+def response_object(state: RequestState, plan: Plan) -> msgspec.Raw | None:
+    if plan.level < AuditLevel.REQUEST_RESPONSE or state.shown is None:
         return None
-    return tidied(bytes(exchange.shown), plan)
+    return tidied(bytes(state.shown), plan)

@@ -33,7 +33,6 @@ from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.http.messages import Response
 from orchid.kernel.server.audit.policy import LEVEL_NAMES
 from orchid.kernel.server.audit.trail import PolicyAudit
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Fairness
 from orchid.kernel.server.metrics.requests import (
     ANSWER_BYTES,
@@ -44,6 +43,7 @@ from orchid.kernel.server.metrics.requests import (
     Labels,
     Series,
 )
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head, text
 
 _CONTENT_TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
@@ -62,7 +62,7 @@ class OtherProcesses(Protocol):
 
 
 class MetricsPage:
-    """The page; call it with an exchange."""
+    """The page; call it with the state of a request."""
 
     def __init__(
         self,
@@ -87,21 +87,21 @@ class MetricsPage:
         self._counted = tuple(counted)
         self._started = process_start(now)
 
-    def __call__(self, exchange: Exchange) -> Response | Awaitable[Response]:
-        if exchange.http.method == "DELETE":
+    def __call__(self, state: RequestState) -> Response | Awaitable[Response]:
+        if state.http.method == "DELETE":
             self.reset()
             if self._others is not None:
                 self._others.reset()
-            return text(exchange, 200, "metrics reset\n")
-        return self._shown(exchange)
+            return text(state, 200, "metrics reset\n")
+        return self._shown(state)
 
-    async def _shown(self, exchange: Exchange) -> Response:
+    async def _shown(self, state: RequestState) -> Response:
         own = list(self.families())
         counted = [own]
         if self._others is not None:
             counted += await self._others.gather(own)
         written = await self._offload(ALWAYS, functools.partial(page_of, counted))
-        return Response(200, head(exchange, _CONTENT_TYPE), written)
+        return Response(200, head(state, _CONTENT_TYPE), written)
 
     def render(self) -> str:
         """The metrics of this process, as text."""

@@ -18,7 +18,7 @@ from orchid.kernel.engine.interfaces import Verdict
 from orchid.kernel.engine.kind import Kind
 from orchid.kernel.engine.verbs.patching import APPLY
 from orchid.kernel.http.messages import Response, Stream
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 
 SECONDS: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0,
@@ -48,11 +48,11 @@ NOT_YET: Final = -1  # the size of a response that has not ended
 
 
 class RequestMetrics(Protocol):
-    def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None: ...
+    def observe(self, state: RequestState, answer: Response | Stream, seconds: float) -> None: ...
 
 
 class NoMetrics:
-    def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
+    def observe(self, state: RequestState, answer: Response | Stream, seconds: float) -> None:
         return None
 
 
@@ -137,20 +137,20 @@ class CountedRequests:
         self._count_queued()
         return self._authorizations
 
-    def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
-        key = exchange.path.labels or self._key(exchange)
-        caller, decision = exchange.caller, exchange.decision
+    def observe(self, state: RequestState, answer: Response | Stream, seconds: float) -> None:
+        key = state.path.labels or self._key(state)
+        caller, decision = state.caller, state.decision
         if caller is not None and decision is not None and decision.allowed:
             allowed = caller.user.username
         else:
             allowed = ""
-            self._count_access(exchange, answer)
+            self._count_access(state, answer)
         if isinstance(answer, Stream):
             size = NOT_YET
             self._follow(key, answer, seconds)
         else:
             size = len(answer.body)
-        alike = key, allowed, len(exchange.http.body), answer.status, size
+        alike = key, allowed, len(state.http.body), answer.status, size
         times = self._queued.get(alike)
         if times is None:
             times = self._queued[alike] = []
@@ -192,16 +192,16 @@ class CountedRequests:
         for counts in (self._authentications, self._users, self._authorizations):
             counts.update(dict.fromkeys(counts, 0))
 
-    def _key(self, exchange: Exchange) -> Key:
+    def _key(self, state: RequestState) -> Key:
         """The labels of a request; all unserved resources share one set."""
-        target, query = exchange.target, exchange.query
+        target, query = state.target, state.query
         verb = VERBS.get(target.verb, OTHER_VERB)
         if not target.is_resource:
             return verb, "", "", "", self._page(target.path)
         resource = target.group, target.version, target.resource, target.subresource
         if resource not in self._resources:
             return (verb,)
-        if verb == "PATCH" and exchange.http.headers.get("content-type", "").startswith(APPLY):
+        if verb == "PATCH" and state.http.headers.get("content-type", "").startswith(APPLY):
             verb = "APPLY"
         if target.name or verb == "POST":
             scope = "resource"
@@ -210,7 +210,7 @@ class CountedRequests:
         dry_run = "All" if query and query.get("dryRun") == ["All"] else ""
         key = verb, *resource, scope, dry_run
         if not query and verb not in ("PATCH", "APPLY"):  # all else is in the path
-            exchange.path.labels = key
+            state.path.labels = key
         return key
 
     def _page(self, path: str) -> str:
@@ -221,8 +221,8 @@ class CountedRequests:
             return ""
         return next(prefix for prefix in self._prefixes if path.startswith(prefix))
 
-    def _count_access(self, exchange: Exchange, answer: Response | Stream) -> None:
-        caller, decision = exchange.caller, exchange.decision
+    def _count_access(self, state: RequestState, answer: Response | Stream) -> None:
+        caller, decision = state.caller, state.decision
         if caller is not None:
             self._authentications["success"] += 1
             self._users[user_class(caller.user.username)] += 1

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.openapi.locations import V2, V3
 from orchid.kernel.server.pages.site import Page
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.naming import Naming
 
 if TYPE_CHECKING:
@@ -34,21 +34,21 @@ class OpenApi:
         self.exact: dict[str, Page] = {V2: self._show_v2, V3: self._show_index}
         self.prefixed: dict[str, Page] = {f"{V3}/": self._show_v3}
 
-    def _show_v2(self, exchange: Exchange) -> Response | Awaitable[Response]:
-        return self._shown(exchange, lambda pages: pages.show_v2(exchange))
+    def _show_v2(self, state: RequestState) -> Response | Awaitable[Response]:
+        return self._shown(state, lambda pages: pages.show_v2(state))
 
-    def _show_index(self, exchange: Exchange) -> Response | Awaitable[Response]:
-        return self._shown(exchange, lambda pages: pages.show_index(exchange))
+    def _show_index(self, state: RequestState) -> Response | Awaitable[Response]:
+        return self._shown(state, lambda pages: pages.show_index(state))
 
-    def _show_v3(self, exchange: Exchange) -> Response | Awaitable[Response]:
-        return self._shown(exchange, lambda pages: pages.show_v3(exchange))
+    def _show_v3(self, state: RequestState) -> Response | Awaitable[Response]:
+        return self._shown(state, lambda pages: pages.show_v3(state))
 
     def _shown(
-        self, exchange: Exchange, show: "Callable[[OpenApiPages], Response]"
+        self, state: RequestState, show: "Callable[[OpenApiPages], Response]"
     ) -> Response | Awaitable[Response]:
         if self._pages is not None:
             return show(self._pages)
-        return self._shown_when_made(exchange.now, show)
+        return self._shown_when_made(state.now, show)
 
     async def _shown_when_made(
         self, now: datetime, show: "Callable[[OpenApiPages], Response]"

@@ -17,7 +17,6 @@ import msgspec
 from orchid.kernel.base.version import __version__
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.failures import BareRefusal
 from orchid.kernel.server.negotiate import JSON, clauses
 from orchid.kernel.server.openapi import swagger as openapi_v2
@@ -27,6 +26,7 @@ from orchid.kernel.server.openapi.locations import V3
 from orchid.kernel.server.openapi.paths import FAILURE, Paths, group_path
 from orchid.kernel.server.openapi.schemas import PREFIX, Definitions
 from orchid.kernel.server.pages.conditional import StaticDocument, answer, http_date
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 from orchid.kernel.wire.naming import Naming
 
@@ -78,39 +78,39 @@ class OpenApiPages:
 
     # -- pages -------------------------------------------------------------------------------
 
-    def show_v2(self, exchange: Exchange) -> Response:
-        media = _form(exchange.accept, _FORMS)
+    def show_v2(self, state: RequestState) -> Response:
+        media = _form(state.accept, _FORMS)
         if media is None:
             raise BareRefusal(406, _VARY_BOTH)
         forms = self._documents.swagger.forms
         content = b"Content-Type: %b\r\n" % media.encode()
-        if exchange.head.client.accepts_gzip and "range" not in exchange.http.headers:
+        if state.head.client.accepts_gzip and "range" not in state.http.headers:
             forms = self._documents.swagger.compressed
             content += b"Content-Encoding: gzip\r\n"
-        return answer(exchange, forms[media], content, vary=_VARY_BOTH)
+        return answer(state, forms[media], content, vary=_VARY_BOTH)
 
-    def show_index(self, exchange: Exchange) -> Response:
+    def show_index(self, state: RequestState) -> Response:
         index = self._documents.index
-        return answer(exchange, index, b"Content-Type: text/plain; charset=utf-8\r\n")
+        return answer(state, index, b"Content-Type: text/plain; charset=utf-8\r\n")
 
-    def show_v3(self, exchange: Exchange) -> Response:
-        key = exchange.target.path.removeprefix(f"{V3}/")
+    def show_v3(self, state: RequestState) -> Response:
+        key = state.target.path.removeprefix(f"{V3}/")
         document = self._documents.groups.get(key)
         if document is None:
             raise BareRefusal(404)
-        if _form(exchange.accept, {JSON: JSON}) is None:
+        if _form(state.accept, {JSON: JSON}) is None:
             raise BareRefusal(406, _VARY_ACCEPT)
         content = b"Content-Type: application/json\r\n"
-        asked = (exchange.query.get("hash") or [""])[0]
+        asked = (state.query.get("hash") or [""])[0]
         if not asked:
-            return answer(exchange, document, content, vary=_VARY_ACCEPT)
+            return answer(state, document, content, vary=_VARY_ACCEPT)
         if asked != document.tag:
             location = b"Location: %b\r\n" % _url(key, document).encode()
-            return Response(301, head(exchange, location + _VARY_ACCEPT))
-        until = http_date(exchange.now + KEPT_FOR).replace("GMT", "UTC")
+            return Response(301, head(state, location + _VARY_ACCEPT))
+        until = http_date(state.now + KEPT_FOR).replace("GMT", "UTC")
         content += b"Expires: %b\r\n" % until.encode()
         kept = b"public, immutable"
-        return answer(exchange, document, content, vary=_VARY_ACCEPT, cache=kept)
+        return answer(state, document, content, vary=_VARY_ACCEPT, cache=kept)
 
     # -- documents ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from orchid.kernel.http.messages import HttpRequest, Response
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})").fullmatch
@@ -34,7 +34,7 @@ class StaticDocument(msgspec.Struct, frozen=True):
 
 
 def answer(
-    exchange: Exchange,
+    state: RequestState,
     document: StaticDocument,
     headers: bytes,
     *,
@@ -42,9 +42,9 @@ def answer(
     cache: bytes = b"no-cache, private",
 ) -> Response:
     """The response for this request; `headers` describe the body, `vary` the choice."""
-    http = exchange.http
+    http = state.http
     tag = b'Etag: "%b"\r\n' % document.tag.encode() if document.tag else b""
-    fields = head(exchange, tag + vary, cache=cache)
+    fields = head(state, tag + vary, cache=cache)
     refused = _precondition(http, document)
     if refused:
         return Response(refused, fields)

@@ -9,8 +9,8 @@ from typing import Final
 
 from orchid.kernel.engine.request import Target
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.pages.site import raw_json
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.naming import CUSTOM_RESOURCES
 
 PATH: Final = f"/apis/{CUSTOM_RESOURCES}/v1/customresourcedefinitions"
@@ -24,5 +24,5 @@ def is_listed(target: Target) -> bool:
     return target.verb == "list" and target.path == PATH
 
 
-def empty_list(exchange: Exchange) -> Response:
-    return raw_json(exchange, _EMPTY)
+def empty_list(state: RequestState) -> Response:
+    return raw_json(state, _EMPTY)

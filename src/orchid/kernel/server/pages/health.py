@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from orchid.kernel.http.messages import Response
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import PLAIN, TEXT, head, text
 
 Check = Callable[[], str | None] | None
 """Returns None if healthy, else the problem; None if the request itself is the check."""
 
-Page = Callable[[Exchange], Response]
+Page = Callable[[RequestState], Response]
 
 
 class Health:
@@ -33,36 +33,36 @@ class Health:
                 served[f"/{endpoint}/{name}"] = partial(self._single, check)
         return served
 
-    def _single(self, check: Check, exchange: Exchange) -> Response:
+    def _single(self, check: Check, state: RequestState) -> Response:
         problem = check() if check is not None else None
         if problem is None:
-            return text(exchange, 200, "ok", content_type=PLAIN)
-        return text(exchange, 500, f"internal server error: {problem}\n")
+            return text(state, 200, "ok", content_type=PLAIN)
+        return text(state, 500, f"internal server error: {problem}\n")
 
     def _summary(
         self,
         endpoint: str,
         checks: Mapping[str, Check],
         asked: Sequence[tuple[str, Callable[[], str | None]]],
-        exchange: Exchange,
+        state: RequestState,
     ) -> Response:
-        query = exchange.query
+        query = state.query
         excluded = query.get("exclude", ())
         failed = []
         for name, check in asked:
             if name not in excluded and check() is not None:
                 failed.append(name)
         if not failed and "verbose" not in query:
-            return Response(200, head(exchange, TEXT), b"ok")  # as nearly always
+            return Response(200, head(state, TEXT), b"ok")  # as nearly always
         lines = [_line(name, failed, excluded) for name in checks]
         if not checks.keys() >= set(excluded):
             listed = ",".join(f'"{name}"' for name in excluded if name not in checks)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}\n")
         if failed:
             lines.append(f"{endpoint} check failed\n")
-            return text(exchange, 500, "".join(lines), content_type=TEXT)
+            return text(state, 500, "".join(lines), content_type=TEXT)
         lines.append(f"{endpoint} check passed\n")
-        return text(exchange, 200, "".join(lines))
+        return text(state, 200, "".join(lines))
 
 
 def _line(name: str, failed: Collection[str], excluded: Collection[str]) -> str:

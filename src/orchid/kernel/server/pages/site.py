@@ -15,7 +15,6 @@ from orchid.kernel.credentials.tokens import KeySet
 from orchid.kernel.http.messages import Response
 from orchid.kernel.server.discovery.documents import Discovery
 from orchid.kernel.server.discovery.protobuf_documents import packed
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.negotiate import (
     JSON,
     PROTOBUF,
@@ -28,12 +27,13 @@ from orchid.kernel.server.negotiate import (
 from orchid.kernel.server.pages import openid
 from orchid.kernel.server.pages.conditional import is_current
 from orchid.kernel.server.pages.health import Health
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import compressed, document, head, is_large
 from orchid.kernel.wire.codec.documents import pretty
 from orchid.kernel.wire.errors import MethodNotAllowed, NoSuchRoute
 from orchid.kernel.wire.naming import DISCOVERY_GROUPS
 
-Page = Callable[[Exchange], Response | Awaitable[Response]]
+Page = Callable[[RequestState], Response | Awaitable[Response]]
 
 
 class Pages:
@@ -57,21 +57,21 @@ class Pages:
         self._version = version_document()
         self._tags: dict[str, str] = {}
 
-    def answer(self, exchange: Exchange) -> Response | Awaitable[Response]:
-        path = exchange.target.path
+    def answer(self, state: RequestState) -> Response | Awaitable[Response]:
+        path = state.target.path
         page = self._extra.get(path)
         if page is None and path.removesuffix("/") in openid.PATHS:
             page = self._extra.get(path.removesuffix("/"))
         if page is not None:
-            return page(exchange)
+            return page(state)
         for prefix, prefixed in self._prefixes:
             if path.startswith(prefix):
-                return prefixed(exchange)
+                return prefixed(state)
         trimmed = path.rstrip("/")
         if trimmed == "/version":
-            return self._show_version(exchange)
+            return self._show_version(state)
         if trimmed in self._discovery.documents:
-            return self._discover(exchange, path, trimmed)
+            return self._discover(state, path, trimmed)
         raise NoSuchRoute
 
     def is_served(self, path: str) -> bool:
@@ -83,16 +83,16 @@ class Pages:
 
     # -- pages -----------------------------------------------------------------------------
 
-    def _discover(self, exchange: Exchange, path: str, trimmed: str) -> Response:
+    def _discover(self, state: RequestState, path: str, trimmed: str) -> Response:
         root, _, below = trimmed.partition("/apis")
         any_method = not root and below != trimmed and "/" not in below[1:]
-        accept = exchange.accept
-        if path in ("/api", "/api/", "/apis") and (any_method or exchange.http.method == "GET"):
+        accept = state.accept
+        if path in ("/api", "/api/", "/apis") and (any_method or state.http.method == "GET"):
             aggregated = _aggregated_form(accept)
             if aggregated:
-                return self._aggregate(exchange, trimmed, *aggregated)
+                return self._aggregate(state, trimmed, *aggregated)
         if not any_method:
-            if exchange.http.method != "GET":
+            if state.http.method != "GET":
                 raise MethodNotAllowed
             require_route_accepts(accept, SERVED)
         form = form_of(accept, table=False, transforms=False)
@@ -100,43 +100,43 @@ class Pages:
             raise not_acceptable(SERVED)
         data = self._discovery.documents[trimmed]
         response = document(
-            exchange, 200, data, form, packed(data) if form.media == PROTOBUF else None
+            state, 200, data, form, packed(data) if form.media == PROTOBUF else None
         )
         return (
             compressed(response)
-            if exchange.head.client.accepts_gzip and is_large(response)
+            if state.head.client.accepts_gzip and is_large(response)
             else response
         )
 
-    def _aggregate(self, exchange: Exchange, path: str, group: str, media: str) -> Response:
+    def _aggregate(self, state: RequestState, path: str, group: str, media: str) -> Response:
         items = self._discovery.aggregated(path)
         tag = self._tags.get(path)
         if tag is None:
             tag = self._tags[path] = f'"{hashlib.sha512(items).hexdigest().upper()}"'
         kind = b'{"kind":"APIGroupDiscoveryList","apiVersion":"%b/v2",' % group.encode()
         fields = b"Etag: %b\r\nVary: Accept\r\n" % tag.encode()
-        if exchange.http.headers.get("if-none-match") == tag:
-            return Response(304, head(exchange, fields, cache=b"public"))
+        if state.http.headers.get("if-none-match") == tag:
+            return Response(304, head(state, fields, cache=b"public"))
         headers = head(
-            exchange,
+            state,
             f"Content-Type: {media};g={group};v=v2;as=APIGroupDiscoveryList\r\n".encode() + fields,
             cache=b"public",
         )
         body = kind + items[1:]
         if media == PROTOBUF:
             return Response(200, headers, packed(body))
-        return Response(200, headers, pretty(body) if exchange.pretty else body + b"\n")
+        return Response(200, headers, pretty(body) if state.pretty else body + b"\n")
 
-    def _show_version(self, exchange: Exchange) -> Response:
-        if exchange.http.method != "GET":
+    def _show_version(self, state: RequestState) -> Response:
+        if state.http.method != "GET":
             raise MethodNotAllowed
-        require_route_accepts(exchange.accept, (JSON,))
-        return raw_json(exchange, self._version)
+        require_route_accepts(state.accept, (JSON,))
+        return raw_json(state, self._version)
 
-    def _index(self, exchange: Exchange) -> Response:
+    def _index(self, state: RequestState) -> Response:
         pages = self._extra.keys() - {"/", "/index.html"}
         paths = sorted({*self._discovery.documents, *pages, "/apis/", "/version"})
-        return raw_json(exchange, msgspec.json.encode({"paths": paths}))
+        return raw_json(state, msgspec.json.encode({"paths": paths}))
 
 
 def openid_page(
@@ -146,8 +146,8 @@ def openid_page(
     latest: dict[int, tuple[KeySet, openid.Document, str]] = {}
     cache = b"public, max-age=%d" % max_age
 
-    def page(exchange: Exchange) -> Response:
-        if exchange.http.method != "GET":
+    def page(state: RequestState) -> Response:
+        if state.http.method != "GET":
             raise MethodNotAllowed
         current = keys()
         kept = latest.get(0)
@@ -155,19 +155,19 @@ def openid_page(
             document = make(current)
             kept = latest[0] = (current, document, document.tag)
         _, served, tag = kept
-        media = require_route_accepts(exchange.accept, served.media_types)
+        media = require_route_accepts(state.accept, served.media_types)
         marked = f'Etag: "{tag}"\r\n'.encode()
-        if is_current(exchange.http, tag):
-            return Response(304, head(exchange, marked, cache=cache))
+        if is_current(state.http, tag):
+            return Response(304, head(state, marked, cache=cache))
         content_type = f"Content-Type: {media}\r\n".encode()
-        headers = head(exchange, content_type + marked, cache=cache)
+        headers = head(state, content_type + marked, cache=cache)
         return Response(200, headers, served.body, is_cached=True)
 
     return page
 
 
-def raw_json(exchange: Exchange, data: bytes) -> Response:
-    return Response(200, head(exchange, b"Content-Type: application/json\r\n"), pretty(data))
+def raw_json(state: RequestState, data: bytes) -> Response:
+    return Response(200, head(state, b"Content-Type: application/json\r\n"), pretty(data))
 
 
 def _aggregated_form(accept: str) -> tuple[str, str] | None:

@@ -147,7 +147,7 @@ class World:
         self.sessions = Sessions(api, lambda: self.now, timedelta(hours=8), self.is_revoked)
         site: Any = self.pages
         provider: Any = self.provider
-        parts: Any = {"url": URL, "server": "https://api.example", "names": ORCH}
+        parts: Any = {"url": URL, "server": "https://api.example", "naming": ORCH}
         self.sign_in = OpenIdSignIn(
             site,
             RENDERER,

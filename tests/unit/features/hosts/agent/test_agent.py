@@ -416,7 +416,7 @@ def test_only_what_is_due_is_checked_after_an_outage(
     host.clock.passed += host.agent.seconds_to_next()
     host.agent.check()
     with monkeypatch.context() as outage:
-        outage.setattr("orchid.features.hosts.agent.calls.ApiConnection.exchange", unreachable)
+        outage.setattr("orchid.features.hosts.agent.calls.ApiConnection.send", unreachable)
         away(host, 3600.0)
     was_away = host.agent.status().unreachable_since
     if window is not None:
@@ -456,7 +456,7 @@ def test_an_outage_is_long_if_it_covers_a_regular_check(
     host.server.age = 0.5
     host.check()
     with monkeypatch.context() as outage:
-        outage.setattr("orchid.features.hosts.agent.calls.ApiConnection.exchange", unreachable)
+        outage.setattr("orchid.features.hosts.agent.calls.ApiConnection.send", unreachable)
         host.clock.passed += host.agent.seconds_to_next()
         host.agent.check()
         away(host, seconds)

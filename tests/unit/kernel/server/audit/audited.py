@@ -12,10 +12,10 @@ from orchid.kernel.http.messages import HttpRequest, Peer, Response, Stream
 from orchid.kernel.server.audit.policy import parse
 from orchid.kernel.server.audit.trail import PolicyAudit
 from orchid.kernel.server.chain import Chain
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Fairness
 from orchid.kernel.server.metrics.requests import NoMetrics
 from orchid.kernel.server.open_watches import OpenWatches
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.user import UserInfo
 
@@ -76,7 +76,7 @@ class World:
         self.caller: Authenticated | None = Authenticated(ADMIN)
         self.decision = Decision(Verdict.ALLOW, "because")
         self.acting_as: Impersonated | None = None
-        self.answer: Callable[[Exchange], Response | Stream] = lambda _: Response(200)
+        self.answer: Callable[[RequestState], Response | Stream] = lambda _: Response(200)
         chain: Any = Chain
         watches: Any = OpenWatches
         self.chain = chain(
@@ -106,9 +106,9 @@ class World:
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         return self.decision
 
-    async def dispatch(self, exchange: Exchange, request: Request) -> Response | Stream:
+    async def dispatch(self, state: RequestState, request: Request) -> Response | Stream:
         request.annotate("note", "worth")
-        return self.answer(exchange)
+        return self.answer(state)
 
     def is_served(self, path: str) -> bool:
         return True

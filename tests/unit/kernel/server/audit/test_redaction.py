@@ -9,7 +9,7 @@ from orchid.kernel.access.impersonation.impersonation import Impersonated
 from orchid.kernel.engine.interfaces import Authenticated
 from orchid.kernel.http.messages import HttpRequest, Peer, Response
 from orchid.kernel.server.audit.redaction import SECRET_FIELDS, shown_uri
-from orchid.kernel.server.exchange import Exchange
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.errors import ErrorSubject, NotFound
 from orchid.kernel.wire.user import UserInfo
 from tests.unit.kernel.server.audit.audited import ACCOUNTS, JWT, TOKEN, World
@@ -54,7 +54,7 @@ async def test_presented_token_is_hidden_wherever_it_is_repeated(credential: str
     """A caller who puts their token into every text finds it in none of them."""
     world = World({"level": "RequestResponse"})
 
-    def fail(exchange: Exchange) -> Response:
+    def fail(state: RequestState) -> Response:
         raise NotFound(ErrorSubject("", "serviceaccounts", credential))
 
     world.answer = fail

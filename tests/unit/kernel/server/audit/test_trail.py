@@ -12,8 +12,8 @@ from orchid.kernel.engine.request import Request
 from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.kernel.server.audit import trail
 from orchid.kernel.server.audit.trail import source_ips
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.negotiate import PLAIN
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import document
 from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.user import UserInfo
@@ -127,7 +127,7 @@ async def test_panic_is_a_stage_of_its_own(caplog: pytest.LogCaptureFixture) -> 
     """An unexpected exception is recorded as Panic, without the text of the error anywhere."""
     world = World()
 
-    def fail(exchange: Exchange) -> Response:
+    def fail(state: RequestState) -> Response:
         raise KeyError(TOKEN)
 
     world.answer = fail
@@ -172,7 +172,7 @@ async def test_deadline_is_recorded_as_504() -> None:
     """A request that is cancelled because it took too long ends in the record too."""
     world = World()
 
-    async def wait(exchange: Exchange, request: Request) -> Response:
+    async def wait(state: RequestState, request: Request) -> Response:
         await asyncio.Event().wait()
         return Response(200)
 
@@ -209,10 +209,10 @@ async def test_full_log_refuses_what_it_could_not_record() -> None:
     assert world.log.lines == []
 
 
-def answered_with(sent: Object | None, shown: bytes) -> Callable[[Exchange], Response]:
-    def answer(exchange: Exchange) -> Response:
-        exchange.sent = sent
-        return document(exchange, 201, shown, PLAIN)
+def answered_with(sent: Object | None, shown: bytes) -> Callable[[RequestState], Response]:
+    def answer(state: RequestState) -> Response:
+        state.sent = sent
+        return document(state, 201, shown, PLAIN)
 
     return answer
 

@@ -17,12 +17,12 @@ from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import Authenticated, Decision, Verdict
 from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response, Stream
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.fairness import Fairness
 from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.memory.paths import PathCache
 from orchid.kernel.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.kernel.server.metrics.requests import COUNTED_TOGETHER, CountedRequests, Histogram
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.store.memory import MemoryStore
 from orchid.kernel.wire.naming import ORCH
 from orchid.kernel.wire.user import UserInfo
@@ -68,21 +68,21 @@ class Counting:
             now=datetime(2026, 1, 2, tzinfo=UTC),
         )
 
-    def exchange(self, method: str, target: str, body: bytes = b"", **headers: str) -> Exchange:
+    def state(self, method: str, target: str, body: bytes = b"", **headers: str) -> RequestState:
         path, _, query = target.partition("?")
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         http = HttpRequest(method, target, path, query, named, Peer("10.0.0.9:1"), body=body)
-        exchange = Exchange(http, facts_of(http), "id", datetime(2026, 1, 2, tzinfo=UTC))
-        exchange.path, exchange.query = PathCache().parse(http)
-        exchange.target = exchange.path.target
-        return exchange
+        state = RequestState(http, facts_of(http), "id", datetime(2026, 1, 2, tzinfo=UTC))
+        state.path, state.query = PathCache().parse(http)
+        state.target = state.path.target
+        return state
 
     def observe(
         self, method: str, target: str, answer: Response | Stream | None = None, **rest: Any
-    ) -> Exchange:
-        exchange = self.exchange(method, target, **rest)
-        self.requests.observe(exchange, answer or Response(200, b"", b"x" * 5000), 0.02)
-        return exchange
+    ) -> RequestState:
+        state = self.state(method, target, **rest)
+        self.requests.observe(state, answer or Response(200, b"", b"x" * 5000), 0.02)
+        return state
 
     def families(self) -> dict[str, Any]:
         return {
@@ -268,10 +268,10 @@ def test_access_is_counted_by_result(counting: Counting) -> None:
         ("a@b", Verdict.DENY),
         ("someone", Verdict.NO_OPINION),
     ):
-        exchange = counting.exchange("GET", ACCOUNTS)
-        exchange.caller = Authenticated(UserInfo(username=username))
-        exchange.decision = Decision(verdict)
-        counting.requests.observe(exchange, Response(200), 0.1)
+        state = counting.state("GET", ACCOUNTS)
+        state.caller = Authenticated(UserInfo(username=username))
+        state.decision = Decision(verdict)
+        counting.requests.observe(state, Response(200), 0.1)
     counting.observe("GET", ACCOUNTS, Response(401))
 
     assert counting.value("authentication_attempts_total", result="success") == 3
@@ -284,7 +284,7 @@ def test_delete_resets_the_counters(counting: Counting) -> None:
     """DELETE /metrics answers that it has reset, and the counts are gone."""
     counting.observe("GET", ACCOUNTS)
 
-    answer = counting.page(counting.exchange("DELETE", "/metrics"))
+    answer = counting.page(counting.state("DELETE", "/metrics"))
 
     assert answer.body == b"metrics reset\n"
     assert counting.requests.series == {}
@@ -292,7 +292,7 @@ def test_delete_resets_the_counters(counting: Counting) -> None:
 
 async def test_page_says_which_format_it_has(counting: Counting) -> None:
     """The content type names the text format, as the reference does."""
-    answered = counting.page(counting.exchange("GET", "/metrics"))
+    answered = counting.page(counting.state("GET", "/metrics"))
     assert not isinstance(answered, Response)
     answer = await answered
 
@@ -322,10 +322,10 @@ async def test_the_page_joins_what_other_processes_have_counted(counting: Counti
     families = unpacked(packed(counting.page.families()))
     counting.page._others = others = Others([families, families])
 
-    answered = counting.page(counting.exchange("GET", "/metrics"))
+    answered = counting.page(counting.state("GET", "/metrics"))
     assert not isinstance(answered, Response)
     page = (await answered).body.decode()
-    counting.page(counting.exchange("DELETE", "/metrics"))
+    counting.page(counting.state("DELETE", "/metrics"))
 
     families = {each.name: each for each in text_string_to_metric_families(page)}
     posts = [s for s in families["apiserver_request"].samples if s.labels["verb"] == "POST"]

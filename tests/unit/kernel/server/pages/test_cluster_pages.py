@@ -11,7 +11,7 @@ from orchid.kernel.wire.errors import (
     TooLarge,
     UnsupportedMedia,
 )
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 PATH = "/webhook/clusters/prod/authorize"
 
@@ -35,7 +35,7 @@ class Reviews:
 async def test_a_review_is_answered_for_the_cluster_of_the_path() -> None:
     reviews = Reviews()
 
-    found = await ClusterPages(reviews)(exchange_of("POST", f"{PATH}?timeout=5s", b"12345678"))
+    found = await ClusterPages(reviews)(state_of("POST", f"{PATH}?timeout=5s", b"12345678"))
 
     assert (found.status, found.body) == (200, b"prod 12345678")
     assert b"application/json" in found.headers
@@ -57,13 +57,13 @@ async def test_a_review_is_answered_for_the_cluster_of_the_path() -> None:
 async def test_no_other_path_is_served(path: str) -> None:
     """The right is one to this path, so a second way to the cluster would need none."""
     with pytest.raises(NoSuchRoute):
-        await ClusterPages(Reviews())(exchange_of("POST", path, b"{}"))
+        await ClusterPages(Reviews())(state_of("POST", path, b"{}"))
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
 async def test_no_other_method_is_served(method: str) -> None:
     with pytest.raises(MethodNotAllowed):
-        await ClusterPages(Reviews())(exchange_of(method, PATH, b"{}"))
+        await ClusterPages(Reviews())(state_of(method, PATH, b"{}"))
 
 
 async def test_what_is_too_large_or_not_json_is_refused_and_counted() -> None:
@@ -72,10 +72,10 @@ async def test_what_is_too_large_or_not_json_is_refused_and_counted() -> None:
     pages = ClusterPages(reviews)
 
     with pytest.raises(TooLarge):
-        await pages(exchange_of("POST", PATH, b"123456789"))
+        await pages(state_of("POST", PATH, b"123456789"))
     with pytest.raises(TooLarge):
-        await pages(exchange_of("POST", PATH, too_large=True))
+        await pages(state_of("POST", PATH, too_large=True))
     with pytest.raises(UnsupportedMedia):
-        await pages(exchange_of("POST", PATH, b"{}", content_type="application/yaml"))
+        await pages(state_of("POST", PATH, b"{}", content_type="application/yaml"))
 
     assert reviews.bad == [("prod", "too large"), ("prod", "too large"), ("prod", "not JSON")]

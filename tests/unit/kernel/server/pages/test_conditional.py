@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 import pytest
 
 from orchid.kernel.http.messages import HttpRequest, Peer, Response
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.pages.conditional import (
     LONGEST_CONDITION,
@@ -13,6 +12,7 @@ from orchid.kernel.server.pages.conditional import (
     StaticDocument,
     answer,
 )
+from orchid.kernel.server.request_state import RequestState
 from tests.unit.kernel.server.published import header
 
 MADE = datetime(2026, 11, 15, 0, 36, 47, 123_456, tzinfo=UTC)
@@ -25,7 +25,7 @@ def asked(method: str = "GET", **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     http = HttpRequest(method, "/d", "/d", "", named, Peer("127.0.0.1:1"))
     return answer(
-        Exchange(http, facts_of(http), "id", MADE), DOCUMENT, b"Content-Type: text/plain\r\n"
+        RequestState(http, facts_of(http), "id", MADE), DOCUMENT, b"Content-Type: text/plain\r\n"
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchid.kernel.server.pages.health import Health
 from orchid.kernel.server.pages.readiness import Readiness
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 
 def health(**problems: str | None) -> Health:
@@ -20,7 +20,7 @@ def health(**problems: str | None) -> Health:
 
 def asked(health: Health, target: str) -> tuple[int, str]:
     path = target.partition("?")[0]
-    found = health.pages()[path](exchange_of("GET", target))
+    found = health.pages()[path](state_of("GET", target))
     return found.status, bytes(found.body).decode()
 
 

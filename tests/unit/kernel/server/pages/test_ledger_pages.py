@@ -6,7 +6,7 @@ from orchid.features.ledger.pages.ledger import LedgerPages
 from orchid.kernel.store.interface import StoreError
 from orchid.kernel.tlog.tiles import Tile
 from orchid.kernel.wire.errors import MethodNotAllowed, NoSuchRoute, Unavailable
-from tests.unit.kernel.server.exchanges import exchange_of
+from tests.unit.kernel.server.request_states import state_of
 
 
 class Log:
@@ -45,7 +45,7 @@ def pages(log: Log, key: str | None = "orchid+0a+AQ") -> LedgerPages:
 )
 async def test_each_page_is_served(name: str, body: bytes, cache: bytes) -> None:
     """Nothing is for shared caches: reading needs a right."""
-    found = await pages(Log())(exchange_of("GET", f"/ledger/{name}"))
+    found = await pages(Log())(state_of("GET", f"/ledger/{name}"))
 
     assert (found.status, found.body) == (200, body)
     assert cache in found.headers
@@ -58,19 +58,19 @@ async def test_each_page_is_served(name: str, body: bytes, cache: bytes) -> None
 )
 async def test_what_is_not_there_is_not_found(name: str) -> None:
     with pytest.raises(NoSuchRoute):
-        await pages(Log())(exchange_of("GET", f"/ledger/{name}"))
+        await pages(Log())(state_of("GET", f"/ledger/{name}"))
 
 
 async def test_a_log_without_a_key_or_a_checkpoint_has_no_such_page() -> None:
     with pytest.raises(NoSuchRoute):
-        await pages(Log(signed=False))(exchange_of("GET", "/ledger/checkpoint"))
+        await pages(Log(signed=False))(state_of("GET", "/ledger/checkpoint"))
     with pytest.raises(NoSuchRoute):
-        await pages(Log(), None)(exchange_of("GET", "/ledger/key"))
+        await pages(Log(), None)(state_of("GET", "/ledger/key"))
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "tile/0/000"])
 async def test_a_store_that_does_not_answer_is_not_an_empty_log(name: str) -> None:
     with pytest.raises(Unavailable):
-        await pages(Log(lost=True))(exchange_of("GET", f"/ledger/{name}"))
+        await pages(Log(lost=True))(state_of("GET", f"/ledger/{name}"))
     with pytest.raises(MethodNotAllowed):
-        await pages(Log())(exchange_of("POST", f"/ledger/{name}"))
+        await pages(Log())(state_of("POST", f"/ledger/{name}"))

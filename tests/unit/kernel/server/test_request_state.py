@@ -3,7 +3,7 @@
 import itertools
 import uuid
 
-from orchid.kernel.server.exchange import audit_ids
+from orchid.kernel.server.request_state import audit_ids
 
 
 def test_audit_ids_are_uuids_and_all_different() -> None:

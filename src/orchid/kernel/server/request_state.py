@@ -1,6 +1,6 @@
 """The state of one request while it passes through the chain.
 
-The chain creates an `Exchange` and passes it from step to step.
+The chain creates a `RequestState` and passes it from step to step.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from orchid.kernel.server.parse import NO_PATH, NO_QUERY, ParsedPath, Query
 from orchid.kernel.wire.status import Status
 
 
-class Exchange(msgspec.Struct, eq=False):
+class RequestState(msgspec.Struct, eq=False):
     """A request, its target, its user, and the format of the response."""
 
     http: HttpRequest

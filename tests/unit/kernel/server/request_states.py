@@ -4,15 +4,15 @@ from datetime import UTC, datetime
 
 from orchid.kernel.engine.request import Request
 from orchid.kernel.http.messages import HttpRequest, Peer
-from orchid.kernel.server.exchange import Exchange
 from orchid.kernel.server.memory.head_facts import facts_of
 from orchid.kernel.server.memory.paths import PathCache
+from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.wire.user import ANONYMOUS, UserInfo
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def exchange_of(
+def state_of(
     method: str,
     target: str,
     body: bytes = b"",
@@ -20,16 +20,16 @@ def exchange_of(
     user: str = ANONYMOUS,
     too_large: bool = False,
     **headers: str,
-) -> Exchange:
+) -> RequestState:
     """An exchange with its path parsed and its user known; `_` in a header's name means `-`."""
     path, _, query = target.partition("?")
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     peer = Peer("10.0.0.9:1")
     http = HttpRequest(method, target, path, query, named, peer, body=body, too_large=too_large)
-    exchange = Exchange(http, facts_of(http), "the-id", NOW)
-    exchange.path, exchange.query = PathCache().parse(http)
-    exchange.target = exchange.path.target
-    request = Request(target=exchange.target, user=UserInfo(username=user), now=NOW)
+    state = RequestState(http, facts_of(http), "the-id", NOW)
+    state.path, state.query = PathCache().parse(http)
+    state.target = state.path.target
+    request = Request(target=state.target, user=UserInfo(username=user), now=NOW)
     request.audit_annotations = {}
-    exchange.request = request
-    return exchange
+    state.request = request
+    return state
