@@ -121,7 +121,10 @@ def test_a_backup_with_its_key_is_readable_elsewhere(
 
 
 def test_keys_change_without_losing_anything(tmp_path: Path) -> None:
-    """Old key, both, rewrite, new key alone: at every step the secret can be read."""
+    """Old key, both, rewrite, new key alone: at every step the secret can be read.
+
+    The server rewrites, too, and may be first.
+    """
     data, file = tmp_path / "data", tmp_path / "encryption.yaml"
     flags = ("--encryption-provider-config", str(file))
 
@@ -139,7 +142,6 @@ def test_keys_change_without_losing_anything(tmp_path: Path) -> None:
         found = kept(server)
 
     assert first.stdout.endswith("written again\n"), first.stderr
-    assert not first.stdout.endswith(" 0 written again\n")
     assert second.stdout.endswith(" 0 written again\n")
     assert found == CANARY
 

@@ -30,13 +30,12 @@ def test_changed_inputs_are_answered_or_refused(target: str) -> None:
     assert blind.run(FUNCTIONS[target], CORPUS / target, BLIND_SECONDS, seed=7) == ""
 
 
-def test_new_inputs_are_answered_or_refused() -> None:
-    """A few seconds of looking for what nobody thought of find nothing in any target."""
+@pytest.mark.parametrize("target", TARGETS)
+def test_new_inputs_are_answered_or_refused(target: str) -> None:
+    """A few seconds of looking for what nobody thought of find nothing."""
     needs_atheris()
 
-    outcomes = list(started(TARGETS, SECONDS, jobs=1))
+    (outcome,) = started([target], SECONDS, jobs=1)
 
-    assert [outcome.target for outcome in outcomes] == list(TARGETS)
-    for outcome in outcomes:
-        assert outcome.code == 0, summary(outcome)
-        assert "Done" in outcome.said
+    assert outcome.code == 0, summary(outcome)
+    assert "Done" in outcome.said
