@@ -43,6 +43,7 @@ def main() -> int:
         )
         print(_summary(report), flush=True)
         for found in report.found:
+            print(f"VIOLATED {found.violation}", flush=True)
             print(_shown(setting, found, options.tries), flush=True)
         failed = failed or bool(report.found) or not report.operations
     return 1 if failed else 0
@@ -60,14 +61,13 @@ def _summary(report: Report) -> str:
 
 
 def _shown(setting: Setting, found: Found, tries: int) -> str:
-    """The violation with a history as short as the tries allow."""
+    """The operations before a violation, as few as the tries allow."""
     rule = found.violation.rule
     patience = LONGEST_PATIENCE if rule.startswith(SLOW) else PATIENCE
     history = shrunk(
         found.history, lambda shorter: replayed(setting, shorter, rule, patience), tries
     )
-    lines = [f"VIOLATED {found.violation}"]
-    lines += [f"  after {len(found.history)} operations, {found.seconds:.0f} s; in short:"]
+    lines = [f"  after {len(found.history)} operations, {found.seconds:.0f} s; in short:"]
     lines += [f"  {operation}" for operation in history]
     lines += [f"    {line}" for line in _rights(setting, history)]
     return "\n".join(lines)
