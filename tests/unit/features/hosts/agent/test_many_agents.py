@@ -170,7 +170,7 @@ class SimulatedItem:
 class SimulatedIdentity:
     """A host that has joined."""
 
-    join_file = names = None
+    join_file = naming = None
     host = server = "simulated"
 
     def is_usable(self) -> bool:

@@ -25,7 +25,7 @@ def token(audience: str | list[str], parts: int = 3, lasts: float = 3600.0) -> b
 class Calls:
     """A server that judges a token, or refuses to, and then issues another one."""
 
-    names = SimpleNamespace(authentication="authentication.orch.io")
+    naming = SimpleNamespace(authentication="authentication.orch.io")
 
     def __init__(self, judgement: object) -> None:
         self._judgement = judgement
