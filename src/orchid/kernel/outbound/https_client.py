@@ -21,12 +21,12 @@ from orchid.kernel.base.version import __version__
 from orchid.kernel.outbound.answer import Answer, AnswerReader
 from orchid.kernel.outbound.failures import AnswerRefused, CallFailed, ServerUnreachable, TimedOut
 from orchid.kernel.outbound.remote import Remote
+from orchid.kernel.outbound.tls_stream import TlsStream
 
 JSON: Final = "application/json"
 TIMEOUT: Final = 30.0
 USER_AGENT: Final = f"orchid/{__version__}"
 
-_READ_SIZE: Final = 256 * 1024
 _HTTPS_PORT: Final = 443
 _OK: Final = 200
 
@@ -159,17 +159,18 @@ class HttpsClient:
     async def _connect(self) -> "_Connection":
         remote = self._remote
         try:
-            reader, writer = await asyncio.open_connection(
-                self._host,
-                self._port,
-                ssl=remote.tls,
-                server_hostname=remote.server_name or self._host,
-            )
+            reader, writer = await asyncio.open_connection(self._host, self._port)
+            try:
+                stream = TlsStream(reader, writer, remote.tls, remote.server_name or self._host)
+                await stream.shake_hands()
+            except BaseException:
+                writer.transport.abort()
+                raise
         except OSError as error:
             raise _failure(error) from None
         except ValueError:  # of the encoding of names, or of TLS
             raise AnswerRefused(f"{self._host!r} is not the name of a host") from None
-        return _Connection(reader, writer, self._max_answer)
+        return _Connection(stream, self._max_answer)
 
     def _request(
         self, method: str, target: str, body: bytes, media: str, accept: str = ""
@@ -186,11 +187,8 @@ class HttpsClient:
 class _Connection:
     """A connection, and the response being read from it."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, max_answer: int
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, stream: TlsStream, max_answer: int) -> None:
+        self._stream = stream
         self._max_answer = max_answer
         self._answer = AnswerReader(max_answer)
         self.heard = False  # whether anything of the response has arrived
@@ -198,12 +196,11 @@ class _Connection:
     @property
     def usable(self) -> bool:
         """Whether another request may be sent on it."""
-        ended = self._reader.at_eof() or self._writer.is_closing()
-        return self._answer.leaves_open and not ended
+        return self._answer.leaves_open and self._stream.is_open
 
     def write(self, data: bytes) -> None:
         self._answer, self.heard = AnswerReader(self._max_answer), False
-        self._writer.write(data)
+        self._stream.write(data)
 
     async def status(self) -> int:
         """Wait for the head of the response."""
@@ -228,12 +225,11 @@ class _Connection:
             await self._read()
 
     def close(self) -> None:
-        # A TLS close handshake could take for ever.
-        self._writer.transport.abort()
+        self._stream.close()
 
     async def _read(self) -> None:
         try:
-            data = await self._reader.read(_READ_SIZE)
+            data = await self._stream.read()
         except OSError as error:
             raise _failure(error) from None
         self.heard = self.heard or bool(data)

@@ -24,6 +24,7 @@ from orchid.kernel.credentials.secret import SecretValue
 from orchid.kernel.wire.codec import yaml_text
 
 LARGEST = 3 << 20
+LARGEST_EMBEDDED = 128 << 10  # of somebody else: its CAs are parsed with the interpreter held
 LARGEST_TOKEN = 1 << 20
 _UNUSABLE = ("auth-provider", "username", "password")
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
@@ -133,6 +134,8 @@ def read_embedded(data: bytes, where: str) -> ServerAccess:
 
     It may name no file and no plugin: those would be of this machine.
     """
+    if len(data) > LARGEST_EMBEDDED:
+        raise UnusableKubeconfig(f"{where}: the kubeconfig has more than {LARGEST_EMBEDDED} bytes")
     document = _Document(Path(where), None, data)
     if not document.current:
         raise UnusableKubeconfig(f"{where}: no current-context is set")

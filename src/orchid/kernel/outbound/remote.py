@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from orchid.kernel.base.clock import Monotonic
 from orchid.kernel.credentials.files import CHECK_INTERVAL_SECONDS, Fingerprint, fingerprint
 from orchid.kernel.credentials.secret import SecretValue
@@ -21,6 +23,8 @@ from orchid.kernel.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
 from orchid.kernel.outbound.tls import UnusableTls
 
 log = logging.getLogger(__name__)
+
+MOST_KEY_BITS = 8192  # of RSA, in the kubeconfig of somebody else
 
 
 class InvalidRemote(ValueError):
@@ -74,7 +78,31 @@ def embedded_remote(data: bytes, where: str) -> Remote:
         raise InvalidRemote(str(problem)) from None
     if access.insecure:
         raise InvalidRemote(f"{where}: insecure-skip-tls-verify is not supported")
+    if access.key is not None:
+        access = msgspec.structs.replace(access, key=_fit_key(access.key, where))
     return remote_of(access, Path(where))
+
+
+def _fit_key(key: SecretValue, where: str) -> SecretValue:
+    """The key, written again. One of 64,000 bits would sign for minutes in each handshake."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 -- heavy
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 -- heavy
+    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 -- heavy
+
+    try:
+        parsed = serialization.load_pem_private_key(
+            key.reveal().encode("latin-1"), None, unsafe_skip_rsa_key_validation=True
+        )
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise InvalidRemote(f"{where}: the client key is no private key in PEM form") from None
+    if isinstance(parsed, rsa.RSAPrivateKey) and parsed.key_size > MOST_KEY_BITS:
+        raise InvalidRemote(f"{where}: the client key has more than {MOST_KEY_BITS} bits")
+    written = parsed.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return SecretValue(written.decode())
 
 
 class FollowedKubeconfig:

@@ -148,7 +148,8 @@ class RecordClusterCertificates(Running):
 
     async def _record_all(self, cluster: Cluster) -> None:
         secret = await self._secret(cluster)
-        connection = self._connect(secret.data[KEY], f"Secret {secret.name}")
+        where = f"Secret {secret.name}"
+        connection = await asyncio.to_thread(self._connect, secret.data[KEY], where)
         await self._renew(secret, connection)
         authorities = _authorities(cluster, self._clock.now())
         listing = _Listing()
@@ -242,7 +243,7 @@ class RecordClusterCertificates(Running):
 
     async def _renew(self, secret: Secret, connection: ClusterConnection) -> None:
         """Replace a token of an account of the cluster when half of its lifetime has passed."""
-        document = yaml_text.load(secret.data[KEY])[0]
+        document, _ = await asyncio.to_thread(yaml_text.load, secret.data[KEY])
         token, now = token_in(document), self._clock.now().timestamp()
         if token is None or not token.is_due(now):
             return
