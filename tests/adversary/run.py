@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.adversary import rights
 from tests.adversary.choosing import THEMES
+from tests.adversary.invariants.violation import LATEST_SECONDS
 from tests.adversary.operations import Operation
 from tests.adversary.servers import STORES
 from tests.adversary.session import Found, Report, Setting, attacked, replayed
@@ -23,7 +24,7 @@ from tests.adversary.shrinking import shrunk
 
 MINUTE = 60.0
 TRIES = 25
-PATIENCE = 4.0
+PATIENCE = LATEST_SECONDS + 1.0
 LONGEST_PATIENCE = 60.0
 SLOW = ("list", "no next token key")  # rules whose violation shows after some time
 
@@ -40,6 +41,7 @@ def main() -> int:
             seconds=options.minutes * MINUTE / len(stores),
             operations=options.operations,
             most=options.most,
+            settle=LATEST_SECONDS + 1.0,
         )
         print(_summary(report), flush=True)
         for found in report.found:

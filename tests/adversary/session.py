@@ -101,8 +101,13 @@ def _flags(directory: Path) -> tuple[str, ...]:
     )
 
 
-def attacked(setting: Setting, *, seconds: float, operations: int, most: int = 1) -> Report:
-    """Draw operations until the time or their number is up, or so many rules are violated."""
+def attacked(
+    setting: Setting, *, seconds: float, operations: int, most: int = 1, settle: float = 0.0
+) -> Report:
+    """Draw operations until the time or their number is up, or so many rules are violated.
+
+    `settle`: seconds after the last operation in which controllers may still correct something.
+    """
     report = Report(setting)
     with session(setting) as (attack, judge):
         began = time.monotonic()  # the start of the servers is no attack
@@ -118,7 +123,8 @@ def attacked(setting: Setting, *, seconds: float, operations: int, most: int = 1
             if len(report.rules) >= most:
                 break
         else:
-            _note(report, list(judge.pages(ALL_PAGES)), began)
+            time.sleep(settle)
+            _note(report, [*judge.changes(0.0), *judge.pages(ALL_PAGES)], began)
         report.credentials = len(attack.credentials)
         report.seconds = time.monotonic() - began
     return report

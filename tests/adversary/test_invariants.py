@@ -17,26 +17,24 @@ from tests.adversary.invariants import contents, reading
 from tests.adversary.invariants.conduct import MOST_FAILURES, Conduct
 from tests.adversary.invariants.confidential import Confidential
 from tests.adversary.invariants.ended_keys import EndedKeys
-from tests.adversary.invariants.inventory import GRACE_SECONDS, Inventory
+from tests.adversary.invariants.inventory import Inventory
 from tests.adversary.invariants.lists import GRACE_SECONDS as LIST_SECONDS
 from tests.adversary.invariants.lists import PATIENCE_SECONDS as GONE_SECONDS
 from tests.adversary.invariants.lists import Lists
-from tests.adversary.invariants.marks import GRACE_SECONDS as MARK_SECONDS
 from tests.adversary.invariants.marks import Marks
-from tests.adversary.invariants.ownership import GRACE_SECONDS as DOUBT_SECONDS
 from tests.adversary.invariants.ownership import Ownership
 from tests.adversary.invariants.revived import Revived
 from tests.adversary.invariants.revocations import Revocations, covers
 from tests.adversary.invariants.signers import Signers
 from tests.adversary.invariants.successors import PATIENCE_SECONDS, Successors
-from tests.adversary.invariants.violation import Violation
+from tests.adversary.invariants.violation import LATEST_SECONDS, Violation
 from tests.adversary.observer import Seen
 from tests.adversary.operations import Operation
 from tests.adversary.pool import Pair, Pool, digest, pem, subject
 from tests.adversary.rights import SIGNERS, Rights, Rule
 
 SIGNER = SIGNERS[0]
-LATE = MARK_SECONDS + 1
+LATE = LATEST_SECONDS + 1
 SERVER = Pool()  # keys that the server made, as far as the pool of a test knows
 
 
@@ -77,7 +75,7 @@ def signing_key(
 
 def judged(ownership: Ownership, *seen: Seen) -> list[str]:
     early = [rule for each in seen for rule in rules(ownership.saw(each))]
-    return early + rules(ownership.due(DOUBT_SECONDS + 1))
+    return early + rules(ownership.due(LATEST_SECONDS + 1))
 
 
 # -- ownership --------------------------------------------------------------------------------
@@ -144,7 +142,7 @@ def test_a_status_that_is_corrected_in_time_is_no_violation() -> None:
     list(ownership.saw(authority("1", pool.pair("hers").root)))
     list(ownership.saw(authority("1", SERVER.pair("own").root)))
 
-    assert rules(ownership.due(DOUBT_SECONDS + 1)) == []
+    assert rules(ownership.due(LATEST_SECONDS + 1)) == []
 
 
 def test_a_foreign_root_above_a_key_of_the_server_is_noticed() -> None:
@@ -444,8 +442,8 @@ def test_a_cross_certificate_without_a_record_is_noticed() -> None:
     list(inventory.saw(seen, 0.0))
     inventory.issued([other.certify(second.key.public_key(), name)], "elsewhere", 0.0)
 
-    assert rules(inventory.due(GRACE_SECONDS - 1)) == []
-    assert rules(inventory.due(GRACE_SECONDS + 1)) == ["not in the inventory"]
+    assert rules(inventory.due(LATEST_SECONDS - 1)) == []
+    assert rules(inventory.due(LATEST_SECONDS + 1)) == ["not in the inventory"]
 
 
 def test_an_accepted_certificate_without_a_record_is_noticed() -> None:
@@ -455,9 +453,9 @@ def test_an_accepted_certificate_without_a_record_is_noticed() -> None:
     list(inventory.saw(Seen("issuedcertificates", {"metadata": {}, "spec": spec}), 0.0))
 
     inventory.accepted("certificate:1", "aa", 0.0)
-    assert rules(inventory.due(GRACE_SECONDS + 1)) == []
+    assert rules(inventory.due(LATEST_SECONDS + 1)) == []
     inventory.accepted("certificate:2", "bb", 0.0)
-    assert rules(inventory.due(GRACE_SECONDS + 1)) == ["not in the inventory"]
+    assert rules(inventory.due(LATEST_SECONDS + 1)) == ["not in the inventory"]
 
 
 def test_a_recorded_certificate_is_in_the_inventory() -> None:
@@ -472,7 +470,7 @@ def test_a_recorded_certificate_is_in_the_inventory() -> None:
     inventory.issued([crossed], "issued", 0.0)
     list(inventory.saw(record, 1.0))
 
-    assert rules(inventory.due(GRACE_SECONDS + 1)) == []
+    assert rules(inventory.due(LATEST_SECONDS + 1)) == []
 
 
 # -- contents -----------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ from jwt.algorithms import ECAlgorithm
 
 from tests.adversary.calls import Answer
 from tests.adversary.clusters import FRIEND, STRANGER
-from tests.adversary.invariants.kept import GRACE_SECONDS, Kept
+from tests.adversary.invariants.kept import Kept
 from tests.adversary.invariants.neighbours import PATIENCE_SECONDS, Neighbours
 from tests.adversary.invariants.published import Published
+from tests.adversary.invariants.violation import LATEST_SECONDS
 from tests.adversary.kinds import HOME
 from tests.adversary.observer import Seen
 from tests.adversary.operations import Operation
@@ -24,7 +25,7 @@ from tests.adversary.pool import Pool, subject
 from tests.adversary.servers import ISSUER
 
 POOL = Pool()
-LATE = GRACE_SECONDS + 1
+LATE = LATEST_SECONDS + 1
 RSA = rsa.generate_private_key(65537, 2048)
 
 
@@ -59,7 +60,7 @@ def kept(*issued: tuple[dict[str, Any], x509.Certificate]) -> list[str]:
     invariant = Kept()
     for document, one in issued:
         invariant.issued(document, one, 0.0)
-    assert list(invariant.due(GRACE_SECONDS - 1)) == []
+    assert list(invariant.due(LATEST_SECONDS - 1)) == []
     return [violation.rule for violation in invariant.due(LATE)]
 
 

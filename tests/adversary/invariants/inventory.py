@@ -13,11 +13,9 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from tests.adversary.invariants.violation import Violation
+from tests.adversary.invariants.violation import LATEST_SECONDS, Violation
 from tests.adversary.observer import Seen
 from tests.adversary.pool import Pool, certificates_in, digest
-
-GRACE_SECONDS = 5.0
 
 
 class Inventory:
@@ -83,6 +81,6 @@ class Inventory:
     def due(self, now: float) -> Iterator[Violation]:
         """Certificates that nobody can find, or revoke by number."""
         for sha256, (since, where) in list(self._waiting.items()):
-            if now - since > GRACE_SECONDS:
+            if now - since > LATEST_SECONDS:
                 del self._waiting[sha256]
                 yield Violation("not in the inventory", where)

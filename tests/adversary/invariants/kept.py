@@ -11,11 +11,10 @@ from cryptography import x509
 
 from tests.adversary.invariants.contents import alternative_names
 from tests.adversary.invariants.signers import BY_SERVER
-from tests.adversary.invariants.violation import Violation
+from tests.adversary.invariants.violation import LATEST_SECONDS, Violation
 
 KEPT = "ApprovalKept"
 SLACK_SECONDS = 120.0
-GRACE_SECONDS = 2.0  # a list after a restart has requests by name, not in their order
 
 
 class Kept:
@@ -42,7 +41,7 @@ class Kept:
     def due(self, now: float) -> Iterator[Violation]:
         for doubt in list(self._doubts):
             since, about, name, certificate = doubt
-            if now - since > GRACE_SECONDS:
+            if now - since > LATEST_SECONDS:
                 self._doubts.remove(doubt)
                 if not any(_is_within(certificate, one) for one in self._approved[about]):
                     yield Violation("beyond the approval", f"{name} of {about[0]}")

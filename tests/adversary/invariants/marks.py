@@ -13,10 +13,8 @@ from cryptography.x509.oid import NameOID
 from tests.adversary.calls import Proof
 from tests.adversary.credentials import Credential
 from tests.adversary.invariants.revocations import covers
-from tests.adversary.invariants.violation import Violation
+from tests.adversary.invariants.violation import LATEST_SECONDS, Violation
 from tests.adversary.observer import Seen
-
-GRACE_SECONDS = 3.0  # a watch may bring the mark before the revocation
 
 
 class Marks:
@@ -38,7 +36,7 @@ class Marks:
 
     def due(self, now: float) -> Iterator[Violation]:
         for uid, (since, record) in list(self._marked.items()):
-            if now - since > GRACE_SECONDS:
+            if now - since > LATEST_SECONDS:
                 del self._marked[uid]
                 if not self._is_meant(record):
                     subject = record["spec"].get("subject")

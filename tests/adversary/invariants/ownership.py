@@ -15,14 +15,13 @@ import jwt
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from tests.adversary.calls import Answer
-from tests.adversary.invariants.violation import Violation
+from tests.adversary.invariants.violation import LATEST_SECONDS, Violation
 from tests.adversary.observer import Seen
 from tests.adversary.operations import Operation
 from tests.adversary.pool import Pool, certificates_in, digest
 from tests.adversary.rights import Rights
 
 TOKENS = "tokens"
-GRACE_SECONDS = 4.0
 SecretName = tuple[str, str]
 
 
@@ -115,7 +114,7 @@ class Ownership:
     def due(self, now: float) -> Iterator[Violation]:
         """What stayed in the status of an authority: its controller should have corrected it."""
         for uid, (since, doubts) in list(self._doubts.items()):
-            if now - since > GRACE_SECONDS:
+            if now - since > LATEST_SECONDS:
                 del self._doubts[uid]
                 yield from doubts
 
