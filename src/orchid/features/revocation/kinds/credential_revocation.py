@@ -17,13 +17,11 @@ for those are in features/clusters/policies/cluster_revocation.py.
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from msgspec import field
 
 from orchid.kernel.base.clock import whole_seconds
-from orchid.kernel.credentials.tokens import LEEWAY
 from orchid.kernel.credentials.x509.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
 from orchid.kernel.engine.condition_rules import ConditionRules
 from orchid.kernel.engine.kind import Column, Endpoint, Kind, Scope
@@ -182,12 +180,12 @@ class CredentialRevocation(Object):
         return (named.namespace, named.name) if named and named.name else None
 
     def has_expired(self, now: Time) -> bool:
-        """Whether it may be deleted; CRLs list a certificate for some days after its expiry, and a
-        token is accepted for a minute after its own. False if its expiry is unknown.
+        """Whether it may be deleted. False if its expiry is unknown.
+
+        A week after it: so long CRLs list a certificate; and while a clock is a day ahead, no
+        revocation is deleted that is needed when the clock is right again.
         """
-        is_listed = self.spec.certificate is not None or self.spec.authority is not None
-        kept = LISTED_AFTER_END if is_listed else timedelta(seconds=LEEWAY)
-        return self.status.expires is not None and self.status.expires + kept <= now
+        return self.status.expires is not None and self.status.expires + LISTED_AFTER_END <= now
 
     @property
     def target(self) -> tuple[str, ...]:

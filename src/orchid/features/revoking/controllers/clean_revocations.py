@@ -1,8 +1,8 @@
 """Delete revocations that are no longer needed: the revoked credential has expired.
 
 Reads    all credentialrevocations, at start and then every hour
-Deletes  those past `status.expires` (of certificates: a week later, when CRLs no longer need
-         them), and those that another one of the same target repeats or extends
+Deletes  those a week past `status.expires`, when CRLs no longer need them, and a clock that was
+         ahead is right again; and those that another one of the same target repeats or extends
 Never    one without a known expiry: of tokens that never expire; one because its account or its
          cluster is gone: a restore brings it back, with its tokens
 """
