@@ -142,6 +142,33 @@ async def test_a_session_ends_with_its_id_token(
     assert await sessions_of(server) == []
 
 
+async def test_a_session_ends_when_its_user_gets_another_name(
+    server_files: Path,
+    provider: SignInProvider,
+    tmp_path: Path,
+    clock: MovingClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Renewed under the new name, it would go on after the revocation of the user of that name."""
+    nick = "carla"
+    issue = provider.id_token
+    monkeypatch.setattr(
+        provider, "id_token", lambda user, **claims: issue(user, nick=nick, **claims)
+    )
+    async with signing_in(
+        server_files, provider, tmp_path, clock, oidc_username_claim="nick"
+    ) as server:
+        browser = await Browser(server, provider).sign_in("7")
+        first = await browser.get()
+        nick = "carola"
+        clock.ahead += timedelta(seconds=provider.seconds - 10)
+
+        renewed = await browser.get()
+
+        assert (first.status, renewed.status) == (200, 303)
+        assert await sessions_of(server) == []
+
+
 async def test_the_sweep_deletes_the_sessions_of_revoked_users(
     server: Api, provider: SignInProvider
 ) -> None:

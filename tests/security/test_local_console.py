@@ -5,9 +5,15 @@ connections open, caches their heads and takes several requests at once.
 """
 
 import asyncio
+import os
 import re
+import stat
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -16,6 +22,7 @@ from orchid.features.console.sign_in.local import LinkSignIn
 from orchid.features.console.web.loopback import LIMITS, LoopbackListener
 from orchid.features.console.web.messages import WebRequest, WebResponse
 from orchid.kernel.base.clock import SystemClock
+from tests.unit.kernel.outbound.test_remote import kubeconfig
 
 
 class OnePage:
@@ -144,3 +151,40 @@ async def test_silent_connections_do_not_keep_the_user_out(console: Console) -> 
     assert answer[0].split()[1] == "200"
     for _, writer in silent:
         writer.close()
+
+
+def test_no_command_line_has_the_link(tmp_path: Path) -> None:
+    """Every user of the machine reads those of all processes, and could be faster than a browser.
+
+    With --open: the browser gets a file that only its user can read.
+    """
+    config, asked, browser = tmp_path / "config", tmp_path / "asked", tmp_path / "browser"
+    config.write_text(kubeconfig("https://127.0.0.1:1", {"token": "abc"}))
+    os.mkfifo(asked)
+    browser.write_text(f'#!/bin/sh\necho "$1" > {asked}\n')
+    browser.chmod(0o700)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "orchid", "console", "--open", "--kubeconfig", config],
+        env={**os.environ, "BROWSER": f"{browser} %s", "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as running:
+        try:
+            assert running.stdin is not None
+            assert running.stdout is not None
+            link = running.stdout.readline().strip()
+            argument = asked.read_text().strip()
+            file = Path(unquote(urlsplit(argument).path))
+
+            assert "/in/" in link
+            assert "/in/" not in argument
+            assert link in file.read_text()
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            running.stdin.write("\n")  # for another link, when it has its signal handlers
+            running.stdin.flush()
+            assert running.stdout.readline()
+        finally:
+            running.terminate()
+    assert not file.exists()

@@ -15,8 +15,10 @@ import functools
 import os
 import signal
 import sys
+import tempfile
 import webbrowser
 from collections.abc import Callable
+from pathlib import Path
 
 from orchid.kernel.terminal import kubeconfig_file
 from orchid.kernel.terminal.connection import add_flags
@@ -72,22 +74,42 @@ async def _run(arguments: argparse.Namespace) -> int:
         sign_in.listens_at(await listener.start(arguments.port))
     except OSError as error:
         raise Complaint(f"cannot listen at port {arguments.port}: {error.strerror}") from None
+    opened: Path | None = None
     try:
-        _show_link(sign_in.new_link(), opens=arguments.open)
+        link = sign_in.new_link()
+        _show_link(link)
+        if arguments.open:
+            opened = _open(link)
         remark(f"server: {transport.server}, by {kubeconfig}")
         remark("Enter prints another link; Ctrl-C ends the console")
         await _until_stopped(lambda: _show_link(sign_in.new_link()))
     finally:
+        if opened is not None:
+            opened.unlink(missing_ok=True)
         await listener.close()
         await transport.close()
     return 0
 
 
-def _show_link(link: str, *, opens: bool = False) -> None:
+def _show_link(link: str) -> None:
     say(link)
     sys.stdout.flush()
-    if opens and not webbrowser.open(link):
+
+
+def _open(link: str) -> Path:
+    """Open the link by a file that only its user can read; returns the file.
+
+    All users of the machine can read the command line of a browser, and one of them would be faster
+    than it.
+    """
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="orchid-console-", suffix=".html", delete=False
+    ) as file:
+        file.write(f'<meta http-equiv="refresh" content="0; url={link}"><a href="{link}">Go on</a>')
+    path = Path(file.name)
+    if not webbrowser.open(path.as_uri()):
         remark("no browser could be started; open the link yourself")
+    return path
 
 
 async def _until_stopped(next_link: Callable[[], None]) -> None:

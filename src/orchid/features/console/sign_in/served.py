@@ -241,7 +241,7 @@ class OpenIdSignIn(SignIn):
         self, request: WebRequest, session: OpenSession, use: SessionUse, connect: Connect
     ) -> WebResponse:
         if session.tokens.expires - self.sessions.now().timestamp() < RENEW_SECONDS:
-            renewed = await self._renewed(session, use)
+            renewed = await self._renewed(session, use, connect)
             if renewed is None:
                 return await self._unknown(request)
             session = renewed
@@ -260,7 +260,9 @@ class OpenIdSignIn(SignIn):
         response = await self.site.respond(request, "", viewer)
         return use.holding(response, lambda: self.sessions.find(session.id))
 
-    async def _renewed(self, session: OpenSession, use: SessionUse) -> OpenSession | None:
+    async def _renewed(
+        self, session: OpenSession, use: SessionUse, connect: Connect
+    ) -> OpenSession | None:
         """The session with a token that is still valid; one renewal for all waiting requests."""
         async with use.renewing:
             now = await self.sessions.find(session.id)
@@ -269,7 +271,11 @@ class OpenIdSignIn(SignIn):
             if not now.tokens.refresh_token:
                 return now if now.tokens.expires > self.sessions.now().timestamp() else None
             try:
-                return await self.sessions.renew(now, await self._provider.renew(now.tokens))
+                tokens = await self._provider.renew(now.tokens)
+                # A session ends with the user whom it names: revocations name users.
+                if await self._user(connect(tokens.id_token)) != now.username:
+                    raise SignInFailed("The renewed ID token is not one of the same user.")
+                return await self.sessions.renew(now, tokens)
             except ProviderUnavailable as problem:
                 log.warning("console.renewal_failed: %s", problem)
                 return now if now.tokens.expires > self.sessions.now().timestamp() else None

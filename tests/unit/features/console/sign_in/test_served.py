@@ -38,7 +38,16 @@ ISSUER = "https://login.example"
 OWN = {"origin": URL, "sec-fetch-site": "same-origin", "content-type": FORM}
 RENDERER = Renderer()
 SHORT = 300  # seconds
-CONNECT: Any = str  # the transport of a token is the token itself
+
+
+class Connected(str):
+    """The transport of a token: the token itself, which is one of jane."""
+
+    async def send(self, *request: Any) -> Answer:
+        return Answer(201, b'{"status": {"userInfo": {"username": "jane"}}}')
+
+
+CONNECT: Any = Connected
 
 
 class Stored:
