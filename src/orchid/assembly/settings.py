@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchid.features.acme.settings import AcmeSettings
+from orchid.features.approving.settings import ApprovingSettings
 from orchid.features.console.settings import ConsoleSettings
 from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.notices.settings import ReceiverSettings
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.kernel.settings import reading
 from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.section import Section, joined
 
 SECTIONS: Final[tuple[type[Section], ...]] = (
     ExchangeSettings,
+    RevocationSettings,
     AcmeSettings,
+    ApprovingSettings,
     ReceiverSettings,
     ConsoleSettings,
 )

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from orchid.assembly.features import FEATURES
 from orchid.features.authorities.file_signers import signers
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.context import Context
 from orchid.kernel.credentials import keys as key_files
@@ -43,15 +44,15 @@ def controller_context(
     the settings say. `authorities`: the CAs that verify the server, in PEM; None: those of the
     files. `hsm`: the one HSM of this process.
     """
-    naming = settings.naming
+    naming, revocation = settings.naming, settings.given.of(RevocationSettings)
     try:
         return ControllerContext(
             naming=naming,
             clock=clock,
             signers=signers(settings, files, clock, is_stored=stores_authority),
             signing_duration=timedelta(seconds=settings.signing_duration),
-            crl_url=str(settings.given.crl_url),
-            issued_retention=timedelta(seconds=settings.issued_retention),
+            crl_url=str(revocation.crl_url),
+            issued_retention=timedelta(seconds=revocation.issued_retention.seconds),
             token_issuer=token_issuer,
             root_ca=_root_ca(settings, files, authorities),
             identity=_identity(settings),

@@ -11,6 +11,7 @@ from orchid.features.approving.policies.four_eyes import FourEyes
 from orchid.features.approving.policies.kept_approvals import KeptApprovals
 from orchid.features.approving.policies.policy_forecast import PolicyForecast
 from orchid.features.approving.policy_explainer import PolicyExplainer
+from orchid.features.approving.settings import ApprovingSettings
 from orchid.features.authorities.kinds.certificate_authority import profile
 from orchid.features.authorities.policies.own_signers import AuthoritiesOf
 from orchid.features.authorities.signer_authorities import SignerAuthorities
@@ -18,6 +19,11 @@ from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.context import Context, ServerPart
 from orchid.kernel.engine.interfaces import AdmissionPolicy
 from orchid.kernel.engine.kind import Kind
+
+
+def _four_eyes(context: Context) -> bool:
+    """Whether the creator of a request may not approve it."""
+    return not context.settings.given.of(ApprovingSettings).approve_own_requests
 
 
 def _explainer(context: Context) -> PolicyExplainer:
@@ -29,7 +35,7 @@ def _explainer(context: Context) -> PolicyExplainer:
         _terms_of(signer_terms(context.naming, longest), context.port(SignerAuthorities).of),
         offload=context.offload,
         clock=context.clock,
-        four_eyes=not context.settings.given.approve_own_requests,
+        four_eyes=_four_eyes(context),
     )
 
 
@@ -47,7 +53,7 @@ PARTS = (ServerPart(PolicyExplainer, _explainer),)
 
 
 def policies(context: Context) -> Iterable[AdmissionPolicy]:
-    if not context.settings.given.approve_own_requests:
+    if _four_eyes(context):
         yield FourEyes(context.feed)
     refuse = context.port(Revocations).refuse_action
     yield KeptApprovals(context.naming, context.feed, context.authorizer, refuse)

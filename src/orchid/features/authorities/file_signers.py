@@ -5,6 +5,7 @@ from pathlib import Path
 
 from orchid.features.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.features.authorities.file_authorities import FileAuthority
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.x509 import certificates
@@ -26,13 +27,14 @@ def signers(
     naming = settings.naming
     own = own_pairs(settings.given, settings.naming)
     profiles = platform_profiles(naming)
+    base_url = settings.given.of(RevocationSettings).crl_url
     if own:
         signers_of_pairs = {
             name: Signer(
                 profiles[name],
                 Authority.following(*pair, monotonic=clock.monotonic).current,
                 list_name=name.partition("/")[2],
-                crl_url=list_url(settings.given.crl_url, name.partition("/")[2]),
+                crl_url=list_url(base_url, name.partition("/")[2]),
             )
             for name, pair in own.items()
         }
@@ -46,7 +48,7 @@ def signers(
         settings.path(options.cluster_signing_key_file, files.ca_key.name),
         monotonic=clock.monotonic,
     )
-    url = list_url(settings.given.crl_url, CLUSTER)
+    url = list_url(base_url, CLUSTER)
     return {
         name: Signer(profile, common.current, list_name=CLUSTER, crl_url=url)
         for name, profile in (profiles | pod_profiles(naming)).items()

@@ -16,6 +16,7 @@ from orchid.features.objects.kinds.lease import keys_annotation, serves_annotati
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
 from orchid.features.revocation.revocations import Revocations
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.revoking import revocation_file
 from orchid.features.revoking.applied_revision import AppliedRevision
 from orchid.features.revoking.pages import crl
@@ -141,7 +142,7 @@ def pages(context: Context) -> dict[str, Page]:
 
 def plain_http(context: Context) -> PlainHttp | None:
     """Revocation lists without TLS: clients fetch them before they trust a server."""
-    listen = context.settings.given.crl_listen
+    listen = context.settings.given.of(RevocationSettings).crl_listen
     if not listen:
         return None
     handler = crl.PlainRevocationLists(context.port(crl.ServedLists))

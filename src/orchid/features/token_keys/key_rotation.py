@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import msgspec
 
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.kernel.outbound import foreign
 from orchid.kernel.outbound.failures import AnswerRefused, CallFailed
 from orchid.kernel.outbound.remote import Remote, trusting
@@ -30,7 +31,7 @@ def key_rotation(settings: Settings) -> KeyRotation:
         settings.stores_token_keys,
         timedelta(seconds=settings.token_key_rotation),
         timedelta(seconds=settings.token_key_publish_time),
-        timedelta(seconds=settings.issued_retention),
+        timedelta(seconds=settings.given.of(RevocationSettings).issued_retention.seconds),
         _fetching(settings.keys_elsewhere) if settings.keys_elsewhere else None,
     )
 

@@ -8,6 +8,7 @@ from orchid.features.ledger.known_keys import note_keys
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.revocations import Revocations
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.token_keys.file_keys import FileKeyObjects
 from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.features.token_keys.key_import import TokenKeyFiles, TokenKeyImport
@@ -76,8 +77,9 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         return entry.object.data if entry else None
 
     private_keys = PrivateKeys(secret_data, context.hsm)
+    revocation = settings.given.of(RevocationSettings)
     references = SignerReferences(
-        home=context.naming.system_namespace, crl_url=str(settings.given.crl_url)
+        home=context.naming.system_namespace, crl_url=str(revocation.crl_url)
     )
     yield SigningKeyMaterial(
         context.naming,

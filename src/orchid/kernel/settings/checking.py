@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from orchid.kernel.credentials.x509.revocation_list import LISTED_AFTER_END
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.given import STORED, Given
 from orchid.kernel.settings.section import go_together
@@ -47,7 +46,6 @@ class Settings(msgspec.Struct, frozen=True):
     history: float
     longest_token: int
     signing_duration: float
-    issued_retention: float
     jwks_max_age: float
     token_key_rotation: float
     token_key_publish_time: float
@@ -111,7 +109,6 @@ def check(options: Given) -> Settings:
         history=options.history.seconds,
         longest_token=int(options.service_account_max_token_expiration.seconds),
         signing_duration=options.cluster_signing_duration.seconds,
-        issued_retention=options.issued_retention.seconds,
         jwks_max_age=options.service_account_jwks_max_age.seconds,
         token_key_rotation=options.token_key_rotation.seconds,
         token_key_publish_time=options.token_key_publish_time.seconds,
@@ -168,13 +165,6 @@ def _ages(options: Given) -> None:
         raise BadSettings(
             "--token-key-publish-time: must not be below --service-account-jwks-max-age, for which "
             "verifiers cache the published keys"
-        )
-    # CRLs of revoked signers are computed from these records.
-    least = LISTED_AFTER_END.total_seconds()
-    if options.issued_retention.seconds < least:
-        raise BadSettings(
-            f"--issued-retention: at least {least / 3600:.0f}h: a revocation list has a "
-            "certificate for that long after it expired"
         )
 
 

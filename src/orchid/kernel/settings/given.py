@@ -252,10 +252,6 @@ class Given(Written, frozen=True):
     authorization_config: Annotated[
         str, Help(description="AuthorizationConfiguration file, instead of the other settings.")
     ] = ""
-    approve_own_requests: Annotated[
-        bool,
-        Help(description="Allow the creator of a certificate request to approve it."),
-    ] = False
     authorization_webhook_config_file: Annotated[
         str, Help(description="kubeconfig of a webhook that authorizes; reloaded when changed.")
     ] = ""
@@ -303,25 +299,6 @@ class Given(Written, frozen=True):
     pkcs11_pin_file: Annotated[
         str, Help(description="File with the user PIN of the token, readable by its owner only.")
     ] = ""
-    crl_url: Annotated[
-        Url,
-        Help(
-            description="Base URL of /crl/ for verifiers, like http://pki.example.com; "
-            "issued certificates then have a CRL distribution point."
-        ),
-    ] = Url("")
-    crl_listen: Annotated[
-        Address,
-        Help(
-            description="Address and port to serve revocation lists on without TLS; empty for none."
-        ),
-    ] = Address("")
-    issued_retention: Annotated[
-        Duration,
-        Help(
-            description="How long the record of an issued certificate outlives it; at least 168h."
-        ),
-    ] = Duration("720h")
     # controllers
     controllers: Annotated[
         Many,

@@ -14,11 +14,13 @@ import msgspec
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.given import Given, Written
 
+Field = tuple[str, Any, Any]  # name, type and default
+
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The settings of a feature; a subclass has the fields."""
 
-    after: ClassVar[str]  # the setting of the kernel behind which these are listed
+    after: ClassVar[str]  # the setting behind which these are listed, of the kernel or a section
 
     def refuse_contradictions(self, given: Given) -> None:
         """Raise BadSettings if values contradict each other, or those of the kernel."""
@@ -34,12 +36,16 @@ def go_together(settings: msgspec.Struct, first: str, second: str) -> None:
 def joined(sections: Iterable[type[Section]]) -> type[Given]:
     """Every setting: those of the kernel and of these sections."""
     sections = tuple(sections)
-    fields: list[tuple[str, Any, Any]] = []
-    for declared in _fields(Given):
-        fields.append(declared)
-        for section in sections:
-            if section.after == declared[0].replace("_", "-"):
-                fields.extend(_fields(section))
+    fields: list[Field] = []
+
+    def add(type_: type[msgspec.Struct]) -> None:
+        for field in _fields(type_):
+            fields.append(field)
+            for section in sections:
+                if section.after == field[0].replace("_", "-"):
+                    add(section)
+
+    add(Given)
     type_ = msgspec.defstruct(
         Given.__name__,
         fields,
@@ -51,7 +57,7 @@ def joined(sections: Iterable[type[Section]]) -> type[Given]:
     return cast("type[Given]", type_)
 
 
-def _fields(type_: type[msgspec.Struct]) -> Iterable[tuple[str, Any, Any]]:
+def _fields(type_: type[msgspec.Struct]) -> Iterable[Field]:
     hints = typing.get_type_hints(type_, include_extras=True)
     for field in msgspec.structs.fields(type_):
         yield field.name, hints[field.name], field.default

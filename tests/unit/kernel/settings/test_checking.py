@@ -38,13 +38,6 @@ def test_issuer_that_is_given_stays() -> None:
     assert checked.api_audiences == ("https://new.example",)
 
 
-def test_records_stay_as_long_as_revocation_lists_need_them() -> None:
-    """A week after the end of their certificate; less is refused."""
-    assert check(written(issued_retention="168h")).issued_retention == 7 * 86_400
-    with pytest.raises(BadSettings, match="--issued-retention: at least 168h"):
-        check(written(issued_retention="167h59m"))
-
-
 @pytest.mark.parametrize(
     ("given", "text"),
     [
