@@ -14,12 +14,14 @@ from orchid.features.console.settings import ConsoleSettings
 from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.notices.settings import ReceiverSettings
 from orchid.features.revocation.settings import RevocationSettings
+from orchid.features.rights.settings import RightsSettings
 from orchid.kernel.settings import reading
 from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.section import Section, joined
 
 SECTIONS: Final[tuple[type[Section], ...]] = (
     ExchangeSettings,
+    RightsSettings,
     RevocationSettings,
     AcmeSettings,
     ApprovingSettings,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.commands.diagnosis.key_checks import url_of
+from orchid.features.rights.settings import RightsSettings
 from orchid.features.sealing.commands import sealing_key
 from orchid.features.sealing.encryption import InvalidEncryption, key_names
 from orchid.kernel.credentials.files import read_private
@@ -150,7 +151,7 @@ def webhooks(here: Installation) -> Iterator[Finding]:
     options = here.settings.given
     for what, file in (
         ("the token webhook", options.authentication_token_webhook_config_file),
-        ("the authorization webhook", options.authorization_webhook_config_file),
+        ("the authorization webhook", options.of(RightsSettings).authorization_webhook_config_file),
     ):
         if file:
             yield from _client_certificate(Path(file), what, here, f"replace it in {file}")

@@ -21,6 +21,7 @@ from orchid.commands.diagnosis.grant_checks import grants_of_accounts
 from orchid.commands.diagnosis.key_checks import stored_keys, url_of
 from orchid.commands.diagnosis.notice_checks import notices
 from orchid.commands.server import status
+from orchid.features.rights.settings import RightsSettings
 from orchid.kernel.base.version import __version__
 from orchid.kernel.credentials import keys
 from orchid.kernel.settings.checking import Settings
@@ -221,7 +222,7 @@ def secrets(here: Installation) -> Asked:
 
 def roles(here: Installation) -> Asked:
     """Every bootstrap role and binding exists."""
-    options = here.settings.given
+    options = here.settings.given.of(RightsSettings)
     if options.authorization_config or "RBAC" not in options.authorization_mode:
         return
     naming = here.settings.naming

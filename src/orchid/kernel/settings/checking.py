@@ -14,7 +14,6 @@ from orchid.kernel.settings.signing_files import own_pairs, signing_files
 from orchid.kernel.settings.values import is_plain, is_plain_url
 from orchid.kernel.wire.naming import SETS, Naming
 
-AUTHORIZERS = ("Node", "RBAC", "Webhook")
 PAIRS = (
     ("tls_cert_file", "tls_private_key_file"),
     ("cluster_signing_cert_file", "cluster_signing_key_file"),
@@ -50,8 +49,6 @@ class Settings(msgspec.Struct, frozen=True):
     token_key_rotation: float
     token_key_publish_time: float
     token_webhook_ttl: float
-    webhook_allowed_ttl: float
-    webhook_refused_ttl: float
 
     @property
     def url(self) -> str:
@@ -113,8 +110,6 @@ def check(options: Given) -> Settings:
         token_key_rotation=options.token_key_rotation.seconds,
         token_key_publish_time=options.token_key_publish_time.seconds,
         token_webhook_ttl=options.authentication_token_webhook_cache_ttl.seconds,
-        webhook_allowed_ttl=options.authorization_webhook_cache_authorized_ttl.seconds,
-        webhook_refused_ttl=options.authorization_webhook_cache_unauthorized_ttl.seconds,
     )
     if checked.stores_token_keys and checked.is_unsealed:
         raise BadSettings(
@@ -128,11 +123,6 @@ def _refuse_contradictions(options: Given) -> None:
     """Refuse values that contradict each other."""
     if not options.listen:
         raise BadSettings("--listen: '' is not an address and a port, like 127.0.0.1:6443")
-    if unknown := [mode for mode in options.authorization_mode if mode not in AUTHORIZERS]:
-        authorizers = ", ".join(AUTHORIZERS)
-        raise BadSettings(f"--authorization-mode: {unknown[0]!r} is none of {authorizers}")
-    if not options.authorization_mode:
-        raise BadSettings("--authorization-mode: at least one authorizer is needed")
     for name, least in LEAST.items():
         if getattr(options, name) < least:
             raise BadSettings(f"--{name.replace('_', '-')}: at least {least} is needed")

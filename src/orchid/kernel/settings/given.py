@@ -246,24 +246,6 @@ class Given(Written, frozen=True):
         ),
     ] = Duration("24h")
     # authorization
-    authorization_mode: Annotated[
-        Many, Help(description="Authorizers in order: Node, RBAC, Webhook.")
-    ] = ("Node", "RBAC")
-    authorization_config: Annotated[
-        str, Help(description="AuthorizationConfiguration file, instead of the other settings.")
-    ] = ""
-    authorization_webhook_config_file: Annotated[
-        str, Help(description="kubeconfig of a webhook that authorizes; reloaded when changed.")
-    ] = ""
-    authorization_webhook_version: Annotated[
-        str, Help(description="SubjectAccessReview version of its requests: v1 or v1beta1.")
-    ] = "v1"
-    authorization_webhook_cache_authorized_ttl: Annotated[
-        Duration, Help(description="How long allowed decisions are cached.")
-    ] = Duration("5m")
-    authorization_webhook_cache_unauthorized_ttl: Annotated[
-        Duration, Help(description="How long other decisions are cached.")
-    ] = Duration("30s")
     # certificates
     cluster_signing_cert_file: Annotated[
         str, Help(description="CA that signs certificate requests. Default: the cluster CA.")

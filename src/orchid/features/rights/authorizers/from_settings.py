@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from orchid.features.rights.authorizers.configuration import (
     WEBHOOK,
     AuthorizerSettings,
@@ -11,19 +13,11 @@ from orchid.features.rights.authorizers.configuration import (
 from orchid.features.rights.authorizers.configured import Authorization, Wanted
 from orchid.features.rights.authorizers.union import ListingAuthorizer
 from orchid.features.rights.authorizers.webhook import WebhookSettings
+from orchid.features.rights.settings import RightsSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
-
-FLAGS = (
-    "authorization_mode",
-    "authorization_webhook_config_file",
-    "authorization_webhook_version",
-    "authorization_webhook_cache_authorized_ttl",
-    "authorization_webhook_cache_unauthorized_ttl",
-)
 
 
 def authorization(
@@ -36,8 +30,9 @@ def authorization(
 
     `types`: those that are no webhooks, by mode. `after_roles`: those that are asked after roles.
     """
-    file = settings.given.authorization_config
-    source = _file(settings.given) if file else _flags(settings)
+    options = settings.given.of(RightsSettings)
+    file = options.authorization_config
+    source = _file(options) if file else _flags(options)
     try:
         return Authorization(
             source, types, after_roles, naming=settings.naming, server=settings.url, clock=clock
@@ -47,30 +42,28 @@ def authorization(
         raise BadSettings(f"--{flag}: {problem}") from None
 
 
-def _file(options: Given) -> Path:
-    usual = Given()
-    for name in FLAGS:
-        if getattr(options, name) != getattr(usual, name):
-            flag = name.replace("_", "-")
-            raise BadSettings(f"--authorization-config: not to be given with --{flag}")
+def _file(options: RightsSettings) -> Path:
+    for field in msgspec.structs.fields(RightsSettings):
+        is_flag = field.name != "authorization_config"
+        if is_flag and getattr(options, field.name) != field.default:
+            raise BadSettings(f"--authorization-config: not to be given with --{field.encode_name}")
     return Path(options.authorization_config)
 
 
-def _flags(settings: Settings) -> Wanted:
+def _flags(options: RightsSettings) -> Wanted:
     return tuple(
-        _webhook(settings) if mode == WEBHOOK else AuthorizerSettings(mode, default_name(mode))
-        for mode in settings.given.authorization_mode
+        _webhook(options) if mode == WEBHOOK else AuthorizerSettings(mode, default_name(mode))
+        for mode in options.authorization_mode
     )
 
 
-def _webhook(settings: Settings) -> AuthorizerSettings:
-    options = settings.given
+def _webhook(options: RightsSettings) -> AuthorizerSettings:
     if not options.authorization_webhook_config_file:
         raise BadSettings("--authorization-mode: Webhook needs --authorization-webhook-config-file")
     webhook = WebhookSettings(
         version=options.authorization_webhook_version,
-        allowed_seconds=settings.webhook_allowed_ttl,
-        refused_seconds=settings.webhook_refused_ttl,
+        allowed_seconds=options.authorization_webhook_cache_authorized_ttl.seconds,
+        refused_seconds=options.authorization_webhook_cache_unauthorized_ttl.seconds,
         kubeconfig=options.authorization_webhook_config_file,
     )
     return AuthorizerSettings(WEBHOOK, "default", webhook)
