@@ -37,8 +37,8 @@ test: .venv/.installed-dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist worksteal $(ARGS)
 
 # The unit tests without those that start processes or search for long; two minutes or so on two cores.
-SLOW := store/etcd store/test_etcd_faults.py workers agent/test_killed_agent.py agent/test_many_agents.py agent/test_budget.py \
-	wire/codec/test_strict_types.py kinds/test_hostile_input.py
+SLOW := $(addprefix kernel/,store/etcd store/test_etcd_faults.py workers wire/codec/test_strict_types.py) \
+	$(addprefix features/hosts/agent/test_,killed_agent.py many_agents.py budget.py) features/test_hostile_input.py
 quick: .venv/.installed-dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist worksteal tests/unit $(SLOW:%=--ignore tests/unit/%) $(ARGS)
 

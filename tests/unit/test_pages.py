@@ -49,6 +49,20 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
     assert broken == []
 
 
+def test_every_file_of_the_repository_that_a_page_names_exists() -> None:
+    """Tests and sources move; a page that sends a reader to the old path is of no use."""
+    named = re.compile(r"(?<![\w./-])(?:tests|src|scripts|benchmarks|requirements)/[\w./-]*\w")
+    missing = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in PAGES
+        if page.parent.name != "decisions"  # they are of their time
+        for path in named.findall(page.read_text())
+        if not (ROOT / path).exists()
+    ]
+
+    assert missing == []
+
+
 def test_index_has_every_page() -> None:
     """A page that the index does not name is read by nobody."""
     index = (DOCS / "README.md").read_text()
