@@ -120,8 +120,10 @@ def copy_private(source: Path, target: Path) -> None:
 
     try:
         write_private(target, read_private(source, LARGEST_FILE))
-    except (Refusal, OSError) as problem:
+    except Refusal as problem:
         raise Complaint(str(problem)) from None
+    except OSError as problem:
+        raise Complaint(f"cannot copy {source} to {target}: {problem.strerror}") from None
     say(f"wrote {target}")
 
 
@@ -192,6 +194,8 @@ def _copy_file(source: Path, target: Path) -> None:
 
     try:
         write_private(target, read_bounded(source, LARGEST_FILE))
-    except (Refusal, OSError) as problem:
+    except Refusal as problem:
         raise Complaint(str(problem)) from None
+    except OSError as problem:
+        raise Complaint(f"cannot copy {source} to {target}: {problem.strerror}") from None
     say(f"wrote {target}")

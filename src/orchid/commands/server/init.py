@@ -20,7 +20,7 @@ __all__ = ["configure", "run"]
 
 def run(arguments: argparse.Namespace) -> int:
     from orchid.kernel.settings import data_directory
-    from orchid.kernel.store.interface import AlreadyInUse
+    from orchid.kernel.store.interface import AlreadyInUse, StoreUnusable
     from orchid.kernel.store.sqlite.file import hold
 
     settings = settings_of(arguments)
@@ -31,6 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise Complaint(str(problem), USAGE) from None
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None
+    except StoreUnusable as problem:
+        raise Complaint(str(problem)) from None
     try:
         _refuse_sealed(settings)
         files = data_directory.prepare(settings, times.now(), shares=True)

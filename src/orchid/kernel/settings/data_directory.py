@@ -138,7 +138,7 @@ def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False)
     except Refusal as refusal:
         raise BadSettings(f"{root}: {refusal}") from None
     except OSError as problem:
-        raise BadSettings(f"{problem.filename}: {problem.strerror}") from None
+        raise BadSettings(f"{problem.filename or root}: {problem.strerror}") from None
     return files
 
 

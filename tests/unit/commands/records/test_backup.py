@@ -1,13 +1,18 @@
 """`orchid backup`: what is copied to which directory, and what is refused before."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
+import apsw
 import pytest
 
 from orchid import cli
 from orchid.commands.records.backup import CHECKPOINT, ENCRYPTION, PRIVATE, PUBLIC, REVOCATIONS
+from orchid.kernel.credentials import files
 from orchid.kernel.store.migrate import mark_moved
+from orchid.kernel.store.sqlite import file
 from orchid.kernel.store.sqlite.file import DATABASE
 from orchid.kernel.store.sqlite.store import SQLiteStore
 from tests.unit.commands.records.test_restore import MAPS, keys_of, written
@@ -146,3 +151,43 @@ def test_objects_that_were_moved_are_not_copied(
     assert cli.main(["restore", str(data / DATABASE), "--data-dir", str(data)]) == 2
     assert capsys.readouterr().err.count("etcd at a") == 2
     assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_full_disk_is_reported_as_full(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SQLite calls it "not an error"; nothing is left of the copy."""
+
+    def full(*_: object) -> None:
+        raise apsw.FullError("not an error")
+
+    monkeypatch.setattr(file, "_copy_pages", full)
+
+    assert backup(data, tmp_path / "copy.db") == 1
+
+    assert names_in(tmp_path) == {data.name}
+    printed = capsys.readouterr().err
+    assert (
+        printed == f"orchid: cannot write the backup {tmp_path}/copy.db: No space left on device\n"
+    )
+
+
+@pytest.mark.parametrize("words", [("--all",), ("--with-encryption-key",)])
+def test_a_file_that_cannot_be_copied_is_named(
+    data: Path,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "write_private", full)
+
+    assert backup(data, *words, tmp_path / "copy") == 1
+
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"orchid: cannot copy {data}/")
+    assert f" to {tmp_path}/copy" in printed
+    assert printed.endswith(": No space left on device\n")

@@ -1,10 +1,13 @@
 """`orchid init` makes what a server needs, keeps what is there, and starts nothing."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from orchid import cli
+from orchid.kernel.settings import data_directory
 
 SHARED = ("ca.crt", "ca.key", "ledger.key", "token-signing.key", "encryption.yaml")
 OWN = ("serving.crt", "serving.key", "admin.kubeconfig", "orchid.db-lock")
@@ -61,3 +64,27 @@ def test_directory_that_others_can_enter_is_refused(
 
     assert code == 2
     assert "chmod 0700" in capsys.readouterr().err
+
+
+def full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(("place", "call"), [(os, "pwrite"), (data_directory, "write_private")])
+def test_a_full_disk_is_one_line(
+    tmp_path: Path,
+    place: object,
+    call: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """While the lock or a key is written; the message names the file or the directory."""
+    monkeypatch.setattr(place, call, full)
+
+    assert cli.main(["init", "--data-dir", str(tmp_path / "data")]) != 0
+
+    printed = capsys.readouterr().err
+    assert printed.startswith("orchid: ")
+    assert str(tmp_path / "data") in printed
+    assert printed.endswith(": No space left on device\n")
+    assert printed.count("\n") == 1

@@ -5,6 +5,7 @@ that ends. Only the owner may read it, for it holds secrets. Start with `DataFil
 backup while the file is in use.
 """
 
+import errno
 import fcntl
 import os
 import secrets
@@ -87,7 +88,7 @@ def copy(source: Path, target: Path) -> None:
         partial.replace(target)
         sync(target.parent)
     except (apsw.Error, OSError) as error:
-        raise StoreUnusable(f"cannot write the backup {target}: {error}") from error
+        raise StoreUnusable(f"cannot write the backup {target}: {_reason(error)}") from error
     finally:
         partial.unlink(missing_ok=True)
         partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
@@ -113,9 +114,20 @@ def hold(path: Path) -> int:
         holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
         os.close(lock)
         raise AlreadyInUse(f"the data file {path} is in use by process {holder}") from error
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(lock)
+        raise StoreUnusable(f"cannot write {name}: {error.strerror}") from error
     return lock
+
+
+def _reason(error: apsw.Error | OSError) -> str:
+    """The reason of a failure; SQLite calls a full disk "not an error"."""
+    if isinstance(error, apsw.FullError):
+        return os.strerror(errno.ENOSPC)
+    return str(error)
 
 
 def _prepare(path: Path, first: Revision) -> apsw.Connection:
