@@ -194,8 +194,9 @@ class ServerConnection:
     def get(self, target: str, query: Mapping[str, str] | None = None) -> Json:
         return self._json("GET", f"{target}?{urlencode(query)}" if query else target)
 
-    def post(self, target: str, body: Json) -> Json:
-        return self._json("POST", target, body)
+    def post(self, target: str, body: Json, *, warnings: bool = True) -> Json:
+        """`warnings`: whether those of the server are printed."""
+        return self._json("POST", target, body, warnings=warnings)
 
     def rehearse(self, target: str, body: Json) -> list[str]:
         """The warnings of a dry run that creates an object; nothing is printed or stored."""
@@ -307,11 +308,13 @@ class ServerConnection:
 
     # -- transport -------------------------------------------------------------------------
 
-    def _json(self, method: str, target: str, body: Json | None = None) -> Json:
+    def _json(
+        self, method: str, target: str, body: Json | None = None, *, warnings: bool = True
+    ) -> Json:
         changes = method != "GET" and not urlsplit(target).path.endswith(_ONLY_ASKED)
         if changes:
             self._insist_on_the_server()
-        status, data = self._exchange(method, target, body)
+        status, data = self._exchange(method, target, body, warnings=warnings)
         value = decoded(data)
         if status not in SUCCESS:
             details = value.get("details") if isinstance(value, dict) else None
@@ -343,13 +346,15 @@ class ServerConnection:
         if not meant:
             raise Complaint("nothing was changed")
 
-    def _exchange(self, method: str, target: str, body: Json | bytes | None) -> tuple[int, bytes]:
+    def _exchange(
+        self, method: str, target: str, body: Json | bytes | None, *, warnings: bool = True
+    ) -> tuple[int, bytes]:
         try:
             answer = self._api.send(method, target, body)
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
         self.date = _date(answer.headers.get("Date"))
-        for warning in answer.headers.get_all("Warning") or ():
+        for warning in (answer.headers.get_all("Warning") or ()) if warnings else ():
             text = printable(_warning_text(warning))
             if text not in self._warnings:
                 self._warnings.add(text)

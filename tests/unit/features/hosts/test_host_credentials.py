@@ -75,6 +75,15 @@ def test_a_certificate_that_appears_meanwhile_is_revoked_too() -> None:
     assert sum("system:node:web-1" in one for one in made) == 3
 
 
+def test_a_revocation_that_is_repeated_on_purpose_prints_no_warning() -> None:
+    """The server warns that the user is revoked already: by this command."""
+    server = server_of()
+
+    ended(server, [record("a1")], [record("a1"), record("b2")])
+
+    assert server.warned == 0
+
+
 def test_every_join_token_and_request_of_a_host_is_ended() -> None:
     """Not the first alone."""
     user = "system:node:web-1"

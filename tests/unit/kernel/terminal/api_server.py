@@ -21,6 +21,7 @@ class ApiServer:
         self.lists: dict[str, list[Json]] = {}  # by plural, or by plural and selector
         self.refusals: dict[str, CommandRefused] = {}  # by method and the end of the URL
         self.changes: list[tuple[str, str, Json]] = []
+        self.warned = 0  # posts of which warnings are printed
 
     def group(self, word: str, version: str, *parts: str) -> str:
         return "/".join((word, version, *parts))
@@ -52,8 +53,9 @@ class ApiServer:
         plural, selector = url.rsplit("/", 1)[-1], (query or {}).get("fieldSelector", "")
         return iter(self.lists.get(f"{plural}?{selector}" if selector else plural, []))
 
-    def post(self, url: str, body: Json) -> Json:
+    def post(self, url: str, body: Json, *, warnings: bool = True) -> Json:
         self._refuse("post", url)
+        self.warned += warnings
         self.changes.append(("post", url.rsplit("/", 1)[-1], body))
         return {**body, "metadata": {"name": f"made-{len(self.changes)}"}}
 

@@ -39,7 +39,9 @@ class Scripted(ServerConnection):
         self.version = version
         self.sent: list[str] = []
 
-    def _exchange(self, method: str, place: str, body: object) -> tuple[int, bytes]:
+    def _exchange(
+        self, method: str, place: str, body: object, *, warnings: bool = True
+    ) -> tuple[int, bytes]:
         self.sent.append(f"{method} {place}")
         return 200, json.dumps({"gitVersion": self.version}).encode()
 

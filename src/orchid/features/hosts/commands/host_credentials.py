@@ -93,8 +93,8 @@ def _post_revocation(
         "metadata": {"generateName": prefix},
         "spec": {**target, "reason": reason, "message": message},
     }
-    try:
-        server.post(revocations.url(server), body)
+    try:  # without the warning that this supersedes a revocation: it is repeated on purpose
+        server.post(revocations.url(server), body, warnings=False)
     except CommandRefused as refused:
         # The server says CONFLICT only if a revocation covers the same credential.
         if refused.status != CONFLICT or not refused.about:
