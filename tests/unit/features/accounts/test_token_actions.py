@@ -303,3 +303,25 @@ def test_a_review_needs_tokens(  # noqa: PLR0917 -- the columns of the table
     assert run("token", "review") == 2
     assert reason in capsys.readouterr().err
     assert not server.calls
+
+
+def test_the_tokens_of_a_review_have_a_size(
+    server: Server, run: Run, capsys: pytest.CaptureFixture[str], typed: Callable[[str], None]
+) -> None:
+    """A file that is no list of tokens does not fill the memory."""
+    typed("x" * ((64 << 20) + 1))
+
+    assert run("token", "review") == 2
+    assert "more than 64 MiB of tokens" in capsys.readouterr().err
+    assert not server.calls
+
+
+def test_a_refusal_names_the_account_with_its_namespace(
+    server: Server, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name without a namespace is of the one of the kubeconfig, which the caller may not know."""
+    refusal = {"kind": "Status", "message": 'serviceaccounts "builder" not found'}
+    server.on("POST", TOKENS, refusal, 404)
+
+    assert run("token", "ci/builder") == 1
+    assert capsys.readouterr().err == 'orchid: ci/builder: serviceaccounts "builder" not found\n'

@@ -22,7 +22,14 @@ from typing import Any
 from orchid.features.accounts.commands import token_exchange
 from orchid.features.sign_in.commands.whoami import described
 from orchid.kernel.terminal import times
-from orchid.kernel.terminal.connection import Json, ServerConnection, add_flags, connect, path
+from orchid.kernel.terminal.connection import (
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+    connect,
+    path,
+)
 from orchid.kernel.terminal.flags import add_lifetime, add_secret_out, print_or_write
 from orchid.kernel.terminal.objects import account_of, completed
 from orchid.kernel.terminal.output import (
@@ -39,6 +46,7 @@ from orchid.kernel.terminal.output import (
 LARGEST = 64 << 10
 SHORTEST, LONG = 600, 30 * 86_400  # seconds of a token: the server refuses, we warn
 MOST_IN_BATCH, LARGEST_BATCH = 1_000, 1 << 20
+LARGEST_INPUT = 64 << 20  # characters of all tokens of a review
 _BOUND_KINDS = {"pod": "Pod", "secret": "Secret", "node": "Node"}
 _MOMENTS = {"exp": "Expires", "iat": "Issued", "nbf": "Not before"}
 _JWT_PARTS = 3
@@ -149,7 +157,11 @@ def request(
         "spec": spec,
     }
     url = path("api", "v1", "namespaces", namespace, "serviceaccounts", name, "token")
-    return server.post(url, body)
+    try:
+        return server.post(url, body)
+    except CommandRefused as refused:
+        text = f"{namespace}/{name}: {refused}"
+        raise CommandRefused(refused.status, text, refused.about) from None
 
 
 def bound_object(text: str) -> Json:
@@ -248,7 +260,10 @@ def _review(arguments: argparse.Namespace) -> int:
         raise Complaint("--for and --bound-to go with NAMESPACE/ACCOUNT, not with review", USAGE)
     if sys.stdin.isatty():
         raise Complaint("no tokens: give a file with a token a line on standard input", USAGE)
-    tokens = [line.strip() for line in sys.stdin if line.strip()]
+    text = sys.stdin.read(LARGEST_INPUT + 1)
+    if len(text) > LARGEST_INPUT:
+        raise Complaint(f"more than {LARGEST_INPUT >> 20} MiB of tokens: review a part", USAGE)
+    tokens = [line.strip() for line in text.splitlines() if line.strip()]
     if not tokens:
         raise Complaint("no tokens: standard input is empty", USAGE)
     server = connect(arguments)
