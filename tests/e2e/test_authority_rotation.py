@@ -76,7 +76,7 @@ def fetch(admin: Person, server: Server, path: str, file: str, mark: str) -> Non
 
 def rotate(admin: Person, kubectl: Kubectl) -> str:
     """Rotate the authority; its successor is published two days ago. Returns the first refusal."""
-    refusal = admin.types("ca", "rotate", "web", code=1).stderr
+    refusal = admin.types("ca", "rotate", "web").stderr
     since = (datetime.now(UTC) - timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
     times = json.dumps({"status": {"times": {"published": since}}})  # the leader writes others
     kubectl("patch", "signingkeys", "web-2", "--subresource=status", "--type=merge", "-p", times)

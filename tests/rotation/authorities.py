@@ -340,7 +340,7 @@ class Demonstration:
         """By command; unless asked to wait, the time of the publication is put back."""
         key = f"{name}-2"
         wait = f"{max(self.chosen.wait, 60)}s"
-        self.admin.types("ca", "rotate", name, code=1)
+        self.admin.types("ca", "rotate", name)
         if name == "web":
             self._until(self._has_eve, f"the root and the list of {key}")
         if not self.chosen.wait:

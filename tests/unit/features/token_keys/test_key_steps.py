@@ -39,8 +39,8 @@ class Keys(ApiServer):
         self.changes.append(("put", url.rsplit("/", 1)[-1], dict(body["spec"])))
         return body
 
-    def post(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
-        made = {**super().post(url, body), "metadata": body["metadata"]}
+    def post(self, url: str, body: dict[str, Any], *, warnings: bool = True) -> dict[str, Any]:
+        made = {**super().post(url, body, warnings=warnings), "metadata": body["metadata"]}
         made["spec"].setdefault("state", "Published")
         self.objects[body["metadata"]["name"]] = made
         return made
@@ -127,6 +127,46 @@ def test_no_successor_is_created_for_a_key_from_elsewhere(
     with pytest.raises(Complaint, match=text):
         rotate(asked(), server, "web")
     assert server.changes == []
+
+
+TOO_EARLY = "verifiers have it only after the publish time"
+
+
+def test_a_created_successor_that_signs_later_is_no_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is left to do is printed; a hurry begins when the key signs."""
+    for hurry, flags in ((False, ""), (True, " --hurry")):
+        server: Any = Keys(signing_key("web-1", "Active", "web"))
+        server.objects["web"] = OWNER
+        server.refusals["put web-2"] = CommandRefused(422, TOO_EARLY)
+
+        assert rotate(asked(hurry=hurry), server, "web") == 0
+
+        printed = capsys.readouterr().err
+        assert f"not yet: {TOO_EARLY}\n" in printed
+        assert printed.endswith(f"next: orchid ca rotate web{flags} --wait 25h\n")
+        assert changed(server) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "wait", "status"),
+    [
+        ([signing_key("web-2", "Published", "web")], 0, 422),
+        ([], 0.1, 422),
+        ([], 0, 403),
+    ],
+)
+def test_any_other_refusal_of_a_rotation_is_a_failure(
+    keys: list[dict[str, Any]], wait: float, status: int
+) -> None:
+    """Nothing was created, the time to wait is over, or the caller has no right."""
+    server: Any = Keys(signing_key("web-1", "Active", "web"), *keys)
+    server.objects["web"] = OWNER
+    server.refusals["put web-2"] = CommandRefused(status, TOO_EARLY)
+
+    with pytest.raises(CommandRefused, match=TOO_EARLY):
+        rotate(asked(wait=wait), server, "web")
 
 
 def test_a_key_of_the_hsm_that_signs_no_more_is_no_obstacle() -> None:

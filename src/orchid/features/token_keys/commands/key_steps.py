@@ -94,6 +94,7 @@ def rotate(arguments: argparse.Namespace, server: ServerConnection, authority: s
     """Have the successor sign: for an authority, or without one for tokens."""
     keys = [key for key in server.items(url(server)) if group_of(key["spec"]) == authority]
     waiting = [key for key in sorted(keys, key=number) if key["spec"]["state"] == PUBLISHED]
+    is_new = not waiting
     if waiting:
         successor = name_of(waiting[0])
     elif authority:
@@ -103,11 +104,28 @@ def rotate(arguments: argparse.Namespace, server: ServerConnection, authority: s
     done = f"signs certificates of {authority}" if authority else "signs tokens"
     if authority:
         remark_consumers(server, authority)
-    code = _step(arguments, server, successor, ACTIVE, done)
+    try:
+        code = _step(arguments, server, successor, ACTIVE, done)
+    except CommandRefused as refused:
+        if not is_new or arguments.wait or refused.status != REJECTED:
+            raise
+        return _report_created(arguments, server, successor, refused)
     for key in keys if arguments.hurry else ():
         if key["spec"]["state"] in (ACTIVE, VERIFYING):
             _hurry(server, name_of(key))
     return code
+
+
+def _report_created(
+    arguments: argparse.Namespace, server: ServerConnection, name: str, refused: CommandRefused
+) -> int:
+    """A key that was just created signs later: that is no failure."""
+    remark(f"not yet: {refused}")
+    key = server.get(url(server, name))
+    hurry = " --hurry" if arguments.hurry else ""
+    remark(f"next: orchid ca rotate {key['spec']['authority']}{hurry} --wait 25h")
+    print_for_programs(arguments.output, key)
+    return 0
 
 
 def _next_key(server: ServerConnection) -> str:
