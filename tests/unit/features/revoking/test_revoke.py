@@ -51,7 +51,7 @@ def test_revoking_a_key_names_what_it_affects(
 
     assert what in text
     assert wanted == {"key": {"name": "k-1"}}
-    assert "12 " in capsys.readouterr().err
+    assert "k-1: 12" in capsys.readouterr().err
 
 
 def test_the_authority_of_the_platform_has_no_single_signer() -> None:

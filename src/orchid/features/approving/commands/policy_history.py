@@ -90,7 +90,7 @@ def _show(counts: Counter[tuple[str, str]], changed: list[Json]) -> None:
         f"approved would be left: {left}, denied would be approved: {won}"
     )
     rows: list[tuple[object, ...]] = [
-        (was.lower(), WOULD_BE.get(outcome, "not spoken of"), count)
+        (was.lower(), WOULD_BE.get(outcome, "not selected"), count)
         for (was, outcome), count in sorted(counts.items())
     ]
     table(("WAS", "WOULD BE", "COUNT"), rows, empty="nothing was decided in that time")

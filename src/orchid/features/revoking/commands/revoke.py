@@ -321,13 +321,13 @@ def _of_key(server: ServerConnection, name: str) -> Wanted:
         text = f"the key {name} ({key['spec']['state']}) of the authority {authority}"
         text += " and every certificate that it has signed"
         remark(
-            f"{live} certificates of {name} are valid. Verifiers elsewhere accept them until they "
+            f"valid certificates of {name}: {live}. Verifiers elsewhere accept them until they "
             "fetch the trust bundle again"
         )
     else:
         text = f"the token key {name} ({key['spec']['state']}) and every token that it has signed"
         remark(
-            f"{live} recorded tokens of {name} are live; shorter ones are not recorded. Verifiers "
+            f"recorded live tokens of {name}: {live}; shorter ones are not recorded. Verifiers "
             "elsewhere that have cached the key accept its tokens until they fetch the keys again"
         )
     return text, {"key": {"name": name}}
