@@ -97,3 +97,22 @@ def test_a_restored_owner_gets_nothing_of_the_next_one(person: Person, tmp_path:
     assert "CN=alice" in subjects
     assert "CN=bob" not in subjects
     assert "error" in refused["review"]
+
+
+def test_a_secret_that_was_replaced_is_named(person: Person, tmp_path: Path) -> None:
+    """It is sealed: that it is another one of the name is not visible, and the first is back."""
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    place = "/api/v1/namespaces/default/secrets"
+    with running_server(data) as server, admin(server) as calls:
+        for name in ("replaced", "kept"):
+            calls.post(place, {"metadata": {"name": name}, "stringData": {"key": "of the thief"}})
+        person.types("backup", str(copy), "--data-dir", str(data))
+        calls.delete(f"{place}/replaced")
+        calls.post(place, {"metadata": {"name": "replaced"}, "stringData": {"key": "new"}})
+        server.stop()
+
+    shown = person.types("restore", str(copy), "--data-dir", str(data), "--dry-run").stdout
+
+    assert "changed after the backup, and as before again:" in shown
+    assert "default/replaced" in shown
+    assert "default/kept" not in shown

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from orchid.commands.records.stored_data import DROPPED, REVIVED, decisive
+from orchid.commands.records.stored_data import DROPPED, REVIVED, is_other_decision
 from orchid.kernel.terminal import times
 from orchid.kernel.terminal.output import remark, say
 
@@ -65,7 +65,10 @@ def compare(backup: Path, in_place: Path) -> Revived:
 
 
 def _changed(backup: Path, in_place: Path, same: set[str]) -> dict[str, list[str]]:
-    """Objects that decide otherwise about credentials since the backup, by prefix."""
+    """Objects that decide otherwise about credentials since the backup, by prefix.
+
+    Whether a sealed one does is not visible: it may even be another one of the same name.
+    """
     from orchid.kernel.store.sqlite.restore import values_if_readable
 
     changed: dict[str, list[str]] = {}
@@ -75,7 +78,7 @@ def _changed(backup: Path, in_place: Path, same: set[str]) -> dict[str, list[str
         names = [
             key.removeprefix(prefix)
             for key in then
-            if key in same and then[key] != now[key] and decisive(then[key]) != decisive(now[key])
+            if key in same and then[key] != now[key] and is_other_decision(then[key], now[key])
         ]
         if names:
             changed[prefix] = names

@@ -65,7 +65,13 @@ _OBSERVED: Final = ("metadata", "status", "note")
 _DECIDED: Final = "conditions"
 
 
-def decisive(value: bytes) -> object:
+def is_other_decision(then: bytes, now: bytes) -> bool:
+    """Whether two stored values may decide otherwise about credentials; encrypted ones may."""
+    decision = _decisive(then)
+    return decision is None or decision != _decisive(now)
+
+
+def _decisive(value: bytes) -> object:
     """The part of a stored object that decides about credentials; None if it is encrypted."""
     try:
         stored = msgspec.json.decode(value, type=dict[str, object])

@@ -14,7 +14,7 @@ from orchid.commands.records.stored_data import (
     NEWER,
     REVIVED,
     STORED,
-    decisive,
+    is_other_decision,
 )
 from orchid.kernel.wire.naming import KUBERNETES, ORCH, Naming
 
@@ -47,28 +47,29 @@ def stored(**fields: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "is_same"),
+    ("before", "after", "counts"),
     [
-        (stored(spec={"state": "valid"}), stored(spec={"state": "deactivated"}), False),
-        (stored(rules=[1]), stored(rules=[]), False),
-        (stored(status={"a": 1}), stored(status={"a": 2}), True),
-        (stored(note={"a": "1"}), stored(), True),
-        (stored(), stored(metadata={"uid": "1", "labels": {}}), True),
+        (stored(spec={"state": "valid"}), stored(spec={"state": "deactivated"}), True),
+        (stored(rules=[1]), stored(rules=[]), True),
+        (stored(status={"a": 1}), stored(status={"a": 2}), False),
+        (stored(note={"a": "1"}), stored(), False),
+        (stored(), stored(metadata={"uid": "1", "labels": {}}), False),
         (b"sealed one", b"sealed two", True),
+        (stored(), b"sealed now", True),
     ],
 )
-def test_a_change_counts_if_it_decides(before: bytes, after: bytes, is_same: bool) -> None:
+def test_a_change_counts_if_it_decides(before: bytes, after: bytes, counts: bool) -> None:
     """What controllers observe changes all the time; encrypted values cannot be compared."""
-    assert (decisive(before) == decisive(after)) is is_same
+    assert is_other_decision(before, after) is counts
 
 
-@pytest.mark.parametrize(("now", "is_same"), [("Denied", False), ("Approved", True)])
-def test_the_decision_about_a_request_counts(now: str, is_same: bool) -> None:
+@pytest.mark.parametrize(("now", "counts"), [("Denied", True), ("Approved", False)])
+def test_the_decision_about_a_request_counts(now: str, counts: bool) -> None:
     """It is a condition; when it was written does not matter."""
     kind = "CertificateSigningRequest"
     then = {"conditions": [{"type": "Approved", "status": "True", "lastUpdateTime": "1"}]}
     later = {"conditions": [{"type": now, "status": "True", "lastUpdateTime": "2"}]}
 
-    same = decisive(stored(kind=kind, status=then)) == decisive(stored(kind=kind, status=later))
+    before, after = (stored(kind=kind, status=status) for status in (then, later))
 
-    assert same is is_same
+    assert is_other_decision(before, after) is counts
