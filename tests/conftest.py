@@ -8,11 +8,13 @@ from tests/system_packages.py.
 import gc
 import os
 import platform
+import sys
 from collections.abc import Generator
 
 import hypothesis
 import pytest
 
+from tests.starting import Starting
 from tests.system_packages import MISSING, require_program
 from tests.time_limit import limited
 
@@ -20,6 +22,7 @@ from tests.time_limit import limited
 # The same examples on every run, so that a change fails for what it changed. New ones are searched
 # for with ORCHID_HYPOTHESIS=search; what that finds becomes a test of its own.
 hypothesis.settings.register_profile("orchid", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("quick", deadline=None, derandomize=True, max_examples=10)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("ORCHID_HYPOTHESIS", "orchid"))
 
@@ -41,6 +44,12 @@ def pytest_runtest_teardown() -> None:
         gc.unfreeze()
         gc.set_threshold(*_GARBAGE_COLLECTION)
         gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    starting = Starting(config)
+    config.pluginmanager.register(starting)
+    sys.addaudithook(starting.notice)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

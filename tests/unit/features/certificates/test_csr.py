@@ -357,6 +357,7 @@ def issued(name: str = "alice-2", *types: str, certificate: bytes = b"NEW") -> A
     return {"metadata": {"name": name, "uid": "u1"}, "spec": spec, "status": status}
 
 
+@pytest.mark.starts  # the command
 @pytest.mark.parametrize(("code", "result"), [(0, 0), (3, 1)])
 def test_a_renewal_replaces_the_file_and_runs_a_command(  # noqa: PLR0917 -- the columns of the table
     server: Server,

@@ -79,6 +79,7 @@ def test_java_reads_any_subject(tmp_path: Path) -> None:
     assert keytool(file, "-storepass", "changeit").count("trustedCertEntry") == 3
 
 
+@pytest.mark.starts  # a process makes the RSA key
 @pytest.mark.parametrize(
     ("algorithm", "members"),
     [

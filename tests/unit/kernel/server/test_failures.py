@@ -48,11 +48,18 @@ def test_errors_become_answers_where_the_page_says() -> None:
 
 
 class Module:
-    """One module, as text."""
+    """One module, as text; it is parsed if it names something of interest."""
 
     def __init__(self, path: Path) -> None:
         self.name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-        tree = ast.parse(path.read_text())
+        self._text = path.read_text()
+        self._parsed = False
+
+    def _parse(self) -> None:
+        if self._parsed:
+            return
+        self._parsed = True
+        tree = ast.parse(self._text)
         self._nodes = list(ast.walk(tree))
         functions = [node for node in self._nodes if isinstance(node, Function)]
         self._around = {id(node): one for one in functions for node in ast.walk(one)}
@@ -76,6 +83,10 @@ class Module:
 
     def statuses(self, makers: dict[Definition, int]) -> Iterator[tuple[Function | None, ast.expr]]:
         """Each status with which an answer is made, and the function around it."""
+        names = "|".join(name for _, name in makers)
+        if not re.search(rf"\b(?:{names})[(,]", self._text):  # called, or an argument of partial
+            return
+        self._parse()
         for within, called, arguments in self._calls:
             position = makers.get(called)
             if position is not None and position < len(arguments):
@@ -84,6 +95,9 @@ class Module:
 
     def sends_error_events(self) -> bool:
         """Whether the Status of an error is put into an event."""
+        if ".failure(" not in self._text:
+            return False
+        self._parse()
         return any(
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)

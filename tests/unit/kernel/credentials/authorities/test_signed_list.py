@@ -28,6 +28,7 @@ def made(algorithm: str = "ECDSA-P256") -> tuple[str, bytes]:
     return public, authority.sign_revocation_list(revoked, edition)
 
 
+@pytest.mark.starts  # a process makes RSA keys
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_number_of_a_signed_list_is_read(algorithm: str) -> None:
     """Whatever the algorithm of the authority; another key has not signed it."""
