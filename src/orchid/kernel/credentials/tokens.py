@@ -19,6 +19,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from math import inf
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -50,6 +51,7 @@ LEEWAY = 60
 MAX_TOKEN = 16 * 1024
 MAX_HEADER = 2 * 1024
 MAX_KID = 1024
+MOST_TRIED = 8  # keys for one token: anybody can send one, and each key takes a millisecond
 CACHE_ENTRIES = 20_000
 EVENT_TYPE = "secevent+jwt"
 
@@ -270,11 +272,14 @@ class KeySet:
     """The keys of one issuer, by id."""
 
     def __init__(self, keys: Iterable[VerificationKey]) -> None:
-        self.keys = tuple(keys)
+        """Of an issuer with many keys of one id, the first ones count."""
         by_id: dict[str, list[VerificationKey]] = {}
-        for key in self.keys:
-            by_id.setdefault(key.kid, []).append(key)
+        for key in keys:
+            same = by_id.setdefault(key.kid, [])
+            if sum(other.algorithm == key.algorithm for other in same) < MOST_TRIED:
+                same.append(key)
         self._by_id = {kid: tuple(candidates) for kid, candidates in by_id.items()}
+        self.keys = tuple(chain.from_iterable(self._by_id.values()))
 
     def candidates(self, kid: str) -> tuple[VerificationKey, ...]:
         """The keys to try: those of the id, or all if the token has no key id."""
@@ -391,10 +396,9 @@ def _kids(issuers: Mapping[str, KeySet]) -> frozenset[str]:
 
 
 def _prove_signature(parts: _Parts, candidates: Iterable[VerificationKey]) -> VerificationKey:
-    for key in candidates:
-        # The key record decides on the algorithm; the header must agree with it.
-        if key.algorithm != parts.algorithm:
-            continue
+    # The key record decides on the algorithm; the header must agree with it.
+    fitting = (key for key in candidates if key.algorithm == parts.algorithm)
+    for key in islice(fitting, MOST_TRIED):
         try:
             key.verify(parts.signature, parts.signed)
         except BadSignature:
