@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.base import process_memory
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.engine.cache.feed import Feed
@@ -28,10 +29,10 @@ def api_listener(
     monotonic: Callable[[], float],
 ) -> Listener:
     """The HTTPS listener; it listens once it is started."""
-    options = settings.given
-    authorities = [Path(options.client_ca_file) if options.client_ca_file else files.ca_certificate]
-    if options.requestheader_client_ca_file:
-        authorities.append(Path(options.requestheader_client_ca_file))
+    sign_in = settings.given.of(SignInSettings)
+    authorities = [Path(sign_in.client_ca_file) if sign_in.client_ca_file else files.ca_certificate]
+    if sign_in.requestheader_client_ca_file:
+        authorities.append(Path(sign_in.requestheader_client_ca_file))
     try:
         tls = TlsFiles(files.serving_certificate, files.serving_key, authorities)
     except Refusal as problem:
@@ -44,7 +45,7 @@ def api_listener(
         limits=fitted(ConnectionLimits(request_timeout=settings.request_timeout)),
         tls=tls,
         recognize=chain.recognize,
-        refresh=feed.fresh if options.etcd_servers else None,
+        refresh=feed.fresh if settings.given.etcd_servers else None,
         after_rush=process_memory.give_back,
     )
 

@@ -12,6 +12,7 @@ from orchid.assembly.controllers.running import UnknownController, chosen
 from orchid.assembly.features import FEATURES, IDENTITIES
 from orchid.assembly.kinds import served_kinds, stored_kinds
 from orchid.assembly.listeners import api_listener
+from orchid.assembly.setting_files import certificate_files
 from orchid.assembly.stores import AuditRecord
 from orchid.features.rights.bootstrap import BootstrapPolicy
 from orchid.features.sealing.sealing import encrypted
@@ -48,7 +49,7 @@ from orchid.kernel.server.pages.health import Check
 from orchid.kernel.server.pages.readiness import Readiness
 from orchid.kernel.server.pages.site import Page, Pages
 from orchid.kernel.settings.checking import Settings
-from orchid.kernel.settings.data_directory import DataDirectory, certificate_files
+from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.store.encryption import EncryptedStore
 from orchid.kernel.store.interface import Store

@@ -42,7 +42,7 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
                 "the file that has their keys"
             )
         files = data_directory.prepare(settings, clock.now())
-        for problem in data_directory.refused_credentials(settings, files):
+        for problem in setting_files.refused_credentials(settings, files):
             log.warning("settings.contradict: %s", problem)
         await opened.enter_async_context(sequenced(settings, files, store))
         if settings.given.workers > 1:

@@ -1,4 +1,4 @@
-"""Checks of the files that settings name, before anything starts.
+"""The files that settings name: their checks before anything starts, and the certificates in them.
 
 `require_usable` reads each file once with the code that the server reads it with, and reports all
 mistakes together, each as one line with its flag. `READERS` has a reader for every setting that
@@ -13,13 +13,17 @@ from typing import Any, Final
 import msgspec
 
 from orchid.assembly.kinds import stored_kinds
+from orchid.features.authorities.file_signers import unaccepted_clients
 from orchid.features.ledger.own_log import ledger_key
 from orchid.features.rights.authorizers.configuration import read_configuration as read_authorizers
 from orchid.features.sealing.encryption import read_configuration as read_encryption
 from orchid.features.sign_in.authenticators.static_token import StaticTokenAuthenticator
+from orchid.features.sign_in.settings import SignInSettings
+from orchid.features.token_keys.followed_keys import unverified_tokens
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities import authority_keys
 from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.expiry import CertificateFile
 from orchid.kernel.credentials.files import read_bounded, read_private
 from orchid.kernel.credentials.refusals import Refusal, UnreadableKey
 from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
@@ -30,7 +34,9 @@ from orchid.kernel.outbound.tls import present, trusting
 from orchid.kernel.server.audit import policy as audit_policy
 from orchid.kernel.settings import trusted_files
 from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings
+from orchid.kernel.settings.signing_files import signing_files
 from orchid.kernel.settings.trusted_files import require_certificate
 
 Reader = Callable[[Path, Settings], Any]
@@ -65,6 +71,44 @@ def _problem(name: str, text: str, settings: Settings) -> str:
         why = str(problem)
         return f"--{name}: {why if text in why else f'{text}: {why}'}"
     return ""
+
+
+def certificate_files(settings: Settings, files: DataDirectory) -> list[CertificateFile]:
+    """All certificate files that a server with these settings uses for itself."""
+    options, sign_in = settings.given, settings.given.of(SignInSettings)
+    signing = {
+        **{each.metric: each.certificate for each in signing_files(options, settings.naming)},
+        "etcd-client": options.etcd_certfile,
+    }
+    bundles = {
+        "client-ca": sign_in.client_ca_file,
+        "front-proxy-ca": sign_in.requestheader_client_ca_file,
+        "oidc-ca": sign_in.oidc_ca_file,
+        "etcd-ca": options.etcd_cafile,
+    }
+    return [
+        CertificateFile("serving", files.serving_certificate),
+        CertificateFile("cluster-ca", files.ca_certificate),
+        *(CertificateFile(word, Path(path)) for word, path in signing.items() if path),
+        *(
+            CertificateFile(word, Path(path), is_bundle=True)
+            for word, path in bundles.items()
+            if path
+        ),
+    ]
+
+
+def refused_credentials(settings: Settings, files: DataDirectory) -> Iterator[str]:
+    """Sentences about credentials that the server issues and then refuses, by its settings.
+
+    Files that cannot be read are reported elsewhere.
+    """
+    for find in (unverified_tokens, unaccepted_clients):
+        try:
+            if refused := find(settings, files):
+                yield refused
+        except (Refusal, ValueError):
+            continue
 
 
 # -- readers: each raises BadSettings, Refusal or ValueError -----------------------------------

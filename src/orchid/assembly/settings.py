@@ -15,11 +15,13 @@ from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.notices.settings import ReceiverSettings
 from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.rights.settings import RightsSettings
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.settings import reading
 from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.section import Section, joined
 
 SECTIONS: Final[tuple[type[Section], ...]] = (
+    SignInSettings,
     ExchangeSettings,
     RightsSettings,
     RevocationSettings,

@@ -11,10 +11,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from orchid.assembly.setting_files import READERS, problems, require_usable
+from orchid.assembly.setting_files import (
+    READERS,
+    problems,
+    refused_credentials,
+    require_usable,
+)
 from orchid.assembly.settings import EverySetting
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import write_private
+from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import Settings, check
 from orchid.kernel.settings.data_directory import kubeconfig_text
 from orchid.kernel.settings.errors import BadSettings
@@ -273,3 +280,33 @@ def test_a_configuration_has_one_document(name: str, good: dict[str, Path], tmp_
 
     assert line.startswith(f"--{name}: ")
     assert "document" in line
+
+
+def test_settings_under_which_a_server_refuses_its_own_credentials_are_named(
+    tmp_path: Path,
+) -> None:
+    """A signing key that does not verify, and an authority that clients may not have."""
+    data = str(tmp_path / "data")
+    usual = check(written(data_dir=data))
+    files = data_directory.prepare(usual, NOW)
+    other = Authority.create("other", now=NOW)
+    (tmp_path / "other.crt").write_bytes(other.certificate_pem)
+    key = tmp_path / "new.key"
+    write_private(key, keys.generate().pem().reveal().encode())
+    odd = check(
+        written(
+            data_dir=data,
+            token_keys="files",
+            service_account_signing_key_file=str(key),
+            service_account_key_file=(str(files.ca_certificate.parent / "ca.key"),),
+            client_ca_file=str(tmp_path / "other.crt"),
+        )
+    )
+
+    found = list(refused_credentials(odd, data_directory.located(odd)))
+
+    assert list(refused_credentials(usual, files)) == []
+    assert [sentence.partition(":")[0] for sentence in found] == [
+        f"the key that signs tokens ({key}) is not among those that verify them",
+        "client certificates that this server signs are refused by it",
+    ]

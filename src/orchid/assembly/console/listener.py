@@ -29,6 +29,7 @@ from orchid.features.console.web.messages import (
     UnreadableRequest,
 )
 from orchid.features.revocation.revocations import Revocations
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.base.version import __version__
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.secret import SecretValue
@@ -119,7 +120,7 @@ class ServedConsole:
             certificate, key = files.serving_certificate, files.serving_key
         authorities = []
         if self._console.console_login == CERTIFICATE:
-            own = self._settings.given.client_ca_file
+            own = self._settings.given.of(SignInSettings).client_ca_file
             authorities = [Path(own) if own else files.ca_certificate]
         try:
             return TlsFiles(certificate, key, authorities)

@@ -17,20 +17,18 @@ from urllib.parse import SplitResult, urlsplit
 import apsw
 
 from orchid.assembly.kinds import stored_kinds
-from orchid.assembly.setting_files import problems
+from orchid.assembly.setting_files import certificate_files, problems
+from orchid.features.authorities.file_signers import unaccepted_clients
 from orchid.features.ledger import status as ledger_status
 from orchid.features.revoking import revocation_file
 from orchid.features.sealing.encryption import InvalidEncryption, read_configuration
+from orchid.features.sign_in.settings import SignInSettings
+from orchid.features.token_keys.followed_keys import unverified_tokens
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.files import UNREADABLE, read_private, refuse_exposed
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.http.tls.files import TlsFiles, TlsFilesUnusable
-from orchid.kernel.settings.data_directory import (
-    certificate_files,
-    unaccepted_clients,
-    unverified_tokens,
-)
 from orchid.kernel.settings.signing_files import signing_files
 from orchid.kernel.store.encryption import NotOpened, Provider
 from orchid.kernel.store.interface import NewerFormat, StoreError
@@ -154,7 +152,7 @@ def _renewal(path: Path, here: Installation) -> str:
 
 def client_authority(here: Installation) -> Iterator[Finding]:
     """The server accepts the client certificates that it signs; other authorities may be meant."""
-    if not here.settings.given.client_ca_file:
+    if not here.settings.given.of(SignInSettings).client_ca_file:
         return
     try:
         problem = unaccepted_clients(here.settings, here.files)

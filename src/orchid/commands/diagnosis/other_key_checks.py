@@ -17,6 +17,7 @@ from orchid.commands.diagnosis.key_checks import url_of
 from orchid.features.rights.settings import RightsSettings
 from orchid.features.sealing.commands import sealing_key
 from orchid.features.sealing.encryption import InvalidEncryption, key_names
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.credentials.files import read_private
 from orchid.kernel.credentials.keys import read_private_key
 from orchid.kernel.credentials.refusals import Refusal
@@ -150,7 +151,7 @@ def webhooks(here: Installation) -> Iterator[Finding]:
     """The kubeconfigs of webhooks are usable, and their certificates valid for a while."""
     options = here.settings.given
     for what, file in (
-        ("the token webhook", options.authentication_token_webhook_config_file),
+        ("the token webhook", options.of(SignInSettings).authentication_token_webhook_config_file),
         ("the authorization webhook", options.of(RightsSettings).authorization_webhook_config_file),
     ):
         if file:
@@ -209,7 +210,7 @@ def bootstrap_tokens(here: Installation) -> Iterator[Finding]:
 
 def static_tokens(here: Installation) -> Iterator[Finding]:
     """Static tokens are changed by hand."""
-    file = here.settings.given.token_auth_file
+    file = here.settings.given.of(SignInSettings).token_auth_file
     if not file:
         return
     try:

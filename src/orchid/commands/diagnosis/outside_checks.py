@@ -8,6 +8,7 @@ from orchid.features.exchange import parts as token_exchange
 from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.sign_in import outside_issuers
 from orchid.features.sign_in.oidc.keys import KeyLocation, KeySource, fetching
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.terminal.findings import Check, Finding, Installation, good, wrong
@@ -31,7 +32,7 @@ def issuers(here: Installation) -> Iterator[Finding]:
 
 def _configured(here: Installation) -> Iterator[KeyLocation]:
     """The issuers of users of the API, and those whose tokens can be exchanged."""
-    if outside_issuers.is_given(here.settings.given):
+    if here.settings.given.of(SignInSettings).has_outside_issuers:
         yield from outside_issuers.read(here.settings).issuers
     if here.settings.given.of(ExchangeSettings).token_exchange_config:
         yield from token_exchange.issuers(here.settings)

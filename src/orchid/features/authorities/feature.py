@@ -1,8 +1,8 @@
 """Certificate authorities for custom signers: keys, chains, rotation.
 
 Kinds      CertificateAuthority
-Uses       ledger, rights, objects, revocation, token_keys, approval, accounts, trust_bundles,
-           certificates
+Uses       ledger, rights, objects, revocation, sign_in, token_keys, approval, accounts,
+           trust_bundles, certificates
 Read first controllers/keep_authorities.py
 """
 

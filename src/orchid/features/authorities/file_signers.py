@@ -6,8 +6,10 @@ from pathlib import Path
 from orchid.features.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.features.authorities.file_authorities import FileAuthority
 from orchid.features.revocation.settings import RevocationSettings
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.authorities.authority import Authority
+from orchid.kernel.credentials.files import read_bounded
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.credentials.x509.revocation_list import list_url
 from orchid.kernel.runtime.context import Signer
@@ -87,6 +89,22 @@ def file_authorities(settings: Settings, files: DataDirectory) -> list[FileAutho
         for signer, path in paths.items()
         if signer != naming.pod_client_signer
     ]
+
+
+def unaccepted_clients(settings: Settings, files: DataDirectory) -> str:
+    """Whether the authority of client certificates is not one that clients may have."""
+    accepted = settings.given.of(SignInSettings).client_ca_file
+    if not accepted:
+        return ""
+    paths = signing_certificates(settings, files)
+    signing = paths.get(settings.naming.client_signer, files.ca_certificate)
+    signer, *_ = certificates.parse_blocks(read_bounded(signing))
+    if signer in certificates.parse_blocks(read_bounded(Path(accepted))):
+        return ""
+    return (
+        f"client certificates that this server signs are refused by it: {accepted} "
+        f"does not contain {signing}"
+    )
 
 
 def certificates_of(signers_by_name: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from orchid.features.authorities.platform_authority import PlatformAuthority
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.context import Context
 from orchid.kernel.credentials.files import Reloading
 from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
@@ -17,7 +18,8 @@ class ClientPools:
     """The pools of CAs in use: that of clients, and that of front proxies if there are any."""
 
     def __init__(self, context: Context) -> None:
-        options, platform = context.settings.given, context.optional(PlatformAuthority)
+        options = context.settings.given.of(SignInSettings)
+        platform = context.optional(PlatformAuthority)
         self.follows_platform = platform is not None and not options.client_ca_file
         if platform is not None and not options.client_ca_file:
             self.clients: Pool = platform.pool

@@ -40,6 +40,7 @@ from orchid.features.certificates.policies.subject_restriction import SubjectRes
 from orchid.features.certificates.renewal_information import RenewalInformation, ReplacedBy
 from orchid.features.certificates.signer_issuers import SignerIssuers
 from orchid.features.revocation.revocations import Revocations
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.base.metrics import Metric
 from orchid.kernel.context import SERVER, Context, ServerPart
 from orchid.kernel.credentials.refusals import Refusal
@@ -127,7 +128,7 @@ def authenticators(context: Context) -> Iterable[Authenticator]:
 
 
 def _front_proxy(context: Context) -> Authenticator:
-    options, pools = context.settings.given, context.port(ClientPools)
+    options, pools = context.settings.given.of(SignInSettings), context.port(ClientPools)
     proxies = pools.proxies
     assert proxies is not None
     try:

@@ -2,6 +2,7 @@
 
 Kinds      ConsoleSession
 Pages      its own listener
+Uses       sign_in
 Read first site.py
 """
 

@@ -2,6 +2,7 @@
 
 from typing import Annotated, ClassVar
 
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.given import Given, Help, Many
 from orchid.kernel.settings.section import Section, go_together
@@ -75,8 +76,9 @@ class ConsoleSettings(Section, frozen=True):
             raise BadSettings(
                 f"--console-url: {url!r} is not a URL like https://console.example.com"
             )
+        sign_in = options.of(SignInSettings)
         if self.console_login == OIDC and not (
-            options.authentication_config or options.oidc_issuer_url
+            sign_in.authentication_config or sign_in.oidc_issuer_url
         ):
             raise BadSettings(
                 "--console-login: oidc needs an external issuer (--authentication-config or "

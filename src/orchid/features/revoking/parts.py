@@ -29,6 +29,7 @@ from orchid.features.revoking.revocation_copy import RevocationCopy
 from orchid.features.revoking.revocation_lists import RevocationLists
 from orchid.features.sealing.sealing import Sealing, SealingServers
 from orchid.features.sign_in.parts import OutsideIssuers
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.features.token_keys.policies.material import recording_signer
 from orchid.kernel.context import SERVER, Context, ServerPart
@@ -104,7 +105,7 @@ def _revocation_permission(context: Context) -> RevocationPermission:
     revoked, issuers = context.port(Revocations).names, context.port(SignerIssuers)
     outside, pools = context.port(OutsideIssuers), context.port(ClientPools)
     authorities, exchanges = feed.of(CertificateAuthority), feed.of(TokenExchangePolicy)
-    options = settings.given
+    options = settings.given.of(SignInSettings)
     others = options.authentication_token_webhook_config_file, options.requestheader_client_ca_file
     # Tokens of external issuers have an unknown expiry.
     accepts_outside = outside.authenticator is not None or any(others)

@@ -5,12 +5,12 @@ from pathlib import Path
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.sign_in.oidc.authenticator import OidcAuthenticator
 from orchid.features.sign_in.oidc.configuration import Configuration, from_flags, read_configuration
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.files import read_bounded
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.trusted_files import authorities
 
 
@@ -28,26 +28,20 @@ def configured(
     return oidc, configuration.anonymous_paths
 
 
-def is_given(given: Given) -> bool:
-    """Whether external issuers are configured."""
-    return bool(given.authentication_config or given.oidc_issuer_url or given.oidc_client_id)
-
-
 def read(settings: Settings) -> Configuration:
     """The configured issuers; raises BadSettings."""
+    options = settings.given.of(SignInSettings)
     try:
-        return _read(settings)
+        return _read(options, settings)
     except BadSettings:
         raise
     except (ValueError, Refusal) as problem:
-        flag = (
-            "authentication-config" if settings.given.authentication_config else "oidc-issuer-url"
-        )
+        flag = "authentication-config" if options.authentication_config else "oidc-issuer-url"
         raise BadSettings(f"--{flag}: {problem}") from None
 
 
-def _read(settings: Settings) -> Configuration:
-    options, own = settings.given, settings.issuers
+def _read(options: SignInSettings, settings: Settings) -> Configuration:
+    own = settings.issuers
     if options.authentication_config:
         text = read_bounded(Path(options.authentication_config))
         return read_configuration(text, settings.naming, own)

@@ -12,6 +12,7 @@ from orchid.features.sign_in.authenticators.webhook_token import (
     WebhookTimes,
     WebhookTokenAuthenticator,
 )
+from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.access.json_endpoint import JsonEndpoint
 from orchid.kernel.context import Context, ServerPart
 from orchid.kernel.credentials.refusals import Refusal
@@ -41,8 +42,7 @@ class OutsideIssuers(NamedTuple):
 
 
 def _outside_issuers(context: Context) -> OutsideIssuers:
-    options = context.settings.given
-    if not (options.authentication_config or options.oidc_issuer_url or options.oidc_client_id):
+    if not context.settings.given.of(SignInSettings).has_outside_issuers:
         return OutsideIssuers()
     from orchid.features.sign_in import outside_issuers  # noqa: PLC0415 -- most servers have none
 
@@ -55,7 +55,8 @@ PARTS = (ServerPart(OutsideIssuers, _outside_issuers),)
 
 
 def token_authenticators(context: Context) -> Iterable[TokenAuthenticator]:
-    options, audiences = context.settings.given, context.settings.api_audiences
+    options = context.settings.given.of(SignInSettings)
+    audiences = context.settings.api_audiences
     revocations = context.port(Revocations)
     if options.token_auth_file:
         try:
@@ -70,14 +71,15 @@ def token_authenticators(context: Context) -> Iterable[TokenAuthenticator]:
     if oidc is not None:
         yield oidc
     if options.authentication_token_webhook_config_file:
-        yield _webhook(context, options.authentication_token_webhook_config_file)
+        yield _webhook(context, options)
 
 
-def _webhook(context: Context, kubeconfig: str) -> TokenAuthenticator:
+def _webhook(context: Context, options: SignInSettings) -> TokenAuthenticator:
     """A webhook, as its kubeconfig describes it now."""
-    cached = timedelta(seconds=context.settings.token_webhook_ttl)
+    cached = timedelta(seconds=options.authentication_token_webhook_cache_ttl.seconds)
+    kubeconfig = Path(options.authentication_token_webhook_config_file)
     try:
-        endpoint = JsonEndpoint(FollowedKubeconfig(Path(kubeconfig), context.clock.monotonic))
+        endpoint = JsonEndpoint(FollowedKubeconfig(kubeconfig, context.clock.monotonic))
     except (ValueError, Refusal) as problem:
         raise BadSettings(f"--authentication-token-webhook-config-file: {problem}") from None
     return WebhookTokenAuthenticator(

@@ -10,9 +10,27 @@ from pathlib import Path
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.token_keys.token_keys import FileKeys, StoredKeys, TokenKeys
 from orchid.kernel.context import Context
+from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.tokens import KeySet
+from orchid.kernel.settings.checking import Settings
+from orchid.kernel.settings.data_directory import DataDirectory
 
 LOOK_AT_KEYS_EVERY = 5.0
+
+
+def unverified_tokens(settings: Settings, files: DataDirectory) -> str:
+    """Whether the key that signs tokens does not verify them."""
+    named = [Path(path) for path in settings.given.service_account_key_file]
+    if settings.stores_token_keys or not named:
+        return ""
+    signing = keys.load_signing_key(files.signing_key)
+    verifying = {key.kid for path in named for key in keys.load_verification_keys(path)}
+    if signing.kid in verifying:
+        return ""
+    return (
+        f"the key that signs tokens ({files.signing_key}) is not among those that verify them: "
+        "every new token is refused; add it to --service-account-key-file"
+    )
 
 
 class FollowedKeys:

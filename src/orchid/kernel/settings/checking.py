@@ -48,7 +48,6 @@ class Settings(msgspec.Struct, frozen=True):
     jwks_max_age: float
     token_key_rotation: float
     token_key_publish_time: float
-    token_webhook_ttl: float
 
     @property
     def url(self) -> str:
@@ -109,7 +108,6 @@ def check(options: Given) -> Settings:
         jwks_max_age=options.service_account_jwks_max_age.seconds,
         token_key_rotation=options.token_key_rotation.seconds,
         token_key_publish_time=options.token_key_publish_time.seconds,
-        token_webhook_ttl=options.authentication_token_webhook_cache_ttl.seconds,
     )
     if checked.stores_token_keys and checked.is_unsealed:
         raise BadSettings(
@@ -130,7 +128,6 @@ def _refuse_contradictions(options: Given) -> None:
     own_pairs(options, SETS[options.naming])
     for pair in PAIRS:
         go_together(options, *pair)
-    _front_proxy(options)
     _ages(options)
 
 
@@ -163,21 +160,3 @@ def _url(host: str, port: int) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 -- recognised, not bound to
         host = "127.0.0.1"
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def _front_proxy(options: Given) -> None:
-    """Refuse headers of a front proxy without its CA: they could not be verified."""
-    if options.requestheader_client_ca_file:
-        return
-    for name in (
-        "requestheader_allowed_names",
-        "requestheader_username_headers",
-        "requestheader_uid_headers",
-        "requestheader_group_headers",
-        "requestheader_extra_headers_prefix",
-    ):
-        if getattr(options, name):
-            flag = name.replace("_", "-")
-            raise BadSettings(
-                f"--{flag} needs --requestheader-client-ca-file, which verifies the front proxy"
-            )

@@ -23,7 +23,7 @@ import json
 import re
 import secrets
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,7 +33,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import FIRST_NAME, Authority
-from orchid.kernel.credentials.expiry import CertificateFile
 from orchid.kernel.credentials.files import (
     read_bounded,
     read_private,
@@ -45,7 +44,6 @@ from orchid.kernel.credentials.x509 import certificates, pem
 from orchid.kernel.credentials.x509.trust.verified_chain import has_issued
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.signing_files import signing_files
 from orchid.kernel.wire.user import MASTERS
 
 ADMIN = "orchid-admin"
@@ -91,31 +89,6 @@ def located(settings: Settings) -> DataDirectory:
     )
 
 
-def certificate_files(settings: Settings, files: DataDirectory) -> list[CertificateFile]:
-    """All certificate files that a server with these settings uses for itself."""
-    options = settings.given
-    signing = {
-        **{each.metric: each.certificate for each in signing_files(options, settings.naming)},
-        "etcd-client": options.etcd_certfile,
-    }
-    bundles = {
-        "client-ca": options.client_ca_file,
-        "front-proxy-ca": options.requestheader_client_ca_file,
-        "oidc-ca": options.oidc_ca_file,
-        "etcd-ca": options.etcd_cafile,
-    }
-    return [
-        CertificateFile("serving", files.serving_certificate),
-        CertificateFile("cluster-ca", files.ca_certificate),
-        *(CertificateFile(word, Path(path)) for word, path in signing.items() if path),
-        *(
-            CertificateFile(word, Path(path), is_bundle=True)
-            for word, path in bundles.items()
-            if path
-        ),
-    ]
-
-
 def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False) -> DataDirectory:
     """Create missing files; raises BadSettings for problems that a person has to fix.
 
@@ -140,50 +113,6 @@ def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False)
     except OSError as problem:
         raise BadSettings(f"{problem.filename or root}: {problem.strerror}") from None
     return files
-
-
-def refused_credentials(settings: Settings, files: DataDirectory) -> Iterator[str]:
-    """Sentences about credentials that the server issues and then refuses, by its settings.
-
-    Files that cannot be read are reported elsewhere.
-    """
-    for find in (unverified_tokens, unaccepted_clients):
-        try:
-            if refused := find(settings, files):
-                yield refused
-        except (Refusal, ValueError):
-            continue
-
-
-def unverified_tokens(settings: Settings, files: DataDirectory) -> str:
-    """Whether the key that signs tokens does not verify them."""
-    named = [Path(path) for path in settings.given.service_account_key_file]
-    if settings.stores_token_keys or not named:
-        return ""
-    signing = keys.load_signing_key(files.signing_key)
-    verifying = {key.kid for path in named for key in keys.load_verification_keys(path)}
-    if signing.kid in verifying:
-        return ""
-    return (
-        f"the key that signs tokens ({files.signing_key}) is not among those that verify them: "
-        "every new token is refused; add it to --service-account-key-file"
-    )
-
-
-def unaccepted_clients(settings: Settings, files: DataDirectory) -> str:
-    """Whether the authority of client certificates is not one that clients may have."""
-    options, naming = settings.given, settings.naming
-    if not options.client_ca_file:
-        return ""
-    pairs = {pair.signer: pair.certificate for pair in signing_files(options, naming)}
-    signing = Path(pairs[naming.client_signer] or pairs[""] or files.ca_certificate)
-    signer, *_ = certificates.parse_blocks(read_bounded(signing))
-    if signer in certificates.parse_blocks(read_bounded(Path(options.client_ca_file))):
-        return ""
-    return (
-        f"client certificates that this server signs are refused by it: {options.client_ca_file} "
-        f"does not contain {signing}"
-    )
 
 
 def renew(settings: Settings, files: DataDirectory, now: datetime.datetime) -> bool:

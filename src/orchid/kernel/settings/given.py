@@ -144,58 +144,6 @@ class Given(Written, frozen=True):
     shutdown_grace: Annotated[
         Duration, Help(description="How long a stop waits for running requests.")
     ] = Duration("10s")
-    # authentication
-    client_ca_file: Annotated[
-        str, Help(description="CAs of client certificates. Default: the cluster CA.")
-    ] = ""
-    token_auth_file: Annotated[
-        str, Help(description='Static tokens: token,user,uid,"group,group" by line.')
-    ] = ""
-    requestheader_client_ca_file: Annotated[
-        str,
-        Help(
-            description="CA of the front proxy's certificate; without it its headers are ignored."
-        ),
-    ] = ""
-    requestheader_allowed_names: Annotated[
-        Many, Help(description="Common names the front proxy may have; empty allows any.")
-    ] = ()
-    requestheader_username_headers: Annotated[
-        Many, Help(description="Headers in which the front proxy names the user.")
-    ] = ()
-    requestheader_uid_headers: Annotated[
-        Many, Help(description="Headers in which the front proxy gives the user's uid.")
-    ] = ()
-    requestheader_group_headers: Annotated[
-        Many, Help(description="Headers in which the front proxy names groups.")
-    ] = ()
-    requestheader_extra_headers_prefix: Annotated[
-        Many, Help(description="Prefixes of headers with extra attributes of the user.")
-    ] = ()
-    authentication_config: Annotated[
-        str, Help(description="AuthenticationConfiguration file: external OIDC issuers.")
-    ] = ""
-    oidc_issuer_url: Annotated[str, Help(description="URL of an external OIDC issuer.")] = ""
-    oidc_client_id: Annotated[str, Help(description="Audience that its tokens must have.")] = ""
-    oidc_username_claim: Annotated[str, Help(description="Claim with the user name.")] = "sub"
-    oidc_username_prefix: Annotated[
-        str, Help(description="Prefix of the user name; '-' for none.")
-    ] = ""
-    oidc_groups_claim: Annotated[str, Help(description="Claim with the groups.")] = ""
-    oidc_groups_prefix: Annotated[str, Help(description="Prefix of each group.")] = ""
-    oidc_required_claim: Annotated[
-        Many, Help(description="claim=value that a token must have.")
-    ] = ()
-    oidc_signing_algs: Annotated[Many, Help(description="Accepted signature algorithms.")] = (
-        "RS256",
-    )
-    oidc_ca_file: Annotated[str, Help(description="CAs of the issuer's serving certificate.")] = ""
-    authentication_token_webhook_config_file: Annotated[
-        str, Help(description="kubeconfig of a webhook that reviews tokens; reloaded when changed.")
-    ] = ""
-    authentication_token_webhook_cache_ttl: Annotated[
-        Duration, Help(description="How long its responses are cached.")
-    ] = Duration("2m")
     # accounts and tokens
     service_account_issuer: Annotated[
         Many, Help(description="Issuer of tokens; the first signs, the others are accepted.")

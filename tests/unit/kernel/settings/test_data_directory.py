@@ -190,28 +190,3 @@ def test_a_lost_authority_is_never_made_again_while_the_server_runs(
         data_directory.renew(chosen, files, NOW)
 
     assert not files.ca_key.exists()
-
-
-def test_settings_under_which_a_server_refuses_its_own_credentials_are_named(
-    chosen: Settings, files: DataDirectory, tmp_path: Path
-) -> None:
-    """A signing key that does not verify, and an authority that clients may not have."""
-    other = Authority.create("other", now=NOW)
-    (tmp_path / "other.crt").write_bytes(other.certificate_pem)
-    key = tmp_path / "new.key"
-    write_private(key, keys.generate().pem().reveal().encode())
-    odd = settings(
-        tmp_path / "data",
-        token_keys="files",
-        service_account_signing_key_file=str(key),
-        service_account_key_file=(str(files.ca_certificate.parent / "ca.key"),),
-        client_ca_file=str(tmp_path / "other.crt"),
-    )
-
-    found = list(data_directory.refused_credentials(odd, data_directory.located(odd)))
-
-    assert list(data_directory.refused_credentials(chosen, files)) == []
-    assert [sentence.partition(":")[0] for sentence in found] == [
-        f"the key that signs tokens ({key}) is not among those that verify them",
-        "client certificates that this server signs are refused by it",
-    ]
