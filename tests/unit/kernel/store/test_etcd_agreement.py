@@ -30,6 +30,7 @@ class MemoryAndEtcd(TwoStores):
         """No rule here: side by side, etcd's order is as good as any, but not memory's."""
 
 
+@pytest.mark.starts
 @pytest.mark.system_package("etcd")
 class TestEtcdAgreement(MemoryAndEtcd.TestCase):
     """Examples are few, because each starts an etcd."""
