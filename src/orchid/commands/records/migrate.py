@@ -157,6 +157,8 @@ async def _migrate(arguments: argparse.Namespace) -> "Migrated":
                 bar.show(progress.step, progress.done, progress.total)
 
             done = await migrate(source, target, SEALED_VALUE, report=report)
+        if not done.records:  # no server has used it: a mistyped prefix
+            raise Complaint(f"{_name_of(arguments, arguments.source)} has no objects")
         where = _name_of(arguments, arguments.target)
         await mark_moved(source, f"{where}, {times.now():%Y-%m-%dT%H:%M:%SZ}")
         return done

@@ -87,7 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
                 "there is no database in place to compare with; use --revoke-tokens all",
                 USAGE,
             )
-        if not arguments.dry_run:
+        if arguments.dry_run:
+            contents = sqlite_restore.inspect(database)
+            say(f"nothing is restored: the backup is whole and has {contents.records} objects")
+        else:
             _restore(arguments, database, directory, unnoted, changes)
     except StoreError as problem:
         raise Complaint(str(problem)) from None

@@ -69,6 +69,20 @@ def test_objects_move_back(source: Path, etcd: Path, tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_source_without_objects_is_refused(
+    etcd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The prefix was mistyped; it is not marked, and the right one can follow."""
+    target = tmp_path / "new"
+
+    assert moved("--from-etcd", ETCD, "--etcd-prefix", "/mistyped", "--to", target) == 1
+    assert "with the prefix /mistyped has no objects\n" in capsys.readouterr().err
+    assert keys_of(etcd) == []
+
+    written(etcd, f"{MAPS}c")
+    assert moved("--from-etcd", ETCD, "--to", target) == 0
+
+
 def test_a_target_with_objects_is_refused(
     source: Path, etcd: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

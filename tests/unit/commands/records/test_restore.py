@@ -279,6 +279,7 @@ def test_keys_and_certificates_of_later_are_named(
     assert restore(backup, data, "--dry-run") == 0
 
     out = capsys.readouterr().out
+    assert out.startswith("nothing is restored: the backup is whole and has 2 objects\n")
     assert "keys created after the backup, whose signatures are refused: tokens-2\n" in out
     assert "certificates issued after the backup, kept in the inventory: b2\n" in out
 
