@@ -40,7 +40,9 @@ async def sequenced(server: Api) -> None:
     """Give all pending entries their places, as the server's own sequencer does."""
     made = server.server
     await made.context.port(TokenCounts).write()
-    await Sequencer(made.store, LedgerKeys(ledger_keys(made.files)), origin(made.settings)).drain()
+    await Sequencer(
+        made.store, LedgerKeys(ledger_keys(made.settings)), origin(made.settings)
+    ).drain()
 
 
 async def approved_request(server: Api) -> None:

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchid.assembly import lifecycle
+from orchid.assembly import first_files, lifecycle
 from orchid.assembly.server import Assembly
 from orchid.assembly.settings import read
 from orchid.assembly.stores import opened_audit
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.http.messages import Chunk, HttpRequest, Peer, Response
-from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
 from orchid.kernel.store.interface import Store
 from orchid.kernel.store.memory import MemoryStore
@@ -260,7 +259,7 @@ async def api(
 ) -> AsyncIterator[Api]:
     """A server with these settings over a store of its own."""
     chosen = settings(directory, **more)
-    files = data_directory.prepare(chosen, SystemClock().now())
+    files = first_files.prepare(chosen, SystemClock().now())
     store = store or MemoryStore()
     async with opened_audit(chosen) as record:
         server = Assembly(chosen, files, store, record)

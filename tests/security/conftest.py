@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchid.assembly import first_files
 from orchid.assembly import server as assembly
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.settings import data_directory
@@ -19,7 +20,7 @@ from tests.unit.kernel.http.listening import Running
 def server_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("secured") / "data"
     chosen = settings(directory)
-    files = data_directory.prepare(chosen, SystemClock().now())
+    files = first_files.prepare(chosen, SystemClock().now())
     data_directory.make_signing_key(files, chosen)
     return directory
 

@@ -7,12 +7,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid import cli
-from orchid.assembly import serving
+from orchid.assembly import first_files, serving
+from orchid.features.ledger.key_files import ledger_key_files
 from orchid.features.ledger.own_log import sequenced
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.credentials import keys
 from orchid.kernel.engine.ledger import store_keys
-from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.store.interface import ABSENT, Change
 from orchid.kernel.store.memory import MemoryStore
@@ -91,14 +91,14 @@ async def test_a_start_says_that_the_key_of_the_ledger_is_another(
 ) -> None:
     """Not only with the first entry, which may be days later."""
     chosen, store = settings(server_files), MemoryStore()
-    located = data_directory.prepare(chosen, SystemClock().now())
-    own = keys.read_private_key(located.ledger_keys[0].read_bytes(), "own")
+    first_files.prepare(chosen, SystemClock().now())
+    own = keys.read_private_key(ledger_key_files(chosen)[0].read_bytes(), "own")
     assert isinstance(own, Ed25519PrivateKey)
     signing = own if is_ours else Ed25519PrivateKey.generate()
     head = Checkpoint("log", 0, EMPTY_ROOT).signed(NoteSigner("log", signing))
     await store.commit([Change(store_keys.HEAD, head, ABSENT)])
 
-    async with sequenced(chosen, located, store):
+    async with sequenced(chosen, store):
         said = [one.getMessage() for one in caplog.records if "ledger.other_key" in one.msg]
 
     assert bool(said) is not is_ours

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchid.assembly import stores
+from orchid.assembly import first_files, stores
 from orchid.assembly.settings import read
 from orchid.features.accounts.kinds.token_request import (
     IssuedToken,
@@ -85,7 +85,7 @@ def test_what_the_server_makes_is_for_its_owner_alone(server_files: Path) -> Non
 def own_files(tmp_path: Path) -> Path:
     directory = tmp_path / "data"
     chosen = settings(directory)
-    files = data_directory.prepare(chosen, SystemClock().now())
+    files = first_files.prepare(chosen, SystemClock().now())
     data_directory.make_signing_key(files, chosen)  # as an earlier version, or `orchid init`
     return directory
 
@@ -106,7 +106,7 @@ def test_a_data_directory_open_to_others_stops_the_start(own_files: Path) -> Non
     own_files.chmod(0o750)
 
     with pytest.raises(BadSettings, match="can be reached by others"):
-        data_directory.prepare(settings(own_files), SystemClock().now())
+        first_files.prepare(settings(own_files), SystemClock().now())
 
 
 def becomes_a_strangers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_a_data_directory_of_somebody_else_stops_the_start(
     becomes_a_strangers(own_files, monkeypatch)
 
     with pytest.raises(BadSettings, match=r"--data-dir: directory .* belongs to another user"):
-        data_directory.prepare(settings(own_files), SystemClock().now())
+        first_files.prepare(settings(own_files), SystemClock().now())
 
 
 @pytest.mark.parametrize("name", ["ca.key", "serving.key", "token-signing.key", "ledger.key"])

@@ -9,7 +9,7 @@ import logging
 import socket
 from typing import Any
 
-from orchid.assembly import lifecycle, setting_files
+from orchid.assembly import first_files, lifecycle, setting_files
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import has_sealed, opened_audit, opened_store
 from orchid.features.ledger.own_log import sequenced
@@ -41,10 +41,10 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
                 "--encryption-provider-config: the store has Secrets that are sealed; start with "
                 "the file that has their keys"
             )
-        files = data_directory.prepare(settings, clock.now())
+        files = first_files.prepare(settings, clock.now())
         for problem in setting_files.refused_credentials(settings, files):
             log.warning("settings.contradict: %s", problem)
-        await opened.enter_async_context(sequenced(settings, files, store))
+        await opened.enter_async_context(sequenced(settings, store))
         if settings.given.workers > 1:
             from orchid.kernel.workers.parent import Parent  # noqa: PLC0415 -- most have one process
 

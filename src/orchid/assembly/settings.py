@@ -12,6 +12,7 @@ from orchid.features.acme.settings import AcmeSettings
 from orchid.features.approving.settings import ApprovingSettings
 from orchid.features.console.settings import ConsoleSettings
 from orchid.features.exchange.settings import ExchangeSettings
+from orchid.features.ledger.settings import LedgerSettings
 from orchid.features.notices.settings import ReceiverSettings
 from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.rights.settings import RightsSettings
@@ -29,6 +30,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     ApprovingSettings,
     ReceiverSettings,
     ConsoleSettings,
+    LedgerSettings,
 )
 EverySetting: Final = joined(SECTIONS)
 

@@ -20,6 +20,7 @@ from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.setting_files import certificate_files, problems
 from orchid.features.authorities.file_signers import unaccepted_clients
 from orchid.features.ledger import status as ledger_status
+from orchid.features.ledger.key_files import ledger_key_files
 from orchid.features.revoking import revocation_file
 from orchid.features.sealing.encryption import InvalidEncryption, read_configuration
 from orchid.features.sign_in.settings import SignInSettings
@@ -69,7 +70,7 @@ def key_files(here: Installation) -> Iterator[Finding]:
     signing = signing_files(options, here.settings.naming)
     elsewhere = [*(each.key for each in signing), options.etcd_keyfile]
     files = here.files
-    paths = [*files.ledger_keys, files.serving_key]
+    paths = [*ledger_key_files(here.settings), files.serving_key]
     if not here.settings.stores_authority or files.ca_key.exists():
         paths.append(files.ca_key)
     if not here.settings.stores_token_keys or files.signing_key.exists():

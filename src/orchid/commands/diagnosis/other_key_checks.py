@@ -14,6 +14,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.commands.diagnosis.key_checks import url_of
+from orchid.features.ledger.key_files import ledger_key_files
 from orchid.features.rights.settings import RightsSettings
 from orchid.features.sealing.commands import sealing_key
 from orchid.features.sealing.encryption import InvalidEncryption, key_names
@@ -95,7 +96,7 @@ def ledger_keys(here: Installation) -> Iterator[Finding]:
     checkpoint = b""
     if here.server is not None:
         checkpoint = here.server.data("/ledger/checkpoint", absent=NOT_FOUND)
-    for file in here.files.ledger_keys:
+    for file in ledger_key_files(here.settings):
         try:
             key = read_private_key(read_private(file), str(file))
         except Refusal:
@@ -104,7 +105,7 @@ def ledger_keys(here: Installation) -> Iterator[Finding]:
             yield wrong(f"{file} is not an Ed25519 key: it cannot sign the ledger")
         elif not checkpoint or _has_signed(key, checkpoint):
             yield good(f"the ledger key {file} {'signs' if checkpoint else 'is there'}")
-        elif len(here.files.ledger_keys) > 1:
+        elif len(ledger_key_files(here.settings)) > 1:
             yield note(f"{file} does not sign the ledger: replaced, or not announced yet")
         else:
             yield wrong(

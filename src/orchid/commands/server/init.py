@@ -19,6 +19,8 @@ __all__ = ["configure", "run"]
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from orchid.assembly import first_files
+    from orchid.features.ledger.key_files import ledger_key_files
     from orchid.kernel.settings import data_directory
     from orchid.kernel.store.interface import AlreadyInUse, StoreUnusable
     from orchid.kernel.store.sqlite.file import hold
@@ -35,12 +37,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise Complaint(str(problem)) from None
     try:
         _refuse_sealed(settings)
-        files = data_directory.prepare(settings, times.now(), shares=True)
+        files = first_files.prepare(settings, times.now(), shares=True)
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None
     finally:
         os.close(lock)
-    shared = (files.ca_certificate, files.ca_key, files.signing_key, *files.ledger_keys)
+    shared = (files.ca_certificate, files.ca_key, files.signing_key, *ledger_key_files(settings))
     names = " ".join(path.name for path in (*shared, files.encryption))
     say(f"{files.path} is ready\nservers over one etcd share: {names}")
     say(f"each of them needs: --encryption-provider-config {files.encryption}")

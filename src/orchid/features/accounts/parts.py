@@ -15,6 +15,7 @@ from orchid.features.accounts.token_issuer import (
     TokenIssuer,
 )
 from orchid.features.accounts.token_lifetimes import TokenLifetimes
+from orchid.features.ledger.settings import LedgerSettings
 from orchid.features.ledger.token_counts import TokenCounts
 from orchid.features.objects.parts import ServerNamespaces
 from orchid.features.revocation.revocations import Revocations
@@ -50,7 +51,7 @@ def _issuer(context: Context) -> TokenIssuer:
         context.port(FollowedKeys).keys.signer,
         context.feed,
         context.random,
-        counted=context.port(TokenCounts).counter(settings.given.ledger_tokens),
+        counted=context.port(TokenCounts).counter(settings.given.of(LedgerSettings).ledger_tokens),
         revocations=context.port(Revocations),
         lifetimes=context.port(TokenLifetimes),
         long_tokens=context.port(LongTokens),

@@ -32,7 +32,7 @@ FEATURE = Feature(
         ServerPart(TokenCounts, lambda context: TokenCounts(context.store, context.clock.now)),
         ServerPart(LedgerStatus, _status),
     ),
-    pages=lambda context: {PREFIX: ledger_pages(context.settings, context.files, context.store)},
+    pages=lambda context: {PREFIX: ledger_pages(context.settings, context.store)},
     metrics=lambda context: context.port(LedgerStatus).metrics,
     background=_background,
     data_files=(FILE,),

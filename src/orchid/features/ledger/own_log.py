@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from orchid.features.ledger.key_files import ledger_key_files
 from orchid.features.ledger.pages.ledger import LedgerPages
 from orchid.features.ledger.reading import StoredLog
 from orchid.features.ledger.sequencing import LedgerBroken, Sequencer
@@ -18,7 +19,6 @@ from orchid.kernel.credentials.files import read_private
 from orchid.kernel.credentials.keys import read_private_key
 from orchid.kernel.credentials.refusals import Refusal, UnsupportedKey
 from orchid.kernel.settings.checking import Settings
-from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings, NotAvailable
 from orchid.kernel.store.interface import Store, StoreError
 from orchid.kernel.tlog.checkpoints import Checkpoint
@@ -27,10 +27,10 @@ from orchid.kernel.tlog.notes import NoteRefused
 log = logging.getLogger(__name__)
 
 
-def ledger_keys(files: DataDirectory) -> list[Ed25519PrivateKey]:
+def ledger_keys(settings: Settings) -> list[Ed25519PrivateKey]:
     """The keys that sign checkpoints, the oldest first."""
     try:
-        return [ledger_key(path) for path in files.ledger_keys]
+        return [ledger_key(path) for path in ledger_key_files(settings)]
     except Refusal as refusal:
         raise BadSettings(f"--ledger-key-file: {refusal}") from None
 
@@ -50,7 +50,7 @@ def origin(settings: Settings) -> str:
 
 
 @contextlib.asynccontextmanager
-async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> AsyncIterator[None]:
+async def sequenced(settings: Settings, store: Store) -> AsyncIterator[None]:
     """Run the sequencer within the block; at its end, the last entries are sequenced."""
     options, kept = settings.given, settings.data_dir / FILE
     # the memory store always begins empty
@@ -60,11 +60,11 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
         if lasts:
             await refuse_rolled_back(store, kept, head)
 
-    given_keys, clock = ledger_keys(files), SystemClock()
+    given_keys, clock = ledger_keys(settings), SystemClock()
     report_damaged(kept, clock.now())
     try:
         announced = await announce(store, given_keys, clock.now()) if len(given_keys) > 1 else {}
-        await _report_other_key(store, given_keys, files)
+        await _report_other_key(store, given_keys, settings)
     except StoreError as problem:
         raise NotAvailable(f"the ledger cannot be read: {problem}") from None
     keys = LedgerKeys(given_keys, clock.now, announced)
@@ -84,7 +84,7 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
 
 
 async def _report_other_key(
-    store: Store, keys: list[Ed25519PrivateKey], files: DataDirectory
+    store: Store, keys: list[Ed25519PrivateKey], settings: Settings
 ) -> None:
     """Log that no key of ours has signed the log in the store, which we cannot continue."""
     note = await StoredLog(store).checkpoint()
@@ -98,13 +98,13 @@ async def _report_other_key(
         log.error(
             "ledger.other_key: %s has not signed the ledger in the store, and cannot continue it: "
             "put back the key that has, from a copy",
-            ", ".join(map(str, files.ledger_keys)),
+            ", ".join(map(str, ledger_key_files(settings))),
         )
 
 
-def ledger_pages(settings: Settings, files: DataDirectory, store: Store) -> LedgerPages:
+def ledger_pages(settings: Settings, store: Store) -> LedgerPages:
     """The pages of the ledger, one of them with its public key: the newest that has signed."""
-    stored, keys = StoredLog(store), LedgerKeys(ledger_keys(files)[::-1])
+    stored, keys = StoredLog(store), LedgerKeys(ledger_keys(settings)[::-1])
 
     async def vkey() -> str | None:
         note = await stored.checkpoint()

@@ -17,19 +17,19 @@ first key. Otherwise neither they nor the other keys that sign or encrypt are ev
 """
 
 import base64
+import contextlib
 import datetime
 import ipaddress
 import json
 import re
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import FIRST_NAME, Authority
@@ -66,7 +66,6 @@ class DataDirectory(msgspec.Struct, frozen=True):
     ca_certificate: Path
     ca_key: Path
     signing_key: Path
-    ledger_keys: tuple[Path, ...]  # the oldest first
     encryption: Path
     kubeconfig: Path
     database: Path
@@ -82,7 +81,6 @@ def located(settings: Settings) -> DataDirectory:
         ca_certificate=root / "ca.crt",
         ca_key=root / "ca.key",
         signing_key=settings.path(options.service_account_signing_key_file, "token-signing.key"),
-        ledger_keys=tuple(map(Path, options.ledger_key_file)) or (root / "ledger.key",),
         encryption=settings.path(options.encryption_provider_config, "encryption.yaml"),
         kubeconfig=root / "admin.kubeconfig",
         database=root / "orchid.db",
@@ -90,29 +88,30 @@ def located(settings: Settings) -> DataDirectory:
 
 
 def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False) -> DataDirectory:
-    """Create missing files; raises BadSettings for problems that a person has to fix.
-
-    Only for the server that has the store open: its lock excludes a second server. `shares`: also
-    files that servers over one etcd share, and that a start would take from the store.
-    """
-    root, options = settings.data_dir, settings.given
+    """Create missing files; assembly/first_files.py adds those of features."""
+    options = settings.given
     make(settings)
     files = located(settings)
-    try:
+    with as_bad_settings(settings):
         authority = _first_authority(files, settings, now, shares=shares)
         if shares or not settings.stores_token_keys:
             make_signing_key(files, settings)
-        if not options.ledger_key_file and not (own := files.ledger_keys[0]).exists():
-            write_private(own, keys.encode_private(Ed25519PrivateKey.generate()).encode())
         if shares or not (options.encryption_provider_config or options.etcd_servers):
             make_encryption(files, settings)
         if authority is not None:
             renew_from(files, authority, settings, now)
-    except Refusal as refusal:
-        raise BadSettings(f"{root}: {refusal}") from None
-    except OSError as problem:
-        raise BadSettings(f"{problem.filename or root}: {problem.strerror}") from None
     return files
+
+
+@contextlib.contextmanager
+def as_bad_settings(settings: Settings) -> Iterator[None]:
+    """Report files of the directory that cannot be used."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise BadSettings(f"{settings.data_dir}: {refusal}") from None
+    except OSError as problem:
+        raise BadSettings(f"{problem.filename or settings.data_dir}: {problem.strerror}") from None
 
 
 def renew(settings: Settings, files: DataDirectory, now: datetime.datetime) -> bool:

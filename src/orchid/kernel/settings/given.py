@@ -30,10 +30,6 @@ class StoreName(Choice):
     choices = ("sqlite", "memory")
 
 
-class LedgerTokens(Choice):
-    choices = ("counted", "totals", "off")
-
-
 class TokenKeys(Choice):
     choices = ("", STORED, FILES)
 
@@ -259,21 +255,6 @@ class Given(Written, frozen=True):
             "directory, created at the first start."
         ),
     ] = ""
-    # ledger
-    ledger_key_file: Annotated[
-        Many,
-        Help(
-            description="Ed25519 key that signs the ledger, the same on every server; given twice, "
-            "the old one first: both sign for 30 days. Default: made in the data directory."
-        ),
-    ] = ()
-    ledger_tokens: Annotated[
-        LedgerTokens,
-        Help(
-            description="counted: the ledger has the number of tokens of each key and account, and "
-            "their expiry; totals: of each key; off: of none."
-        ),
-    ] = LedgerTokens("counted")
     # record
     audit_log_path: Annotated[
         str,

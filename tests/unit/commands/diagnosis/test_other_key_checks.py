@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from orchid.assembly import first_files
 from orchid.commands.diagnosis.other_key_checks import (
     administrator,
     authorities,
@@ -59,7 +60,7 @@ class Server:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     settings = check(written(data_dir=str(tmp_path)))
-    data_directory.prepare(settings, NOW)
+    first_files.prepare(settings, NOW)
     return tmp_path
 
 
