@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from orchid.features.accounts.settings import AccountSettings
 from orchid.features.acme.settings import AcmeSettings
 from orchid.features.approving.settings import ApprovingSettings
 from orchid.features.console.settings import ConsoleSettings
@@ -23,6 +24,7 @@ from orchid.kernel.settings.section import Section, joined
 
 SECTIONS: Final[tuple[type[Section], ...]] = (
     SignInSettings,
+    AccountSettings,
     ExchangeSettings,
     RightsSettings,
     RevocationSettings,

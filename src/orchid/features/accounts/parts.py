@@ -9,6 +9,7 @@ from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.accounts.policies.bound_object import BoundObject
 from orchid.features.accounts.policies.service_account import PodAccount
 from orchid.features.accounts.secret_token_uses import SecretTokenUses
+from orchid.features.accounts.settings import AccountSettings
 from orchid.features.accounts.token_issuer import (
     InvalidIssuingSettings,
     IssuingSettings,
@@ -37,12 +38,12 @@ class TokenRequestCounts(NamedTuple):
 
 
 def _issuer(context: Context) -> TokenIssuer:
-    settings = context.settings
+    settings, options = context.settings, context.settings.given.of(AccountSettings)
     try:
         issuing = IssuingSettings(
             api_audiences=settings.api_audiences,
-            longest_seconds=settings.longest_token,
-            extends_lifetime=settings.given.service_account_extend_token_expiration,
+            longest_seconds=int(options.service_account_max_token_expiration.seconds),
+            extends_lifetime=options.service_account_extend_token_expiration,
         )
     except InvalidIssuingSettings as problem:
         raise BadSettings(str(problem)) from None

@@ -43,7 +43,6 @@ class Settings(msgspec.Struct, frozen=True):
     request_timeout: float
     shutdown_grace: float
     history: float
-    longest_token: int
     signing_duration: float
     jwks_max_age: float
     token_key_rotation: float
@@ -103,7 +102,6 @@ def check(options: Given) -> Settings:
         request_timeout=options.request_timeout.seconds,
         shutdown_grace=options.shutdown_grace.seconds,
         history=options.history.seconds,
-        longest_token=int(options.service_account_max_token_expiration.seconds),
         signing_duration=options.cluster_signing_duration.seconds,
         jwks_max_age=options.service_account_jwks_max_age.seconds,
         token_key_rotation=options.token_key_rotation.seconds,

@@ -153,15 +153,6 @@ class Given(Written, frozen=True):
     service_account_key_file: Annotated[
         Many, Help(description="Keys that verify tokens. Default: the signing key.")
     ] = ()
-    service_account_max_token_expiration: Annotated[
-        Duration, Help(description="Maximum lifetime of a token; 0s means no limit.")
-    ] = Duration("0s")
-    service_account_extend_token_expiration: Annotated[
-        bool,
-        Help(
-            description="Give tokens of Pods a longer lifetime than requested, with a warning time."
-        ),
-    ] = True
     service_account_jwks_uri: Annotated[
         Url, Help(description="URL of the token keys. Default: under the first issuer.")
     ] = Url("")
