@@ -1,10 +1,13 @@
 """The published OpenAPI against section 4 of the specification: operations, parameters, answers."""
 
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api.world import Api
+from tests.api.world import Api, api
 
 WRITE = "dryRun fieldManager fieldValidation pretty"
 LIST = (
@@ -75,13 +78,30 @@ def parameters(item: dict[str, Any], operation: dict[str, Any], shared: Any) -> 
     return {one["name"] for one in named if one.get("in") == "query"}
 
 
-@pytest.mark.parametrize(("path", "verb"), OPERATIONS)
-async def test_an_operation_is_published_as_specified(server: Api, path: str, verb: str) -> None:
-    """Each parameter and each answer that the specification lists, in both documents."""
+def new_document(path: str) -> str:
+    """Where the OpenAPI v3 document of an operation is."""
     group = path.removeprefix("/").split("/{")[0].split("/")
-    place = "/".join(group[:2] if group[0] == "api" else group[:3])
-    old = (await server.call("GET", "/openapi/v2")).json
-    new = (await server.call("GET", f"/openapi/v3/{place}")).json
+    return "/openapi/v3/" + "/".join(group[:2] if group[0] == "api" else group[:3])
+
+
+@pytest.fixture(scope="module")
+def published(server_files: Path) -> Mapping[str, Any]:
+    """The documents by path, from one server: no test changes what it publishes."""
+
+    async def read() -> dict[str, Any]:
+        paths = {"/openapi/v2", *map(new_document, PATHS)}
+        async with api(server_files) as server:
+            return {path: (await server.call("GET", path)).json for path in paths}
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize(("path", "verb"), OPERATIONS)
+def test_an_operation_is_published_as_specified(
+    published: Mapping[str, Any], path: str, verb: str
+) -> None:
+    """Each parameter and each answer that the specification lists, in both documents."""
+    old, new = published["/openapi/v2"], published[new_document(path)]
 
     for document, shared in ((old, old.get("parameters", {})), (new, {})):
         item = document["paths"][path]
@@ -90,9 +110,9 @@ async def test_an_operation_is_published_as_specified(server: Api, path: str, ve
         assert set(operation["responses"]) >= {*ANSWERS[verb].split(), "401"}
 
 
-async def test_every_operation_lists_unauthorized(server: Api) -> None:
+def test_every_operation_lists_unauthorized(published: Mapping[str, Any]) -> None:
     """Section 5: every operation lists 401 Unauthorized as a possible response."""
-    document = (await server.call("GET", "/openapi/v2")).json
+    document = published["/openapi/v2"]
     silent = [
         (path, method)
         for path, item in document["paths"].items()
@@ -117,9 +137,9 @@ async def test_every_operation_lists_unauthorized(server: Api) -> None:
         "apimachinery.pkg.apis.meta.v1.OwnerReference",
     ],
 )
-async def test_types_with_one_owner_say_so(server: Api, name: str) -> None:
+def test_types_with_one_owner_say_so(published: Mapping[str, Any], name: str) -> None:
     """The same types as in the reference are replaced as a whole under apply."""
-    definitions = (await server.call("GET", "/openapi/v2")).json["definitions"]
+    definitions = published["/openapi/v2"]["definitions"]
     (found,) = [schema for full, schema in definitions.items() if full.endswith(f".{name}")]
 
     assert found["x-kubernetes-map-type"] == "atomic"

@@ -6,8 +6,7 @@ import itertools
 import re
 import tokenize
 import tomllib
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import distributions
 from pathlib import Path
@@ -16,16 +15,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.source_trees import source_nodes, source_trees
+
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PINNED = re.compile(r"^([a-z0-9-]+)(?:\[([a-z0-9, -]+)\])?==\S+( ; .+)? \\$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
-
-
-@cache
-def source_trees() -> dict[Path, ast.Module]:
-    """The files of the source, parsed once."""
-    return {path: ast.parse(path.read_text()) for path in sorted(ROOT.glob("src/orchid/**/*.py"))}
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -92,8 +87,8 @@ def test_dataclass_does_what_a_struct_cannot() -> None:
     reasons = ("repr=False", "compare=False", "init=False", "cached_property")
     found = {
         f"{path.name}: {node.name}": ast.unparse(node)
-        for path, tree in source_trees().items()
-        for node in ast.walk(tree)
+        for path, nodes in source_nodes().items()
+        for node in nodes
         if isinstance(node, ast.ClassDef)
         and any(re.match(r"dataclass\b", ast.unparse(each)) for each in node.decorator_list)
     }
@@ -203,14 +198,15 @@ def test_modules_hold_no_state() -> None:
     found = {
         f"{path.relative_to(ROOT / 'src/orchid')}: {name}"
         for path, tree in source_trees().items()
-        for name in changing(tree)
+        for name in changing(tree, source_nodes()[path])
     }
+    example = ast.parse(sample)
 
-    assert set(changing(ast.parse(sample))) == {"a", "b", "d"}
+    assert set(changing(example, [*ast.walk(example)])) == {"a", "b", "d"}
     assert found == set(CHANGING)
 
 
-def changing(module: ast.Module) -> Iterator[str]:
+def changing(module: ast.Module, nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Names at the top of a module that its functions change, or whose values have state."""
     names = set()
     stateful = STATEFUL | {
@@ -223,7 +219,7 @@ def changing(module: ast.Module) -> Iterator[str]:
             names |= assigned
             if isinstance(node.value, ast.Call) and called(node.value) in stateful:
                 yield from assigned
-    for function in ast.walk(module):
+    for function in nodes:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from changed_in(function) & names
 
@@ -275,8 +271,8 @@ def test_caches_without_bounds_are_keyed_by_what_is_declared() -> None:
     sent = re.compile(r"(str|bytes|Any|dict|HttpRequest|Request)\b")
     cached = [
         (path.relative_to(ROOT), function)
-        for path, tree in source_trees().items()
-        for function in ast.walk(tree)
+        for path, nodes in source_nodes().items()
+        for function in nodes
         if isinstance(function, ast.FunctionDef)
         and {ast.unparse(one) for one in function.decorator_list} & UNBOUNDED
     ]
@@ -295,10 +291,10 @@ def test_caches_without_bounds_are_keyed_by_what_is_declared() -> None:
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
     """Not even inside a function, where nobody notices before it is called."""
     files = {
-        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts): tree
-        for path, tree in source_trees().items()
+        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts): nodes
+        for path, nodes in source_nodes().items()
     }
-    imports = {name: imported(tree) & files.keys() for name, tree in files.items()}
+    imports = {name: imported(nodes) & files.keys() for name, nodes in files.items()}
 
     list(TopologicalSorter(imports).static_order())  # raises CycleError, which names the circle
 
@@ -307,10 +303,10 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
         list(TopologicalSorter({"a": {"b"}, "b": {"a"}}).static_order())
 
 
-def imported(tree: ast.Module) -> set[str]:
+def imported(nodes: Sequence[ast.AST]) -> set[str]:
     """Everything that a file imports by a whole name: modules, and names that may be modules."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -378,8 +374,8 @@ def test_functions_fit_on_a_screen() -> None:
     """A longer function does several things, which deserve names."""
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path, tree in source_trees().items()
-        for node in ast.walk(tree)
+        for path, nodes in source_nodes().items()
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > LONGEST_FUNCTION

@@ -1,10 +1,10 @@
 """Variables of longer functions are nouns: a reader need not look back for what they hold."""
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.source_trees import ROOT, source_nodes
+
 # Words that say how a value came here, and not what it is.
 WITHOUT_A_NOUN = frozenset(["found", "one", "chosen", "wanted", "given", "known", "made", "there"])
 SHORT = 5  # lines: the value is used where it is named
@@ -12,8 +12,8 @@ SHORT = 5  # lines: the value is used where it is named
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions(tree: ast.Module) -> Iterator[Function]:
-    for node in ast.walk(tree):
+def functions(nodes: Iterable[ast.AST]) -> Iterator[Function]:
+    for node in nodes:
         if isinstance(node, Function) and (node.end_lineno or 0) - node.lineno >= SHORT:
             yield node
 
@@ -43,8 +43,8 @@ def test_variables_of_longer_functions_are_nouns() -> None:
     """Parameters, loop variables and captures count, too."""
     bound = [
         f"{path.relative_to(ROOT)}:{function.lineno}: {function.name} binds {name}"
-        for path in sorted(ROOT.glob("src/orchid/**/*.py"))
-        for function in functions(ast.parse(path.read_text()))
+        for path, nodes in source_nodes().items()
+        for function in functions(nodes)
         for name in sorted({*names_bound(function)} & WITHOUT_A_NOUN)
     ]
 
@@ -64,6 +64,6 @@ async def example(found, *, one=1, **given):
         except ValueError as made:
             raise made from None
 """
-    (function,) = functions(ast.parse(source))
+    (function,) = functions(ast.walk(ast.parse(source)))
 
     assert {*names_bound(function)} == WITHOUT_A_NOUN

@@ -24,7 +24,7 @@ def trusting(authorities: str = "") -> ssl.SSLContext:
         raise UnusableTls("the authorities are not certificates in PEM form") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A server of TLS 1.2 chooses the group of DHE: one of 10,000 bits takes more than a second.
-    ciphers = [one["name"] for one in context.get_ciphers() if one["kea"] != "kx-dhe"]
+    ciphers = [each["name"] for each in context.get_ciphers() if each["kea"] != "kx-dhe"]
     context.set_ciphers(":".join(ciphers))
     context.options |= ssl.OP_NO_RENEGOTIATION
     return context
