@@ -5,12 +5,13 @@ index follows the cache of Secrets; only those of the token type are decoded.
 """
 
 import binascii
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from orchid.features.objects.kinds.secret import Secret
-from orchid.kernel.access.cache_index import CacheIndex
+from orchid.kernel.access.cache_index import KeyedIndex, Row, Table
 from orchid.kernel.credentials.keys import b64url_decode
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
@@ -36,31 +37,21 @@ class TokenSecrets:
         self._prefix = len(cache.kind.key_prefix)
         self._type = naming.token_secret_type
         self._mark = msgspec.json.encode(self._type)
-        self._cleared()
-        self._index = CacheIndex(cache, self._changed, self._cleared)
+        self._by_key: Table[str, None] = {}
+        self._index = KeyedIndex(cache, self._rows)
 
     def of_key(self, kid: str) -> list[str]:
         """Namespace and name of each Secret that holds a token of a key."""
         self._index.catch_up()
         return sorted(key[self._prefix :] for key in self._by_key.get(kid, ()))
 
-    def _cleared(self) -> None:
-        self._by_key: dict[str, set[str]] = {}
-        self._kids: dict[str, str] = {}  # by the Secret
-
-    def _changed(self, key: str, entry: Entry[Secret] | None) -> None:
-        before = self._kids.pop(key, "")
-        if before:
-            self._by_key[before].discard(key)
-            if not self._by_key[before]:
-                del self._by_key[before]
-        if entry is None or self._mark not in entry.tail:
+    def _rows(self, _: str, entry: Entry[Secret]) -> Iterator[Row]:
+        if self._mark not in entry.tail:
             return
         secret = self._decode(entry.data)
         kid = _kid(secret.data.get(TOKEN, b"")) if secret.type == self._type else ""
         if kid:
-            self._kids[key] = kid
-            self._by_key.setdefault(kid, set()).add(key)
+            yield self._by_key, kid, None
 
 
 def _kid(token: bytes) -> str:

@@ -6,7 +6,8 @@ account. Nothing is cached here: each look-up sees every acknowledged change, af
 """
 
 import hashlib
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -16,7 +17,7 @@ from orchid.features.authorities.kinds.certificate_authority import CertificateA
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.sign_in.authenticators.bootstrap_token import is_expired
-from orchid.kernel.access.cache_index import CacheIndex
+from orchid.kernel.access.cache_index import KeyedIndex, Row, Table
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
@@ -24,8 +25,6 @@ from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.rules.names import label_errors, subdomain_errors
 from orchid.kernel.wire.user import ACCOUNT_PREFIX, UserInfo, groups_of_accounts
-
-K = TypeVar("K")
 
 KEY, EXPIRATION = "key", "expiration"  # data of a Secret
 NONCE_SECRET: Final = "acme-nonces"  # noqa: S105 - a name
@@ -56,8 +55,9 @@ class AcmeAccounts:
         self._service_accounts = feed.of(ServiceAccount)
         self._account_until = revocations.account_until
         self._credential_id = naming.credential_id
-        self._cleared()
-        self._index = CacheIndex(cache, self._changed, self._cleared)
+        self._keys: Table[tuple[str, str], None] = {}  # by authority and thumbprint
+        self._external: Table[str, None] = {}  # by external key
+        self._index = KeyedIndex(cache, self._rows)
 
     def find(self, namespace: str, name: str) -> AcmeAccount | None:
         entry = self._cache.get(namespace, name)
@@ -97,24 +97,10 @@ class AcmeAccounts:
         until = self._account_until((account.namespace, account.spec.service_account_name))
         return _is_issued_until(account.metadata, until)
 
-    # -- following the cache -----------------------------------------------------------------
-
-    def _cleared(self) -> None:
-        self._keys: dict[tuple[str, str], dict[str, None]] = {}
-        self._external: dict[str, dict[str, None]] = {}
-        self._known: dict[str, tuple[tuple[str, str], str]] = {}
-
-    def _changed(self, key: str, entry: Entry[AcmeAccount] | None) -> None:
-        before = self._known.pop(key, None)
-        if before is not None:
-            _remove(self._keys, before[0], key)
-            _remove(self._external, before[1], key)
-        if entry is None:
-            return
+    def _rows(self, _: str, entry: Entry[AcmeAccount]) -> Iterator[Row]:
         spec = self._decode(entry.data).spec
-        self._known[key] = keys = (spec.authority, spec.thumbprint), spec.external_key
-        self._keys.setdefault(keys[0], {})[key] = None
-        self._external.setdefault(keys[1], {})[key] = None
+        yield self._keys, (spec.authority, spec.thumbprint), None
+        yield self._external, spec.external_key, None
 
 
 class ExternalKeys:
@@ -200,9 +186,3 @@ def _is_issued_until(meta: ObjectMeta, second: int) -> bool:
 def _age(account: AcmeAccount) -> tuple[str, str]:
     made = account.metadata.creation_timestamp
     return made.isoformat() if made else "", account.metadata.uid
-
-
-def _remove(index: dict[K, dict[str, None]], target: K, key: str) -> None:
-    index[target].pop(key, None)
-    if not index[target]:
-        del index[target]

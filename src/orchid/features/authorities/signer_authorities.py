@@ -5,7 +5,8 @@ the cost of a look-up must not grow with the number of authorities. The index fo
 CertificateAuthority (kernel/access/cache_index.py) and is as new as the feed.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from cryptography import x509
 
@@ -13,7 +14,7 @@ from orchid.features.authorities.kinds.certificate_authority import (
     CertificateAuthority,
     secret_location,
 )
-from orchid.kernel.access.cache_index import CacheIndex
+from orchid.kernel.access.cache_index import KeyedIndex, Row, Table
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.engine.cache.entry import Entry
@@ -21,14 +22,8 @@ from orchid.kernel.engine.cache.kind_cache import KindCache
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.references import SecretReference
 
+FILES: Final = "files"
 _NONE: Final[dict[str, CertificateAuthority]] = {}
-
-
-class _Keys(NamedTuple):
-    """The keys under which the index has an authority."""
-
-    signer: str
-    secret: SecretReference
 
 
 class SignerAuthorities:
@@ -36,8 +31,10 @@ class SignerAuthorities:
 
     def __init__(self, cache: KindCache[CertificateAuthority], naming: Naming) -> None:
         self._naming = naming
-        self._cleared()
-        self._index = CacheIndex(cache, self._changed, self._cleared)
+        self._by_signer: Table[str, CertificateAuthority] = {}
+        self._by_secret: Table[SecretReference, None] = {}
+        self._files: Table[str, CertificateAuthority] = {}
+        self._index = KeyedIndex(cache, self._rows)
 
     def of(self, signer: str) -> list[CertificateAuthority]:
         """The authorities of a signer, oldest first: none or one, and several only after a race."""
@@ -48,7 +45,7 @@ class SignerAuthorities:
     def of_files(self) -> list[CertificateAuthority]:
         """The authorities that only show files."""
         self._index.catch_up()
-        return list(self._files.values())
+        return list(self._files.get(FILES, _NONE).values())
 
     def is_named(self, secret: SecretReference) -> bool:
         """Whether an authority has its key in that Secret."""
@@ -65,29 +62,10 @@ class SignerAuthorities:
         except Refusal:
             return None
 
-    # -- following the cache ------------------------------------------------------------------
-
-    def _cleared(self) -> None:
-        self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
-        self._by_secret: dict[SecretReference, set[str]] = {}
-        self._keys: dict[str, _Keys] = {}
-        self._files: dict[str, CertificateAuthority] = {}
-
-    def _changed(self, key: str, entry: Entry[CertificateAuthority] | None) -> None:
-        before = self._keys.pop(key, None)
-        if before is not None:
-            del self._by_signer[before.signer][key]
-            if not self._by_signer[before.signer]:
-                del self._by_signer[before.signer]
-            self._by_secret[before.secret].discard(key)
-            if not self._by_secret[before.secret]:
-                del self._by_secret[before.secret]
-        self._files.pop(key, None)
-        if entry is not None and entry.object.is_file:
-            self._files[key] = entry.object
-        elif entry is not None:
-            authority = entry.object
-            keys = _Keys(authority.spec.signer_name, secret_location(authority, self._naming))
-            self._keys[key] = keys
-            self._by_signer.setdefault(keys.signer, {})[key] = authority
-            self._by_secret.setdefault(keys.secret, set()).add(key)
+    def _rows(self, key: str, entry: Entry[CertificateAuthority]) -> Iterator[Row]:
+        authority = entry.object
+        if authority.is_file:
+            yield self._files, FILES, authority
+        else:
+            yield self._by_signer, authority.spec.signer_name, authority
+            yield self._by_secret, secret_location(authority, self._naming), None

@@ -11,9 +11,7 @@ the inventory has and that were requested later; every other credential of the u
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final
 
 from orchid.features.certificates.kinds.issued_certificate import (
     IssuedCertificate,
@@ -24,7 +22,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
-from orchid.kernel.access.cache_index import CacheIndex
+from orchid.kernel.access.cache_index import KeyedIndex, Row, Table
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.wire.meta import ObjectMeta
@@ -35,15 +33,7 @@ CERTIFICATE, TOKEN = "X509SHA256=", "JTI="
 ACCOUNT_USER = "system:serviceaccount:"
 BACKDATED: Final = timedelta(hours=1)  # signers let a certificate begin before they sign it
 
-V = TypeVar("V")
-Named = dict[str, V]  # by the key of the revocation
-
-
-class _Cluster(msgspec.Struct):
-    """The revocations of one cluster."""
-
-    credentials: dict[str, Named[str]] = {}  # by credential id: the user whose it is, or ANY_USER
-    users: dict[str, Named[datetime | None]] = {}  # by name: issued until then; None: all
+Named = tuple[str, str, str]  # name and uid of the cluster; a credential id, or a user name
 
 
 class ClusterRevocations:
@@ -54,32 +44,28 @@ class ClusterRevocations:
         self._decode = cache.kind.decoder.stored
         self._prefix = cache.kind.key_prefix
         self._records = feed.of(IssuedCertificate)
-        self._cleared()
-        self._index = CacheIndex(cache, self._changed, self._cleared)
+        self._credentials: Table[Named, str] = {}  # the user whose it is, or ANY_USER
+        self._users: Table[Named, datetime | None] = {}  # issued until then; None: all
+        self._index = KeyedIndex(cache, self._rows)
 
     def find(self, cluster: ObjectMeta, username: str, credential_ids: Sequence[str]) -> str | None:
         """The name of a revocation of the credential; None if there is none."""
         self._index.catch_up()
         for uid in (cluster.uid, STORED_WITHOUT):
-            named = self._clusters.get((cluster.name, uid))
-            for key in self._matching(named, cluster, username, credential_ids) if named else ():
+            for key in self._matching(uid, cluster, username, credential_ids):
                 if uid or self._is_of(key, cluster):
                     return key.removeprefix(self._prefix)
         return None
 
     def _matching(
-        self,
-        named: _Cluster,
-        cluster: ObjectMeta,
-        username: str,
-        credential_ids: Sequence[str],
+        self, uid: str, cluster: ObjectMeta, username: str, credential_ids: Sequence[str]
     ) -> Iterator[str]:
         """The keys of the revocations of a credential."""
         for credential in credential_ids:
-            for key, user in named.credentials.get(credential, {}).items():
+            for key, user in self._credentials.get((cluster.name, uid, credential), {}).items():
                 if user in (ANY_USER, username):
                     yield key
-        for key, until in named.users.get(username, {}).items():
+        for key, until in self._users.get((cluster.name, uid, username), {}).items():
             if until is None or not self._is_newer(cluster, credential_ids, until):
                 yield key
 
@@ -90,14 +76,11 @@ class ClusterRevocations:
     def names(self, spec: CredentialRevocationSpec) -> list[str]:
         """The existing revocations of the same credential, by their keys."""
         self._index.catch_up()
-        revocations = self._clusters.get((spec.cluster, spec.cluster_uid))
-        if revocations is None:
-            return []
-        entries: dict[str, Any] = {}
+        cluster, entries = (spec.cluster, spec.cluster_uid), dict[str, Any]()
         for credential_id in _credential_ids(spec):
-            entries |= revocations.credentials.get(credential_id, {})
+            entries |= self._credentials.get((*cluster, credential_id), {})
         if username := spec.username:
-            entries |= revocations.users.get(username, {})
+            entries |= self._users.get((*cluster, username), {})
         return list(entries)
 
     def _is_newer(
@@ -119,35 +102,19 @@ class ClusterRevocations:
         # A later request can be given an old certificate, by those who may sign it.
         return bool(requested and begins and requested > moment and begins - moment > -BACKDATED)
 
-    # -- following the cache ------------------------------------------------------------------
-
-    def _cleared(self) -> None:
-        self._clusters: dict[tuple[str, str], _Cluster] = {}  # by name and uid
-        self._indexed: dict[str, list[tuple[dict[str, dict[str, Any]], str]]] = {}
-
-    def _changed(self, key: str, entry: Entry[CredentialRevocation] | None) -> None:
-        for index, target in self._indexed.pop(key, ()):
-            index[target].pop(key, None)
-            if not index[target]:
-                del index[target]
-        if entry is None or b'"cluster":' not in entry.tail:
+    def _rows(self, _: str, entry: Entry[CredentialRevocation]) -> Iterator[Row]:
+        if b'"cluster":' not in entry.tail:
             return  # most are of our own credentials: they are not decoded here
         spec = self._decode(entry.data).spec
-        if spec.cluster:
-            self._add(key, spec)
-
-    def _add(self, key: str, spec: CredentialRevocationSpec) -> None:
-        revocations = self._clusters.setdefault((spec.cluster, spec.cluster_uid), _Cluster())
+        if not spec.cluster:
+            return
+        cluster = spec.cluster, spec.cluster_uid
         owner = account_user(spec.token.namespace, spec.token.name) if spec.token else ANY_USER
         for credential_id in _credential_ids(spec):
-            self._put(key, revocations.credentials, credential_id, owner)
+            yield self._credentials, (*cluster, credential_id), owner
         if username := spec.username:
             until = spec.user.issued_before if spec.user else None
-            self._put(key, revocations.users, username, until)
-
-    def _put(self, key: str, index: dict[str, Named[V]], target: str, value: V) -> None:
-        index.setdefault(target, {})[key] = value
-        self._indexed.setdefault(key, []).append((index, target))
+            yield self._users, (*cluster, username), until
 
 
 def account_user(namespace: str, name: str) -> str:

@@ -11,10 +11,10 @@ serial number for another certificate of the same issuer. The revocation of a si
 certificates on record, and to those without a record that the signer may have issued.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.revocation.kinds.credential_revocation import (
@@ -23,7 +23,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocationSpec,
 )
 from orchid.features.token_keys.kinds.signing_key import revoked_identities
-from orchid.kernel.access.cache_index import CacheIndex
+from orchid.kernel.access.cache_index import KeyedIndex, Row, Table
 from orchid.kernel.credentials.authorities.profiles import Profile
 from orchid.kernel.credentials.refusals import (
     CertificateRefused,
@@ -43,9 +43,6 @@ REVOKED_CERTIFICATE = "the certificate has been revoked"
 OTHER_CERTIFICATE = "another certificate was issued with this serial number"
 REVOKED_TOKEN = "the token has been revoked"  # noqa: S105 - a message, not a token
 REVOKED_USER = "the credentials of this user have been revoked"
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 Account = tuple[str, str]  # namespace and name
 EVERY_ACCOUNT: Account = ("", "")
@@ -69,8 +66,16 @@ class Revocations:
         self.cache = cache = feed.of(CredentialRevocation)
         self._decode = cache.kind.decoder.stored
         self._records = feed.of(IssuedCertificate)
-        self._cleared()
-        self._index = CacheIndex(cache, self._changed, self._cleared)
+        # By credential; there may be several revocations of one credential.
+        self._certificates: Table[str, None] = {}
+        self._tokens: Table[str, tuple[Account, str]] = {}  # account and issuer
+        self._accounts: Table[Account, int] = {}
+        self._authorities: Table[str, datetime] = {}
+        self._users: Table[str, int] = {}  # the last second of issue
+        self._signing_keys: Table[str, tuple[str, datetime]] = {}
+        self._keys: Table[str, None] = {}  # by id and public key of a signing key
+        self._public_keys: Table[str, None] = {}  # by SHA-256
+        self._index = KeyedIndex(cache, self._rows)
         self._generation = -1  # of the revocations in the index
 
     def refuse_user(self, username: str, issued_at: float | None) -> None:
@@ -244,7 +249,7 @@ class Revocations:
 
     def __len__(self) -> int:
         self._catch_up()
-        return len(self._entries)
+        return len(self._index)
 
     def _is_token_named(self, jti: str, account: Account, issuer: str) -> bool:
         named = self._tokens.get(jti)
@@ -311,56 +316,30 @@ class Revocations:
             self._index.catch_up()
             self._generation = generation
 
-    def _cleared(self) -> None:
-        """Clear the index before it is rebuilt."""
-        # By credential; there may be several revocations of one credential.
-        self._certificates: dict[str, dict[str, None]] = {}
-        self._tokens: dict[str, dict[str, tuple[Account, str]]] = {}  # account and issuer
-        self._accounts: dict[Account, dict[str, int]] = {}
-        self._authorities: dict[str, dict[str, datetime]] = {}
-        self._users: dict[str, dict[str, int]] = {}  # the last second of issue
-        self._signing_keys: dict[str, dict[str, tuple[str, datetime]]] = {}
-        self._keys: dict[str, dict[str, None]] = {}  # by id and public key of a signing key
-        self._public_keys: dict[str, dict[str, None]] = {}  # by SHA-256
-        # the index entries of each revocation
-        self._entries: dict[str, list[tuple[dict[Any, Any], Any]]] = {}
-
-    def _changed(self, key: str, entry: Entry[CredentialRevocation] | None) -> None:
-        for index, target in self._entries.pop(key, ()):
-            index[target].pop(key, None)
-            if not index[target]:
-                del index[target]
-        if entry is not None:
-            self._add(key, self._decode(entry.data).spec)
-
-    def _add(self, key: str, spec: CredentialRevocationSpec) -> None:
+    def _rows(self, _: str, entry: Entry[CredentialRevocation]) -> Iterator[Row]:
+        spec = self._decode(entry.data).spec
         if spec.cluster:
-            return  # a credential of that cluster: access/clusters/
+            return  # a credential of that cluster: features/clusters/revoked.py
         if spec.certificate:
-            self._put(key, self._certificates, spec.certificate.sha256, None)
+            yield self._certificates, spec.certificate.sha256, None
         elif spec.token:
             account = spec.token.namespace, spec.token.name
-            self._put(key, self._tokens, spec.token.jti, (account, spec.token.issuer))
+            yield self._tokens, spec.token.jti, (account, spec.token.issuer)
         elif spec.key:
             for identity in revoked_identities(spec.key):
-                self._put(key, self._keys, identity, None)
-            self._put(key, self._public_keys, spec.key.sha256, None)
+                yield self._keys, identity, None
+            yield self._public_keys, spec.key.sha256, None
         elif spec.account and spec.account.issued_before:
             account = spec.account.namespace, spec.account.name
-            until = int(spec.account.issued_before.timestamp())
-            self._put(key, self._accounts, account, until)
+            yield self._accounts, account, int(spec.account.issued_before.timestamp())
         elif spec.authority and spec.authority.issued_before:
             signer, moment = spec.authority.signer_name, spec.authority.issued_before
-            self._put(key, self._authorities, signer, moment)
+            yield self._authorities, signer, moment
             for signing_key in spec.authority.keys:
-                self._put(key, self._signing_keys, signing_key, (signer, moment))
+                yield self._signing_keys, signing_key, (signer, moment)
         elif spec.user and spec.user.issued_before:
             until = int(spec.user.issued_before.timestamp())
-            self._put(key, self._users, spec.user.username, until)
-
-    def _put(self, key: str, index: dict[K, dict[str, V]], target: K, value: V) -> None:
-        index.setdefault(target, {})[key] = value
-        self._entries.setdefault(key, []).append((index, target))
+            yield self._users, spec.user.username, until
 
 
 def _time_of_issue(chain: VerifiedChain, record: Entry[IssuedCertificate] | None) -> float:

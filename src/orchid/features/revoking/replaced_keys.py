@@ -4,11 +4,12 @@ The index follows the cache of SigningKeys. Clients renew the certificates of su
 can retire: see features/certificates/renewal_information.py.
 """
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from orchid.features.token_keys.kinds.signing_key import VERIFYING, SigningKey
-from orchid.kernel.access.cache_index import CacheIndex
+from orchid.kernel.access.cache_index import KeyedIndex, Row, Table
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 
@@ -32,28 +33,19 @@ class ReplacedKeys:
     def __init__(self, feed: Feed) -> None:
         cache = feed.of(SigningKey)
         self._decode = cache.kind.decoder.stored
-        self._cleared()
-        self._index = CacheIndex(cache, self._changed, self._cleared)
+        self._replaced: Table[str, Replacement] = {}
+        self._index = KeyedIndex(cache, self._rows)
 
     def get(self, key_id: str) -> Replacement | None:
         self._index.catch_up()
-        return self._replaced.get(key_id)
+        return next(iter(self._replaced.get(key_id, {}).values()), None)
 
-    def _cleared(self) -> None:
-        self._replaced: dict[str, Replacement] = {}
-        self._ids: dict[str, str] = {}  # by the key of the object in the cache
-
-    def _changed(self, key: str, entry: Entry[SigningKey] | None) -> None:
-        self._replaced.pop(self._ids.pop(key, ""), None)
-        if entry is None:
+    def _rows(self, _: str, entry: Entry[SigningKey]) -> Iterator[Row]:
+        key = self._decode(entry.data)
+        since, dependents = key.status.times.verifying, key.status.dependents
+        if not key.spec.authority or key.state != VERIFYING or since is None:
             return
-        signing_key = self._decode(entry.data)
-        since, dependents = signing_key.status.times.verifying, signing_key.status.dependents
-        if not signing_key.spec.authority or signing_key.state != VERIFYING or since is None:
-            return
-        if (end := signing_key.spec.renew_by) is not None:  # in a hurry: all within an hour
-            self._ids[key] = signing_key.key_id
-            self._replaced[signing_key.key_id] = Replacement(max(since, end - HURRY), end)
+        if (end := key.spec.renew_by) is not None:  # in a hurry: all within an hour
+            yield self._replaced, key.key_id, Replacement(max(since, end - HURRY), end)
         elif dependents is not None and dependents.end is not None and dependents.end > since:
-            self._ids[key] = signing_key.key_id
-            self._replaced[signing_key.key_id] = Replacement(since, dependents.end)
+            yield self._replaced, key.key_id, Replacement(since, dependents.end)

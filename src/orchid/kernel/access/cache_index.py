@@ -1,4 +1,4 @@
-"""CacheIndex: follows one cache of the feed, for indexes over its objects.
+"""Indexes over the objects of one cache of the feed: `KeyedIndex`, and `CacheIndex` below it.
 
 The feed reports every change. In addition, call `catch_up` before every lookup in an index: a cache
 notifies its listeners one after the other, and a permission that was removed must be gone for
@@ -6,13 +6,18 @@ everybody who can already read that revision.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.kernel.wire.meta import Object
 
+K = TypeVar("K")
+V = TypeVar("V")
 T = TypeVar("T", bound=Object)
+
+Table = dict[K, dict[str, V]]  # the values of each key, by the object in the cache
+Row = tuple[Table[Any, Any], Any, Any]  # a table, a key, and a value
 
 
 class CacheIndex(Generic[T]):
@@ -71,3 +76,43 @@ class CacheIndex(Generic[T]):
         for key, entry in self._cache.entries.items():
             self._changed(key, entry)
         self._entries, self._seen = self._cache.entries, self._cache.revision
+
+
+class KeyedIndex(CacheIndex[T]):
+    """Tables over the objects of a cache, in which each object has the places that `rows` names.
+
+    The places of an object that changed or was deleted are replaced; a key without values is in no
+    table.
+    """
+
+    __slots__ = ("_places", "_rows")
+
+    def __init__(self, cache: KindCache[T], rows: Callable[[str, Entry[T]], Iterable[Row]]) -> None:
+        self._rows = rows
+        self._places: dict[str, list[tuple[Table[Any, Any], Any]]] = {}
+        super().__init__(cache, self._replace, self._clear)
+
+    def __len__(self) -> int:
+        """The number of objects with rows."""
+        return len(self._places)
+
+    def _replace(self, key: str, entry: Entry[T] | None) -> None:
+        if key in self._places:
+            self._remove(key)
+        if entry is None:
+            return
+        for table, target, value in self._rows(key, entry):
+            table.setdefault(target, {})[key] = value
+            self._places.setdefault(key, []).append((table, target))
+
+    def _remove(self, key: str) -> None:
+        for table, target in self._places.pop(key):
+            values = table.get(target)
+            if values is not None:  # an object may name one place twice
+                values.pop(key, None)
+                if not values:
+                    del table[target]
+
+    def _clear(self) -> None:
+        for key in list(self._places):
+            self._remove(key)
