@@ -3,7 +3,7 @@
 import base64
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cryptography import x509
@@ -177,6 +177,7 @@ class Judge:
         lists = {
             key.get("revocationList", ""): authority["metadata"]["uid"]
             for authority in authorities
+            if _is_ready(authority)  # nobody can sign the list of another again
             for key in authority.get("status", {}).get("keys", ())
         }
         names = sorted(name for name in lists if name)
@@ -192,3 +193,8 @@ class Judge:
         keys = [(str(key.key_id), digest(key.key)) for key in served]
         yield from self.ownership.served_keys(keys)
         yield from self.ended_keys.served_keys(keys)
+
+
+def _is_ready(authority: Mapping[str, Any]) -> bool:
+    conditions = authority.get("status", {}).get("conditions", ())
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)

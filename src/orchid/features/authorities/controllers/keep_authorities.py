@@ -217,13 +217,14 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             await self._adopt(record)
             status = replace(status, request=self._request(record))
             selection = select(self._keys_of(record), self._revoked_keys(), record.name)
+            # Computed first: an authority without a usable key shows none of the keys before.
+            status = replace(status, keys=tuple(map(_reference, selection.verifying)))
             authority = await self._signer(record, selection)
             status = replace(
                 status,
                 certificate=authority.chain_pem.decode("ascii"),
                 not_after=min(link.not_valid_after_utc for link in authority.chain),
                 trust_bundle=await self._publish(record, selection),
-                keys=tuple(map(_reference, selection.verifying)),
                 cross_certificates=cross_certificates(selection)
                 + self._cross_of_parent(record, authority),
             )
