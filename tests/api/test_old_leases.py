@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from orchid.features.objects.kinds.lease import signs_annotation
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revoking.applied_revision import AppliedRevision
-from orchid.features.token_keys.file_keys import FileKeyObjects
+from orchid.features.token_keys.files.file_keys import FileKeyObjects
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.store.memory import MemoryStore
 from tests.api.world import Api, api

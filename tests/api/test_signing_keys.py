@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.token_keys import token_keys
-from orchid.features.token_keys.file_keys import FileKeyObjects
+from orchid.features.token_keys.files.file_keys import FileKeyObjects
 from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.features.token_keys.long_tokens import LongTokens
 from orchid.kernel.credentials import keys

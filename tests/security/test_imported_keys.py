@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchid.features.token_keys.file_keys import FileKeyObjects
+from orchid.features.token_keys.files.file_keys import FileKeyObjects
 from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import IMPORTED, VERIFYING, SigningKey, status_of
 from orchid.kernel.credentials import keys

@@ -24,7 +24,7 @@ from orchid.features.authorities.kinds.certificate_authority import (
 )
 from orchid.features.authorities.signer_authorities import SignerAuthorities
 from orchid.features.objects.kinds.lease import ServerKeys
-from orchid.features.token_keys.file_keys import OF_FILES
+from orchid.features.token_keys.files.file_keys import OF_FILES
 from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     ACTIVE,

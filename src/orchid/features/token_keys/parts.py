@@ -9,9 +9,9 @@ from orchid.features.objects.kinds.secret import Secret
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.revocation.settings import RevocationSettings
-from orchid.features.token_keys.file_keys import FileKeyObjects
+from orchid.features.token_keys.files.file_keys import FileKeyObjects
+from orchid.features.token_keys.files.key_import import TokenKeyFiles, TokenKeyImport
 from orchid.features.token_keys.followed_keys import FollowedKeys
-from orchid.features.token_keys.key_import import TokenKeyFiles, TokenKeyImport
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.features.token_keys.long_tokens import LongTokens
 from orchid.features.token_keys.past_keys import PastKeys

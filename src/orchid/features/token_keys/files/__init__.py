@@ -1,0 +1,1 @@
+"""Token keys that are files."""
